@@ -1,7 +1,7 @@
-"""The error tree: everything that can go wrong without being a bug.
+"""Exceptions for all failures that are not bugs.
 
-Each class carries the exit code of the command line, so an exit code means the same thing in a
-script as the exception type means in Python.
+Each class has the exit code of the command line, so that exit codes and exception types have the
+same meaning.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import ClassVar
 def did_you_mean(
     name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.6
 ) -> str | None:
-    """Return a hint that names what is nearly called so, None if nothing is.
+    """Return a hint with similar names, or None.
 
     Args:
-        name: what there is not.
-        known: what there is.
-        count: how many to name, at most.
-        cutoff: how alike they have to be, 0 to 1.
+        name: the unknown name.
+        known: existing names.
+        count: most names in the hint.
+        cutoff: required similarity, 0 to 1.
     """
     from difflib import get_close_matches
 
@@ -28,13 +28,13 @@ def did_you_mean(
 
 
 class TracekitError(Exception):
-    """The base of every error that tracekit raises on purpose.
+    """Base class of all errors that tracekit raises on purpose.
 
     Args:
-        message: one sentence that names the file (where there is one) and the reason.
-        hint: what to do about it, or None.
+        message: one sentence with the file, if any, and the reason.
+        hint: how to fix it, or None.
 
-    `exit_code` is what the command line exits with.
+    `exit_code` is the exit code of the command line.
     """
 
     exit_code: ClassVar[int] = 1
@@ -49,35 +49,35 @@ class TracekitError(Exception):
 
 
 given_stores: list[str] = []
-"""The stores and datasets that were opened as such: somebody else may have made their rows."""
+"""Opened stores and datasets, whose rows may come from others."""
 
 
 def failed_on_given_store(error: Exception) -> str:
-    """Return a sentence for an error that rows of a given store may explain, empty without one."""
+    """Return a message for an error that rows of a given store may have caused, or ""."""
     why = f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
     return f"{given_stores[-1]}: its rows cannot be analyzed ({why})" if given_stores else ""
 
 
 class UsageError(TracekitError):
-    """The call cannot be understood: an unknown option, a value of the wrong type."""
+    """The call is not valid: an unknown option, or a value of the wrong type."""
 
     exit_code: ClassVar[int] = 2
 
 
 class TraceError(TracekitError):
-    """The trace cannot be read or is of no supported kind."""
+    """The trace cannot be read, or its format is not supported."""
 
     exit_code: ClassVar[int] = 3
 
 
 class StoreError(TracekitError):
-    """The store or the disk under it failed: wrong version, locked, full, not writable."""
+    """A store cannot be used: wrong version, locked, disk full, or not writable."""
 
     exit_code: ClassVar[int] = 4
 
 
 class QueryError(TracekitError):
-    """The question has no answer: unknown analysis, bad SQL, a trace without the data for it."""
+    """A query has no answer: unknown analysis, invalid SQL, or missing data in the trace."""
 
     exit_code: ClassVar[int] = 5
 

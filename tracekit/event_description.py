@@ -1,9 +1,9 @@
-"""What a trace event may say, and where it goes: the one description of an event.
+"""The members and arguments of trace events, and their columns.
 
-The format: "Trace Event Format" (Google, 2016), with the arguments that torch.profiler (Kineto) and
-those who write like it add. From here come table ``record`` and its views
-(:mod:`tracekit.schema`), what the parser in C (native/) and the reader of odd events
-(:mod:`tracekit.ingest.event_reader`) read, and the section of the manual's reference that shows it.
+The format is "Trace Event Format" (Google, 2016), with arguments of torch.profiler (Kineto) and
+similar writers. This is the only description: table ``record`` and its views
+(:mod:`tracekit.schema`), the parser in C (native/), the reader of unusual events
+(:mod:`tracekit.ingest.event_reader`), and the manual's reference use it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class EventColumn:
     """One column of table record.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         type: DuckDB type.
-        meaning: with its unit where it has one.
-        source: a member of the event, one of its arguments (members of ``args``), or the reader.
-        keys: names of the member or argument; where the first is not given, the next one counts.
-        none: the number by which the file says that there is none; the column is NULL then.
-        since: who writes it, and since when.
+        meaning: description, with the unit.
+        source: a member of the event, an argument (a member of ``args``), or the reader.
+        keys: names of the member or argument; the first one that exists is used.
+        none: number that means NULL.
+        since: who writes it, and since which version.
     """
 
     name: str
@@ -39,12 +39,12 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of event, which is a view of table record; no event of a file is of kind left_out.
+    """A kind of event, which is a view of table record. Kind left_out has no events of a file.
 
     Attributes:
-        name: of the kind and the view.
-        phases: phases (``ph``) of such events, a letter each.
-        event_name: only events of this name; None for all that no other kind takes.
+        name: name of the kind and its view.
+        phases: letters of their phases (``ph``).
+        event_name: required name of the event, or None for all that no other kind includes.
     """
 
     name: str
@@ -62,25 +62,25 @@ KINDS = (
     Kind("span_end", "Ee"),
     Kind("left_out", ""),
 )
-"""The kinds of record, in the order of the type of its column view_name."""
+"""The kinds of record, in the order of the enum in column view_name."""
 
 VIEW_NAME_TYPE = f"ENUM({', '.join(repr(kind.name) for kind in KINDS)})"
-"""DuckDB's type of the column view_name."""
+"""DuckDB type of column view_name."""
 
 COMPLETE_PHASE = "X"
-"""The phase of a span that says how long it took."""
+"""Phase of a span with a duration."""
 
 BEGIN_PHASES = "Bb"
-"""The phases of a span that lasts until its end, which is another event."""
+"""Phases of the start of a span whose end is another event."""
 
 MAX_TIME_US = 4 * 10**15
-"""Times beyond are refused, µs: a start and a duration must add up within 64 bits of ns."""
+"""Latest time, µs: a start plus a duration must fit into 64 bits of ns."""
 
 MIN_TIME_US = -4 * 10**14
-"""Times before are refused too, µs: twice the length of any window must stay within 64 bits."""
+"""Earliest time, µs: twice the length of any window must fit into 64 bits of ns."""
 
 MAX_DUR_US = 10**12
-"""Longer durations (11 days) are refused, µs: sums of thousands must stay within 64 bits."""
+"""Longest duration, µs (11 days): sums of thousands must fit into 64 bits of ns."""
 
 _FORMAT = "the format"
 _KINETO = "Kineto, in old traces (2021)"
@@ -188,7 +188,7 @@ LINKS = (
         since=_AUTOGRAD,
     ),
 )
-"""The columns of arguments that link events."""
+"""Columns of arguments that link events."""
 
 ID = EventColumn(
     "id",
@@ -272,7 +272,7 @@ EVENT_COLUMNS = (
     ARGS,
     EXTRA,
 )
-"""The columns of table record, behind trace_id."""
+"""Columns of table record after trace_id."""
 
 MEMORY_COLUMNS = (
     EventColumn(
@@ -314,9 +314,9 @@ MEMORY_COLUMNS = (
         "device_id", "BIGINT", "number of the device", "argument", ("Device Id",), since=_MEMORY
     ),
 )
-"""What view memory takes from the arguments of an allocator event, which have no columns."""
+"""Columns of view memory, from arguments of allocator events without a column in record."""
 
 MEMBER_KEYS = tuple(
     key for column in EVENT_COLUMNS if column.source == "member" for key in column.keys
 )
-"""The members of an event that have columns."""
+"""Members of an event with a column."""

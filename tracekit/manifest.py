@@ -1,10 +1,10 @@
-"""`run.json`: what a run was, beside its traces.
+"""`run.json`: the description of a run, stored with its traces.
 
-The collectors write it, the analysis half reads it into the table `run`; neither knows the other.
+Collectors write it, and ingest reads it into table `run`.
 
-A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving,
-`benchmarks.jsonl` for microbenchmarks, and `logs/`. A folder is whole or absent: it is written
-beside its name and renamed.
+A run folder has `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving,
+`benchmarks.jsonl` for microbenchmarks, and `logs/`. It is written under a temporary name and then
+renamed, so that it is complete or absent.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 FILE_NAME = "run.json"
-# Members that may be below zero; a loss that diverged is no number.
+# Members that may be negative; a diverged loss is NaN.
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
 _MAX_ITEMS = 100_000
 SCHEMA_VERSION = 3
-"""Raised when a member changes its meaning; a manifest of a later version is refused."""
+"""Increased when a member changes its meaning. Manifests of later versions are rejected."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
 Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
-- `ok`: all that it was to do was done.
-- `incomplete`: of serving: a part of the load was answered, and other requests failed, the engine
-  ended or was lost, or the run was interrupted. Its figures are of that part alone: `load.ok_count`
-  of `load.request_count` requests, until `load.lost_ns` if the engine was lost. Of
-  microbenchmarks: they were interrupted, and what had been measured is there.
+- `ok`: the run finished.
+- `incomplete`: in serving, some requests were answered, and others failed, the engine ended or was
+  lost, or the run was interrupted. Figures refer to the answered part: `load.ok_count` of
+  `load.request_count` requests, until `load.lost_ns` if the engine was lost. Microbenchmarks were
+  interrupted, and finished measurements are kept.
 - `oom`: it ran out of memory.
-- `failed`: anything else. A program of the user's own that fails after it was recorded keeps its
-  figures and its trace; otherwise there are none, or those of the steps that it got to.
+- `failed`: any other failure. A user's program that fails after it was recorded keeps its figures
+  and its trace; otherwise there are none, or those of the finished steps.
 """
 
-# Which outcome a job has whose fragments have different ones: that which comes first.
+# The outcome of a job is the first of those of its fragments in this order.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
@@ -53,8 +53,8 @@ _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 class Model:
     """The model that ran.
 
-    `parameter_count` counts every parameter of the whole model once, however it is sharded or
-    packed; `config` is the configuration as the framework states it.
+    `parameter_count` counts each parameter of the complete model once, whether sharded or packed.
+    `config` is the configuration from the framework.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Model:
 
 @dataclass(slots=True)
 class Parallel:
-    """How the ranks share the work; sizes multiply to the world size, and are None if unknown."""
+    """Parallelism. Sizes multiply to the world size, and are None if unknown."""
 
     world_size: int = 1
     data_size: int | None = 1
@@ -78,7 +78,7 @@ class Parallel:
 
 @dataclass(slots=True)
 class Steps:
-    """How many steps were run: not counted, measured, repeated and profiled."""
+    """Numbers of warm-up, measured, repeated, and profiled steps."""
 
     warmup_count: int = 0
     measured_count: int = 0
@@ -90,9 +90,9 @@ class Steps:
 class Repeat:
     """One repeat of the measured steps, without profiler and hooks.
 
-    `step_ns` are the step times of rank 0, each up to the end of its device work;
-    `tokens_per_s` counts the tokens of all ranks over the slowest rank's wall time, and is None
-    where no tokens were seen.
+    `step_ns` are the step times of rank 0, each until the end of its device work. `tokens_per_s`
+    is the number of tokens of all ranks divided by the wall time of the slowest rank, or None
+    without known tokens.
     """
 
     tokens_per_s: float | None
@@ -103,7 +103,7 @@ class Repeat:
 
 @dataclass(slots=True)
 class RankMemory:
-    """The peak memory of one rank: device bytes by the framework's allocator, host bytes as RSS."""
+    """Peak memory of one rank: device bytes from the framework's allocator, host bytes as RSS."""
 
     rank: int
     device_allocated_bytes: int | None = None
@@ -113,21 +113,24 @@ class RankMemory:
 
 @dataclass(slots=True)
 class Overhead:
-    """What ranges and profiler cost: the median time of each kind of step, ns, on rank 0.
+    """Cost of ranges and profiling: median times of steps on rank 0, ns.
 
-    Of steps without either, `plain_step_low_ns` and `plain_step_high_ns` are the 10th and the 90th
-    percentile, and `plain_after_count` were measured after the profiled ones, the others before
-    them. All are of steps in which the same optimizers step, and of those after the profile where
-    they differ from those before it; where no two steps are alike, all are None.
-    `plain_phase_ns` are medians of their phases, less what is inside of an inner one: by
-    events of the device where it has these, and by the host's clock on a CPU. It is empty where
-    phases cannot be known without ranges. `ranges_step_ns` is without the first step that has
-    them; `light_step_ns` is of steps of which the device's work and the calls for it were recorded
-    alone, None on a CPU. Up to version 2 of the manifest times are means, and those of steps with
-    ranges have the first.
+    All steps have the same optimizers. If the unprofiled steps before and after the profile differ,
+    those after it are used. If no two steps are alike, all attributes are None. Up to version 2 of
+    the manifest, times are means, and steps with ranges include the first one.
 
-    `export_stall_ns` is how long the program stood still, from the end of the last profiled step,
-    while its profile was ended and written, on the rank where it took longest.
+    Attributes:
+        plain_step_ns: unprofiled steps without ranges.
+        plain_step_low_ns: their 10th percentile.
+        plain_step_high_ns: their 90th percentile.
+        plain_after_count: number of them after the profile; the others came before it.
+        plain_phase_ns: medians of their phases without inner phases, by device events or, on a CPU,
+            by the host clock. Empty if phases are unknown without ranges.
+        ranges_step_ns: unprofiled steps with ranges, except the first one.
+        profiled_step_ns: profiled steps.
+        light_step_ns: steps with a profile of device work and its launches only; None on a CPU.
+        export_stall_ns: pause of the program after the last profiled step, while the profile was
+            stopped and written, on the slowest rank.
     """
 
     plain_step_ns: int | None = None
@@ -143,10 +146,10 @@ class Overhead:
 
 @dataclass(slots=True)
 class Rank:
-    """What one rank of a recorded program left.
+    """One rank of a recorded program.
 
-    `token_count` are the tokens of its timed steps, `wall_ns` the time of these; `trace` is the
-    file in the run folder, None for a rank that left none.
+    `token_count` and `wall_ns` are the tokens and the time of its timed steps. `trace` is the file
+    in the run folder, or None.
     """
 
     rank: int
@@ -161,9 +164,9 @@ class Rank:
 
 @dataclass(slots=True)
 class Environment:
-    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine.
+    """The machine. `devices` has the names of accelerators, and is empty on a CPU-only machine.
 
-    `thread_count` are the host threads that arithmetic of a rank runs on, None where ranks differ.
+    `thread_count` is the number of compute threads of a rank, or None if ranks differ.
     """
 
     host_name: str | None = None
@@ -182,12 +185,12 @@ class Environment:
 
 @dataclass(slots=True)
 class Load:
-    """The load of a serving run, and what became of it.
+    """The load of a serving run and its outcome.
 
-    `arrival` is `burst`, `poisson:RATE` or `constant:RATE` (requests per second). `start_unix_ns`
-    is the instant that the times of `requests.jsonl` count from. `window_start_ns` and
-    `window_end_ns` bound the profiled window on the same clock. `lost_ns` is when the engine was
-    found to be gone, or the load was stopped, on that clock too; None if it was carried out.
+    `arrival` is `burst`, `poisson:RATE`, or `constant:RATE` (requests/s). Times in `requests.jsonl`
+    count from `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound the
+    profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped;
+    None if the load was completed.
     """
 
     request_count: int
@@ -213,19 +216,19 @@ class Load:
 class Manifest:
     """A run: one `run.json`.
 
-    `opt` is the canonical form of `--opt`. `reason` says why the outcome is not `ok`.
-    `tokens_per_s_*` are over the repeats (`std` is the sample standard deviation, None for one
-    repeat). `traces` are file names inside the folder, in the order of their ranks. `extra` holds
-    what an engine wants to keep and no column is made of.
+    `opt` is the canonical form of `--opt`. `reason` explains an outcome other than `ok`.
+    `tokens_per_s_*` summarize the repeats (`std` is the sample standard deviation, None for one
+    repeat). `traces` are file names in the folder, by rank. `extra` has data of the engine without
+    a column.
 
-    `light_traces` are of further steps: kernels, copies and the calls that launch them, without
-    ops, ranges and shapes; their member `tracekit_step_bounds_unix_ns` says when each step began
-    and ended on the host. They are no traces of the run: nothing reads them with it.
+    `light_traces` record additional steps: kernels, copies, and their launches, without ops,
+    ranges, and shapes. Their member `tracekit_step_bounds_unix_ns` has the start and end of each
+    step on the host. They are not read with the traces of the run.
 
-    A program of the user's own (stage `custom`) also has `exit_code` (128 + n for signal n), and
-    `gradient_accumulation`, its backward passes in a step. Its job may leave several folders, one
-    for each node or launcher: these have one `job_id`, and `ranks` lists the ranks that each holds.
-    `join_fragments` makes one of these fragments of a job.
+    A user's program (stage `custom`) also has `exit_code` (128 + n for signal n) and
+    `gradient_accumulation`, the number of backward passes per step. Its job may have several
+    folders, one per node or launcher, with the same `job_id`; `ranks` lists the ranks in each.
+    `join_fragments` merges these fragments.
     """
 
     run_id: str
@@ -266,7 +269,7 @@ class Manifest:
 
 def to_json(manifest: Manifest) -> str:
     """Return a manifest as indented JSON with a final newline, without secrets."""
-    # Imported here: reading manifests does without.
+    # Imported here, because reading manifests does not need it.
     from tracekit.redaction import mask_json, mask_words
 
     members = mask_json(dataclasses.asdict(manifest))
@@ -275,7 +278,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write(manifest: Manifest, folder: Path) -> Path:
-    """Write `run.json` into a folder that is still being made, and return its path.
+    """Write `run.json` into an unfinished folder, and return its path.
 
     Raises:
         OSError: the folder cannot be written.
@@ -288,13 +291,13 @@ def write(manifest: Manifest, folder: Path) -> Path:
 def tokens_per_s(run: Manifest) -> float | None:
     """Return the throughput of the timed steps of a recorded program.
 
-    Each data-parallel rank is given tokens of its own; the others of its tensor-parallel group are
-    given the same. So it is the mean of the ranks that were given any, times the data-parallel
-    size, over the slowest rank's time: of all ranks, also where only some are held. Where the
-    data-parallel size is not known it is of one rank.
+    Data-parallel ranks have different tokens, and the ranks of a tensor-parallel group have the
+    same. So the result is the mean over ranks with tokens, times the data-parallel size, divided by
+    the time of the slowest rank. It covers all ranks, even if only some were recorded. If the
+    data-parallel size is unknown, it is the throughput of one rank.
 
     Returns:
-        Tokens/s, or None where no tokens were seen.
+        Tokens/s, or None without known tokens.
     """
     given = [rank for rank in run.ranks if rank.token_count]
     wall_ns = max((rank.wall_ns for rank in given), default=0)
@@ -305,17 +308,17 @@ def tokens_per_s(run: Manifest) -> float | None:
 
 
 def peak_bytes(run: Manifest) -> int | None:
-    """Return the peak memory of the rank that needed most: its device's, else its host's.
+    """Return the largest peak memory of a rank: device memory if known, else host memory.
 
     Returns:
-        Bytes, or None where no rank's was measured.
+        Bytes, or None if it was not measured.
     """
     peaks = (rank.device_allocated_bytes or rank.host_bytes for rank in run.peak_memory)
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def are_fragments(runs: Sequence[Manifest]) -> bool:
-    """Tell whether runs are fragments of one job: the same job and different ranks of it."""
+    """Return whether runs are fragments of one job: the same job_id and disjoint ranks."""
     ranks = [rank.rank for run in runs for rank in run.ranks]
     return (
         len({run.job_id for run in runs}) == 1
@@ -326,10 +329,10 @@ def are_fragments(runs: Sequence[Manifest]) -> bool:
 
 
 def join_fragments(runs: Sequence[Manifest]) -> Manifest:
-    """Make one manifest of those of the fragments of a job, as if one folder held all its ranks.
+    """Merge the manifests of the fragments of a job, as if one folder had all ranks.
 
     Args:
-        runs: at least one; `are_fragments` is true of them.
+        runs: one or more manifests for which `are_fragments` is true.
     """
     ordered = sorted(runs, key=lambda run: min((rank.rank for rank in run.ranks), default=0))
     worst = min(ordered, key=lambda run: _SEVERITY.index(run.outcome))
@@ -369,20 +372,20 @@ def read(path: Place) -> Manifest:
     """Read a manifest.
 
     Args:
-        path: a `run.json`, or the folder that holds it; also behind a URL.
+        path: a `run.json` or its folder, also as a URL.
 
     Returns:
-        The manifest. Members that this version does not know are left out.
+        The manifest, without unknown members.
 
     Raises:
-        TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type
-            or is an amount below zero.
+        TraceError: the file is missing, is not JSON, has a later version, or a member has a wrong
+            type or a negative amount.
     """
-    # Imported here: a program that is recorded loads this module, and may have a msgspec.py.
+    # Imported here, because recorded programs load this module, and may have their own msgspec.py.
     import msgspec
 
     try:
-        # Behind a URL every question is a request.
+        # For a URL, is_dir() would be a request.
         if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
             path = path / FILE_NAME
         text = read_small(path)
@@ -411,9 +414,9 @@ def read(path: Place) -> Manifest:
 
 
 def _check_amounts(value: object, where: str) -> None:
-    """Check that counts, sizes, times and rates are numbers, and not below zero.
+    """Check that counts, sizes, times, and rates are numbers and not negative.
 
-    Numbers in a dict (what a framework states of itself) are its own.
+    Numbers in a dict come from the framework and are not checked.
     """
     if dataclasses.is_dataclass(value):
         for item in dataclasses.fields(value):

@@ -1,8 +1,8 @@
-"""The colours of things: the same in the terminal, in charts, in reports and in exported traces.
+"""Colors, the same in the terminal, charts, reports, and exported traces.
 
-The colours of charts are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people
-with any of the common colour blindnesses tell apart, some a little darker so that they stand out on
-white. A terminal has names of colours only, and glyphs besides.
+Charts use the palette of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with common
+color blindness can distinguish, with some colors darker for contrast on white. The terminal uses
+named colors and glyphs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """One colour: on a light page, on a dark page, and in a terminal."""
+    """A color: on a light page, on a dark page, and in the terminal."""
 
     light: str
     dark: str
@@ -49,7 +49,7 @@ NAMED = {
 ALL = tuple(NAMED.values())
 
 KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
-"""Of the kinds of a device's time."""
+"""Colors of the kinds of device time."""
 
 PHASE = {
     "data": OLIVE,
@@ -67,19 +67,19 @@ PHASE = {
     "verify": OLIVE,
     "other": GREY,
 }
-"""Of the phases of a step."""
+"""Colors of the phases of a step."""
 
 SEVERITY = {"ok": GREEN, "note": ORANGE, "warn": VERMILLION}
-"""Of the figures of health."""
+"""Colors of data-quality checks."""
 
 SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
-"""For things that have no colour of their own, in this order."""
+"""Colors for other things, in this order."""
 
 
 def classes(names: Sequence[str]) -> dict[str, Colour]:
-    """Return the colours of classes of kernels: each has its own wherever it is drawn.
+    """Return the colors of kernel classes, each the same everywhere.
 
-    The file of the rules says which. A class of somebody's own rules gets one by its name.
+    The rules define them. Classes of a user's rules get a color by name.
     """
     known = _classes()
     found = {}
@@ -102,9 +102,9 @@ def _classes() -> dict[str, dict[str, str]]:
 
 
 def text_on(colour: str) -> str:
-    """Return black or white, whichever stands out more from a colour of the form #rrggbb.
+    """Return black or white, whichever has more contrast with a color #rrggbb.
 
-    The contrast is that of WCAG 2.2: (lighter + 0.05) / (darker + 0.05) of relative luminances.
+    WCAG 2.2 defines contrast as (lighter + 0.05) / (darker + 0.05) of relative luminances.
     """
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
@@ -113,5 +113,5 @@ def text_on(colour: str) -> str:
 
 
 def series(names: Sequence[str]) -> dict[str, Colour]:
-    """Return a colour for each name; from the eleventh on they come again."""
+    """Return a color for each name; colors repeat from the eleventh on."""
     return {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}

@@ -1,9 +1,9 @@
-"""Keys and passwords, found where people write them, and taken out of what is kept or shown.
+"""Removes keys and passwords from stored and displayed text.
 
-Two ways, which complete each other. By form: `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
-`Authorization: Bearer X`, `https://user:X@host`: the value goes, however short it is. By value:
-what has been found once, in arguments or in the environment, is taken out of any text that it turns
-up in, such as the log of a server that was given it.
+There are two methods. By form: the value in `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
+`Authorization: Bearer X`, or `https://user:X@host` is removed, however short it is. By value:
+secrets that were found in arguments or the environment are removed from any text, such as the log
+of a server.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 MASK = "(not kept)"
-"""What stands where a secret was."""
+"""Text in place of a secret."""
 
-# Shorter ones would be found in words that have nothing to do with them.
+# Shorter values would match unrelated words.
 _SHORTEST = 4
 _SHORTEST_IN_ENVIRONMENT = 8
 _BLOCK_BYTES = 1 << 20
@@ -38,14 +38,14 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
-# Who signed a URL and what was signed: of S3, Google, Azure (SAS), CloudFront, Alibaba, Tencent,
-# Akamai. The other parameters of a signed URL are no secrets, and short enough to be found in any
-# text.
+# Parameters of signed URLs with the signer or the signature: S3, Google, Azure (SAS), CloudFront,
+# Alibaba, Tencent, Akamai. The other parameters are no secrets, and so short that they would match
+# unrelated text.
 _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
     r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
 )
-# Every repetition has a bound, so that no text takes longer than in proportion to its length.
+# All repetitions are bounded, so that matching takes linear time.
 _URL = re.compile(
     r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://"
     r"(?P<user>[^\s/?#@:\"']{0,1000})(?::(?P<value>[^\s/?#\"']{0,1000}))?@"
@@ -56,15 +56,15 @@ _VALUE = (
     r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
 )
 _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
-# `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. What
-# follows a name is only looked at: it may be the next name (`http://host/?api_key=X`).
+# `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. The value
+# is a lookahead, because it may be the next name (`http://host/?api_key=X`).
 _PAIR = re.compile(
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
 )
-# `--api-key X` inside of one text
+# `--api-key X` inside one text.
 _OPTION = re.compile(rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})")
-# A parameter of a URL that stands in another one, or in JSON that escapes `&`.
+# A parameter of a URL inside another URL, or in JSON that escapes `&`.
 _SEPARATOR, _EQUALS = (
     r"%(?:25){0,3}(?:3[Ff]|26|23)|\\+u00(?:26|3[Ff])",
     r"=|%(?:25){0,3}3[Dd]|\\+u003[Dd]",
@@ -73,16 +73,16 @@ _QUOTED = re.compile(
     rf"(?:{_SEPARATOR})(?P<name>[A-Za-z][\w-]{{0,100}}?)(?:{_EQUALS})"
     rf"(?P<bare>(?:(?!{_SEPARATOR})[^\s\"'&#\\]){{1,4000}})"
 )
-# What AWS and its like sign a request with, in a header.
+# The signature of a request in a header, as AWS has it.
 _SIGNED = re.compile(r"\bSignature=(?P<bare>[0-9A-Za-z+/_=-]{16,1000})")
 _OPTION_NAME = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)")
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether an option, member, header or variable of this name holds a secret.
+    """Return whether an option, member, header, or variable of this name has a secret value.
 
     Args:
-        name: as it is written, in any case: `--api-key`, `apiKey`, `HF_TOKEN`.
+        name: the name in any case and style: `--api-key`, `apiKey`, `HF_TOKEN`.
     """
     words = _WORD_START.sub("_", name) if not name.isupper() else name
     plain = words.strip("-").replace("-", "_").replace(".", "_").lower()
@@ -91,10 +91,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_signature_name(name: str) -> bool:
-    """Tell whether a parameter of a URL's query is a part of its signature.
+    """Return whether a query parameter of a URL is part of its signature.
 
     Args:
-        name: as it is written, in any case: `sig`, `X-Amz-Signature`.
+        name: the name in any case: `sig`, `X-Amz-Signature`.
     """
     return _SIGNATURE_NAME.fullmatch(name.lower()) is not None
 
@@ -111,12 +111,12 @@ def mask_text(text: str) -> str:
 
 
 def mask_urls(text: str) -> str:
-    """Return a sentence whose URLs are without the values of their secrets."""
+    """Return a sentence with the secrets in its URLs masked."""
     return _ANY_URL.sub(lambda url: mask_text(url[0]), text)
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
-    """Return a command line, given word by word, without the values of its secrets."""
+    """Return the words of a command line without the values of its secrets."""
     masked = []
     is_value = False
     for word in words:
@@ -126,7 +126,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 
 def secrets_in_words(words: Sequence[str]) -> set[str]:
-    """Return the values that `mask_words` would take out."""
+    """Return the values that `mask_words` removes."""
     found: set[str] = set()
     is_value = False
     for word in words:
@@ -138,7 +138,7 @@ def secrets_in_words(words: Sequence[str]) -> set[str]:
 
 
 def secrets_in_text(text: str) -> set[str]:
-    """Return the values that `mask_text` would take out."""
+    """Return the values that `mask_text` removes."""
     found = {text[start:end] for start, end in _spans(text)}
     try:
         value = json.loads(text) if text.lstrip().startswith(("{", "[")) else None
@@ -148,9 +148,9 @@ def secrets_in_text(text: str) -> set[str]:
 
 
 def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
-    """Return the values of variables whose names say that they are secret.
+    """Return the values of variables with names of secrets.
 
-    Paths are none: `SSL_KEY=/etc/…` and the like name a file.
+    Paths are no secrets: `SSL_KEY=/etc/…` names a file.
     """
     return {
         value.strip()
@@ -162,10 +162,10 @@ def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
 
 
 class Redactor:
-    """Takes known secrets out of any text, also where it is quoted for a URL or JSON.
+    """Removes known secrets from text, also if they are quoted for a URL or JSON.
 
     Args:
-        secrets: the values; those shorter than four characters are left where they are.
+        secrets: the values. Values shorter than four characters are not removed.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -175,7 +175,7 @@ class Redactor:
             forms |= {secret, urllib.parse.quote(secret, safe=""), json.dumps(secret)[1:-1]}
             forms.add(json.dumps(secret, ensure_ascii=False)[1:-1])
             forms.add(base64.b64encode(secret.encode("utf-8", "replace")).decode())
-        # The longest first: one may hold another.
+        # Longest first, because one may contain another.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         pattern = "|".join(map(re.escape, self._forms))
         self._pattern = re.compile(pattern) if pattern else None
@@ -184,15 +184,15 @@ class Redactor:
 
     @property
     def longest_bytes(self) -> int:
-        """The length of the longest form of a secret; 0 without any."""
+        """Length of the longest form of a secret, or 0."""
         return max((len(form.encode("utf-8", "replace")) for form in self._forms), default=0)
 
     def clean(self, text: str) -> str:
-        """Return a text without the secrets."""
+        """Return text without the secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
     def is_in(self, data: bytes) -> bool:
-        """Tell whether there is a secret in bytes."""
+        """Return whether bytes contain a secret."""
         return self._bytes_pattern is not None and self._bytes_pattern.search(data) is not None
 
     def clean_bytes(self, data: bytes) -> bytes:
@@ -205,7 +205,7 @@ class Redactor:
         """Copy a file block by block, without the secrets."""
         rest = b""
         while block := source.read(_BLOCK_BYTES):
-            # A secret that is cut is looked at again with the next block.
+            # The end of a block is searched again with the next block, in case it cuts a secret.
             data = self.clean_bytes(rest + block)
             keep = max(len(data) - self.longest_bytes, 0)
             target.write(data[:keep])
@@ -213,7 +213,7 @@ class Redactor:
         target.write(rest)
 
     def clean_json(self, value: Any) -> Any:
-        """Return JSON or a dataclass without the secrets, in keys or in values of any depth."""
+        """Return JSON or a dataclass without the secrets, in keys and values at any depth."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -232,7 +232,7 @@ class Redactor:
 
 
 def mask_json(value: Any) -> Any:
-    """Return a JSON value with every member of a secret's name masked, at any depth."""
+    """Return a JSON value with all members with names of secrets masked, at any depth."""
     if isinstance(value, list):
         return [mask_json(item) for item in value]
     if isinstance(value, dict):
@@ -244,11 +244,10 @@ def mask_json(value: Any) -> Any:
 
 
 def mask_members(value: Any) -> None:
-    """Mask, in place, the texts of a JSON value whose member's name says that they are secret.
+    """Mask, in place, the text members of a JSON value with names of secrets.
 
-    Unlike `mask_json` it leaves alone what stands inside of texts, and members that are merely
-    called ``key`` or ``keys``: they are what a value belongs to, more often than a secret. Any
-    depth will do: a file may nest deeper than functions may call each other.
+    Unlike `mask_json`, it does not search inside text, and skips members named ``key`` or ``keys``,
+    which are rarely secrets. It works at any depth, without recursion.
     """
     waiting = [value]
     while waiting:
@@ -273,7 +272,7 @@ def _is_option(word: str) -> bool:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Return where the secrets of a text begin and end, in order."""
+    """Return the start and end of each secret in a text, in order."""
     return sorted(_found(text))
 
 

@@ -1,7 +1,7 @@
-"""Guarded reading of files that are no trace: project files, rules, baselines, manifests.
+"""Guarded reading of small files: project files, rules, baselines, and manifests.
 
-Anybody may have written them. Each is a regular file of a bounded size, parsed in time linear in
-that, into values of bounded depth. What is wrong with its content is one `ValueError`.
+They are untrusted. A file must be a regular file of bounded size. It is parsed in linear time into
+values of bounded depth. Errors in its content are `ValueError`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tracekit.units import MB
 
 MAX_TOML_BYTES = 1 * MB
 _MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 50, 4_000_000
-_MAX_BITS = 1000  # of an integer: any is a finite float
+_MAX_BITS = 1000  # Integers of this size are finite floats.
 
-# Strings and comments of TOML, in which a dot is no part of a key. Nothing is scanned twice.
+# Strings and comments of TOML, where dots do not separate parts of a key. Runs in linear time.
 _TOML_TEXT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+' + r"|'''(?:[^']++|'(?!''))*+"
     r'|"(?:[^"\\\n]++|\\.)*+"?' + r"|'[^'\n]*+'?|\#[^\n]*+",
@@ -33,12 +33,12 @@ def read_small(place: Place, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
     """Return the content of a small file.
 
     Raises:
-        OSError: it cannot be read, is longer, or is no regular file, such as a FIFO without an end.
+        OSError: it cannot be read, is too long, or is no regular file, such as a FIFO.
     """
     path = Location.of(place).local_path
     if path is None:
         return Location.of(place).read_bytes(most_bytes)
-    # Without O_NONBLOCK, opening a FIFO waits until somebody writes into it.
+    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -49,7 +49,7 @@ def read_small(place: Place, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """Return what JSON holds."""
+    """Return the value of JSON text."""
     if sum(map(data.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         raise ValueError(f"more than {_MAX_VALUES:,} values")
     try:
@@ -59,11 +59,11 @@ def parse_json(data: bytes) -> Any:
 
 
 def parse_toml(data: bytes) -> Any:
-    """Return what TOML holds."""
+    """Return the value of TOML text."""
     import tomllib
 
     text = data.decode("utf-8")
-    # Python's reader takes the square of the parts of a key.
+    # The time of Python's parser is quadratic in the parts of a key.
     if max(one.count(".") for one in re.split("[=,\n]", _TOML_TEXT.sub("", text))) > _MAX_KEY_PARTS:
         raise ValueError("a key has too many parts")
     try:

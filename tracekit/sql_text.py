@@ -1,8 +1,8 @@
 """Values as SQL text.
 
-DuckDB's Python binding looks for numpy and pandas whenever a value is bound to a statement, which
-costs more than most of our statements where they are installed. So values are written into the
-statement, and this is the one place that does it.
+When a value is bound to a statement, DuckDB's Python binding imports numpy and pandas if they are
+installed, which costs more than most of our statements. So values are written into statements, only
+here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def quote(text: str) -> str:
-    """Return ``text`` as a SQL string literal; half a character becomes U+FFFD."""
+    """Return ``text`` as an SQL string literal. Lone surrogates become U+FFFD."""
     if not text.isascii():
         text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     return "'" + text.replace("'", "''") + "'"
 
 
 def literal(value: object) -> str:
-    """Return None, a bool, an int, a finite float or a text as a SQL literal.
+    """Return None, a bool, an int, a finite float, or text as an SQL literal.
 
     Raises:
-        TypeError: the value is of another type.
+        TypeError: the value has another type.
     """
     if value is None:
         return "NULL"
@@ -48,21 +48,21 @@ def rows(values: Sequence[Sequence[object]]) -> str:
 
 
 _FEW_ROWS = 8
-"""So many rows are sooner read as literals."""
+"""Up to this number of rows, literals are faster."""
 
 _PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
-"""What a literal is, if the first one of its column is cast."""
+"""Types of literals if the first one in a column is cast."""
 
 
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
-    """Return a SELECT of rows that are given as one text.
+    """Return a SELECT statement with the given rows as one JSON text.
 
-    DuckDB's parser takes longer over hundreds of literals than over one text that holds them all,
-    and its JSON reader longer over objects than over a list for each column.
+    DuckDB parses one text faster than hundreds of literals, and a JSON list per column faster than
+    objects.
 
     Args:
-        columns: name to DuckDB type.
-        values: rows of None, bool, int, float, text or lists of them, in the order of the columns.
+        columns: DuckDB type by name of the column.
+        values: rows of None, bool, int, float, text, or lists of them, in the order of columns.
     """
     if 0 < len(values) <= _FEW_ROWS and _PLAIN_TYPES.issuperset(columns.values()):
         with suppress(TypeError):
@@ -76,7 +76,7 @@ def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) 
 
 
 def _select_literals(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
-    """Return a SELECT of rows that are given as literals.
+    """Return a SELECT statement with the given rows as literals.
 
     Raises:
         TypeError: a value has no literal.

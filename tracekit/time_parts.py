@@ -1,7 +1,6 @@
-"""The parts of a device's time, which add up to its window: compute, exposed work and idle time.
+"""Names and glyphs of the parts of a device's window: compute, exposed work, and idle time.
 
-Their definition is that of macro `time_part` and analysis `timeline`; here is how they are named
-and drawn, everywhere.
+Macro `time_part` and analysis `timeline` define them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from tracekit.palette import KIND, Colour
 
 
 class TimePart(NamedTuple):
-    """One part: its name in SQL and in names of columns, its kind, its label, and its glyph."""
+    """One part: its name in SQL and in columns, its kind, its label, and its glyph."""
 
     name: str
     kind: str
@@ -21,12 +20,12 @@ class TimePart(NamedTuple):
 
     @property
     def short_label(self) -> str:
-        """The label where there is little room, such as ``exposed comm``."""
+        """A short label, such as ``exposed comm``."""
         return self.name.replace("_", " ")
 
     @property
     def colour(self) -> Colour:
-        """The colour of its kind."""
+        """The color of its kind."""
         return KIND[self.kind]
 
 
@@ -36,6 +35,6 @@ PARTS = (
     TimePart("exposed_memcpy", "memcpy", "exposed copies", "▒"),
     TimePart("idle", "idle", "idle", "░"),
 )
-"""The parts, in the order in which work goes before other work."""
+"""The parts in order of precedence."""
 
 LABELS = {part.name: part.label for part in PARTS}

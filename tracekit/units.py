@@ -50,10 +50,10 @@ _DURATION_UNITS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, 
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a size such as `2GB` (2e9), `512MiB`, `4g` or `1000000`.
+    """Return the bytes of a size such as `2GB` (2e9), `512MiB`, `4g`, or `1000000`.
 
     Raises:
-        ValueError: it is no size.
+        ValueError: the text is not a size.
     """
     found = _SIZE.fullmatch(text)
     if found is None:
@@ -63,10 +63,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return the ns of a time such as `41.4ms` or `1.2s`.
+    """Return the ns of a duration such as `41.4ms` or `1.2s`.
 
     Raises:
-        ValueError: it is no time, or 0.
+        ValueError: the text is not a positive duration.
     """
     found = _DURATION.fullmatch(text)
     ns = round(float(found[1]) * _DURATION_UNITS[found[2]]) if found else 0
@@ -76,7 +76,7 @@ def parse_duration(text: str) -> int:
 
 
 def unit_of(column_name: str) -> Unit | None:
-    """Return the unit that a column name states by its suffix.
+    """Return the unit in the suffix of a column name.
 
     Args:
         column_name: for example `idle_ns` or `bus_bytes_per_s`.
@@ -92,7 +92,7 @@ def unit_of(column_name: str) -> Unit | None:
 
 
 def stem_of(column_name: str) -> str:
-    """Return a column name without its unit suffix: `idle_ns` gives `idle`, `bytes` nothing."""
+    """Return a column name without its unit suffix: "idle" for `idle_ns`, "" for `bytes`."""
     unit = unit_of(column_name)
     if unit is None:
         return column_name
@@ -102,13 +102,13 @@ def stem_of(column_name: str) -> str:
 def format_scaled(value: int | float, factor: int, decimals: int) -> str:
     """Return value / factor with thousands separators and a fixed number of decimals.
 
-    An integer is divided as an integer and rounded half away from zero: a double would lose digits
-    of large nanosecond counts.
+    Integers are divided as integers and rounded half away from zero, because a double would lose
+    digits of large nanosecond counts.
 
     Args:
         value: the amount in the base unit (ns, bytes).
-        factor: how many base units make one shown unit, a power of ten.
-        decimals: how many decimals to show.
+        factor: base units per displayed unit, a power of ten.
+        decimals: number of decimals.
     """
     if isinstance(value, float):
         return f"{value / factor:,.{decimals}f}"
@@ -120,10 +120,10 @@ def format_scaled(value: int | float, factor: int, decimals: int) -> str:
 
 
 def ms_decimals(values_ns: Iterable[int | float]) -> int:
-    """Return how many decimals of a millisecond suit a column of values in ns.
+    """Return the decimals of milliseconds for a column of values in ns.
 
-    Three, which is microseconds; up to six where the values are small and tell nanoseconds; one
-    from 100 s on.
+    The default is three (microseconds). Small values with nanoseconds have up to six, and values
+    from 100 s have one.
     """
     sizes = [abs(value) for value in values_ns]
     largest = max(sizes, default=0)
@@ -138,7 +138,7 @@ def ms_decimals(values_ns: Iterable[int | float]) -> int:
 
 
 def short_decimals(values_ns: Iterable[int | float]) -> int:
-    """Return how many decimals of a millisecond suit a column on a screen: three digits or so."""
+    """Return the decimals of milliseconds for about three significant digits on a screen."""
     largest = max((abs(value) for value in values_ns), default=0)
     return next((n for n, least in enumerate(_SHORT_MS, 1) if largest >= least), len(_SHORT_MS) + 1)
 
@@ -149,7 +149,7 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
 
 
 def format_least(ns: int | float, decimals: int) -> str:
-    """Return nanoseconds as milliseconds without the unit, `<0.1` where that would be a 0."""
+    """Return nanoseconds as milliseconds without the unit, or `<0.1` instead of 0."""
     if not ns:
         return "0"
     text = format_ms(ns, decimals)
@@ -158,7 +158,7 @@ def format_least(ns: int | float, decimals: int) -> str:
 
 
 def format_duration(ns: int | float) -> str:
-    """Return nanoseconds as text in the unit that suits, as `4.186 ms` or `812 ns`."""
+    """Return nanoseconds as text with a suitable unit, such as `4.186 ms` or `812 ns`."""
     for factor, unit in _DURATION_STEPS:
         if abs(ns) >= factor:
             return f"{format_scaled(ns, factor, 3)} {unit}"
@@ -166,7 +166,7 @@ def format_duration(ns: int | float) -> str:
 
 
 def format_short(ns: int | float) -> str:
-    """Return nanoseconds as text of three digits or so, as `41.9 ms`, `3.66 ms` or `812 ns`."""
+    """Return nanoseconds as text with about three digits, such as `41.9 ms` or `812 ns`."""
     for factor, unit in _DURATION_STEPS:
         if abs(ns) >= factor:
             return f"{format_scaled(ns, factor, 1 if abs(ns) >= 10 * factor else 2)} {unit}"
@@ -174,20 +174,20 @@ def format_short(ns: int | float) -> str:
 
 
 def format_interval(low_ns: int | float, high_ns: int | float) -> str:
-    """Return an interval of times, as `39.2 to 47.2 ms`."""
+    """Return an interval of times, such as `39.2 to 47.2 ms`."""
     low, high = format_short(low_ns), format_short(high_ns)
     return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
 
 
 def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:
-    """Return factor and name of the step (of 1e3) in which an amount of a unit is shown.
+    """Return factor and name of the scaled unit (in steps of 1e3) for an amount.
 
     Args:
-        unit: as :func:`unit_of` tells it.
-        amount: in the base unit.
+        unit: a unit of :func:`unit_of`.
+        amount: amount in the base unit.
 
     Returns:
-        For example `(1_000_000_000_000, "TFLOP/s")`; None for a unit that has no steps.
+        For example `(1_000_000_000_000, "TFLOP/s")`; None if the unit is not scaled.
     """
     if unit not in _SCALED:
         return None
@@ -226,7 +226,7 @@ def format_flop_per_s(rate: int | float) -> str:
 
 
 def format_pct(pct: int | float) -> str:
-    """Return a percentage with one decimal; one too small to show is `<0.1`, no false `0.0`."""
+    """Return a percentage with one decimal, or `<0.1` for a small positive one."""
     if 0 < pct < 0.05:
         return "<0.1"
     return f"{pct:,.1f}"

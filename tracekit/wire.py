@@ -1,7 +1,7 @@
-"""Protocol buffers on the wire: the few forms that Perfetto's packets and XSpaces need.
+"""The wire format of protocol buffers, as far as Perfetto packets and XSpaces need it.
 
-Source: "Encoding" (protobuf.dev). Written by hand, as that is several times as fast as the classes
-of the protobuf package, which the tests hold it against.
+Source: "Encoding" (protobuf.dev). This is several times as fast as the classes of the protobuf
+package, with which tests compare it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _pack_double = struct.Struct("<d").pack
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a varint; a negative one as 64 bits of two's complement."""
+    """Return a number as a varint; negative ones as 64-bit two's complement."""
     if 0 <= number <= LOW:
         return SHORT[number]
     number &= _MASK_64
@@ -37,25 +37,25 @@ def varint(number: int) -> bytes:
 
 
 def key(field: int, wire_type: int) -> bytes:
-    """Return what stands before a value: number and wire type of its field."""
+    """Return the tag of a value: number and wire type of its field."""
     return varint(field << 3 | wire_type)
 
 
 def number_field(field: int, number: int) -> bytes:
-    """Return a field of a type that is written as a varint: integers, enums, booleans."""
+    """Return a varint field: an integer, enum, or boolean."""
     return key(field, _VARINT) + varint(number)
 
 
 def bytes_field(field: int, data: bytes) -> bytes:
-    """Return a field of bytes, or of a message that is encoded already."""
+    """Return a field of bytes, or of an encoded message."""
     return key(field, _LENGTH) + varint(len(data)) + data
 
 
 def text_field(field: int, text: str) -> bytes:
-    """Return a field of text.
+    """Return a text field.
 
-    A lone surrogate, which no UTF-8 has, becomes a question mark, and a NUL, where Perfetto's
-    engine would cut the text off, the picture of one.
+    UTF-8 has no lone surrogates, which become question marks. Perfetto's engine would cut the text
+    at a NUL, which becomes the symbol for NUL.
     """
     return bytes_field(field, text.replace("\0", "\u2400").encode("utf-8", "replace"))
 
@@ -66,10 +66,10 @@ def double_field(field: int, number: float) -> bytes:
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return the number that is written at a place, and the place behind it.
+    """Return the varint at an offset, and the offset after it.
 
     Raises:
-        IndexError: the data ends before the number does.
+        IndexError: the data ends inside the number.
         ValueError: the number has more than 64 bits.
     """
     number = shift = 0
@@ -83,13 +83,13 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message in their order: number and value.
+    """Yield the fields of a message in order: number and value.
 
-    A value is a number, or a slice of the data: a text, a message, a double or a fixed number.
+    A value is a number, or a slice of the data (text, message, double, or fixed-size number).
 
     Raises:
-        IndexError: a value reaches beyond the message.
-        ValueError: a field is of no type that is written today.
+        IndexError: a value exceeds the message.
+        ValueError: a field has an obsolete or unknown wire type.
     """
     at, end = 0, len(data)
     while at < end:
