@@ -7,6 +7,7 @@ import gc
 import logging
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,12 +63,13 @@ def open(
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
-    ceilings: str | Path | None = None,
+    peak_rates: str | Path | None = None,
     capture: str | Place | Sequence[str | Place] = (),
     queries: str | Path | Sequence[str | Path] = (),
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     engine: EngineChoice | None = None,
+    ceilings: str | Path | None = None,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
@@ -81,8 +83,8 @@ def open(
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
-        ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
-            its ``benchmarks.jsonl``. Without it, what the run folder of the trace holds.
+        peak_rates: measured peak rates of the devices: a run folder of ``tracekit bench``, or its
+            ``benchmarks.jsonl``. The default is the run folder of the trace.
         capture: traces of the captures of graphs that the trace replays: its kernels get op, shapes
             and module from them.
         queries: folders of SQL files of the user's own, beside those of the configuration; without
@@ -90,20 +92,24 @@ def open(
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         engine: how the traces of many ranks are read; None for processes of this machine.
+        ceilings: former name of ``peak_rates``.
 
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, nothing was measured in the ceilings, or a folder
+        UsageError: the rules file is not valid, ``peak_rates`` has no measurement, or a folder
             of queries does not exist.
         QueryError: a SQL file in a folder of queries cannot be used.
     """
+    if ceilings is not None:
+        warnings.warn("ceilings is now peak_rates", FutureWarning, stacklevel=2)
+        peak_rates = ceilings
     return open_request(
         OpenRequest(
             paths,
             cache=cache,
             rules=None if rules is None else Path(rules),
-            ceilings=None if ceilings is None else Path(ceilings),
+            peak_rates=None if peak_rates is None else Path(peak_rates),
             capture=capture,
             queries=[queries] if isinstance(queries, str | Path) else queries,
             progress=progress,
@@ -129,7 +135,7 @@ class OpenRequest:
     paths: Sequence[str | Place]
     cache: bool = True
     rules: Path | None = None
-    ceilings: Path | None = None
+    peak_rates: Path | None = None
     capture: str | Place | Sequence[str | Place] = ()
     queries: Sequence[str | Path] = ()
     progress: Callable[[Progress], None] | None = None
@@ -153,16 +159,16 @@ def open_request(request: OpenRequest) -> Trace:
     if folders:
         load_library(folders)
     # What is wrong with it is said before a long reading, not after it.
-    ceilings = () if request.ceilings is None else points_of(request.ceilings)
+    peak_rates = () if request.peak_rates is None else points_of(request.peak_rates)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
         given_store = _given_store(request.paths)
     if given_store is not None:
-        return _open_given_store(given_store, request, ceilings, folders, is_cached=is_cached)
+        return _open_given_store(given_store, request, peak_rates, folders, is_cached=is_cached)
     dataset = given_dataset(request.paths)
     if dataset is not None:
         _reject_ingest_options(f"{dataset.shown}: a dataset", request)
-        return _open_dataset(dataset, ceilings, folders, is_unsafe=request.is_unsafe)
+        return _open_dataset(dataset, peak_rates, folders, is_unsafe=request.is_unsafe)
     with named_paths():
         sources = with_captures(
             find_sources(request.paths, traces=request.is_traced), request.capture
@@ -191,11 +197,11 @@ def open_request(request: OpenRequest) -> Trace:
             if len(sources.traces) > 1:
                 _warn_of_other_times(store.connection)
         on_error.pop_all()
-    return Trace(store, resources, contents, ceilings, folders)
+    return Trace(store, resources, contents, peak_rates, folders)
 
 
 def points_of(run: Path) -> list[tuple[object, ...]]:
-    """Return what a run of ``tracekit bench`` measured, as rows of table ``ceiling_point``.
+    """Return what a run of ``tracekit bench`` measured, as rows of table ``peak_rate_point``.
 
     Raises:
         UsageError: there is nothing that a device can be compared with.
@@ -222,12 +228,12 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
             create_tables(connection, library_file())
             load_runs(connection, [folder], work_folder)
             fill_named_peaks(connection)
-            ensure(connection, ["ceiling_point", "bench_ceilings"])
+            ensure(connection, ["peak_rate_point", "bench_peak_rates"])
             [(rejected_count, count)] = connection.execute(
                 "SELECT (SELECT rejected_count FROM run), count(*) "
-                "FROM bench_ceilings('ceiling_point')"
+                "FROM bench_peak_rates('peak_rate_point')"
             ).fetchall()
-            points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM ceiling_point")
+            points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM peak_rate_point")
             found = points.fetchall()
     finally:
         shutil.rmtree(work_folder, ignore_errors=True)
@@ -263,7 +269,7 @@ def _is_cache_safe() -> bool:
 def _open_given_store(
     given: Place,
     request: OpenRequest,
-    ceilings: Sequence[Sequence[object]],
+    peak_rates: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_cached: bool,
@@ -293,7 +299,7 @@ def _open_given_store(
         session_of(connection).limit_s = limit_s or None
         given_stores.append(str(given))
         store = OpenStore(connection, path)
-        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
+        return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
 
 
 def _open_ranks(
@@ -312,10 +318,10 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
-    # What is compared with given ceilings is computed when it is asked for, from all events.
+    # Comparisons with given peak rates are computed on demand, from all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
-    is_summary = request.only_breakdown and not is_cached and request.ceilings is None
+    is_summary = request.only_breakdown and not is_cached and request.peak_rates is None
     many = DistributedIngest(
         sources,
         contents,
@@ -381,7 +387,7 @@ def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _open_dataset(
     dataset: Location,
-    ceilings: Sequence[Sequence[object]],
+    peak_rates: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_unsafe: bool,
@@ -402,7 +408,7 @@ def _open_dataset(
         _warn_of_other_make(dataset.shown, found.manifest.made_by)
         missing = tuple((one.location, one.reason) for one in found.manifest.missing)
         store = OpenStore(found.connection, dataset.local_path, missing=missing)
-        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
+        return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
 
 
 def _open_temporary(
@@ -500,11 +506,11 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
 
     What was measured on devices may change, and what rests on it changes with that.
     """
-    from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
+    from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_RATE
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
-    measured = (DEVICE_CEILING, DEVICE_PEAK)
+    measured = (DEVICE_PEAK_RATE, DEVICE_PEAK)
     return [name for name in names if is_relation(name) and not depends_on(name, measured)]
 
 

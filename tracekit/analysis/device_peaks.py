@@ -106,7 +106,7 @@ def find_device(name: str) -> DevicePeak:
     raise QueryError(f"device={name}: {what}", hint=f"known devices: {known}")
 
 
-DEVICE_CEILING = "device_ceiling"
+DEVICE_PEAK_RATE = "device_peak_rate"
 """The table of the session with what devices were measured to do at most."""
 
 MEMORY = "memory"

@@ -204,7 +204,7 @@ class Event:
         return AnalysisView(
             f"Why event {self.event_id} is in its phase and its module",
             Asked("why", {"event_id": self.event_id}),
-            ("decides", "rule", "answer", "reason", "found", "question"),
+            ("decides", "rule", "answer", "reason", "evidence", "question"),
             {"rank": row["rank"]},
         )
 

@@ -77,8 +77,8 @@ queries_option = click.option(
     help="Folder with your own SQL analyses; may be repeated.  [default: TRACEKIT_QUERIES]",
 )
 
-ceilings_option = click.option(
-    "--ceilings",
+peak_rates_option = click.option(
+    "--peak-rates",
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Run of tracekit bench on the same devices, for measured peak rates.  [default: "
@@ -122,7 +122,7 @@ class Reading:
     """How traces are read, as the options of a command say; each field is one of them.
 
     `queries` are folders of the user's own SQL, `rules` further classification rules, `capture`
-    traces of what graphs replay, `ceilings` what was measured on the devices, `plain_step` a step
+    traces of what graphs replay, `peak_rates` what was measured on the devices, `plain_step` a step
     without the profiler in ns, `step` names of ranges that are steps, `engine` how the traces of
     many ranks are read.
     """
@@ -130,7 +130,7 @@ class Reading:
     queries: tuple[Path, ...] = ()
     rules: Path | None = None
     capture: tuple[str, ...] = ()
-    ceilings: Path | None = None
+    peak_rates: Path | None = None
     plain_step: int | None = None
     step: str | None = None
     no_cache: bool = False
@@ -218,7 +218,7 @@ _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "queries": queries_option,
     "rules": rules_option,
     "capture": capture_option,
-    "ceilings": ceilings_option,
+    "peak_rates": peak_rates_option,
     "plain_step": plain_step_option,
     "step": step_option,
     "no_cache": no_cache_option,

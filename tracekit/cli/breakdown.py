@@ -23,7 +23,7 @@ from tracekit.cli._options import (
 )
 @full_wide_option
 @format_option
-@reading_options("rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine")
+@reading_options("rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine")
 def command(
     traces: tuple[str, ...], full: bool, wide: bool, format_name: str, reading: Reading
 ) -> None:

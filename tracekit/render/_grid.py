@@ -6,9 +6,9 @@ lines. Of several rows, columns that say the same in every row go below the tabl
 columns that are told to go first are left out: an analysis says under ``Keep`` which go last; else
 those to the right go first. What was left out is said. Sentences are wrapped.
 
-Measured ceilings come with texts, and a table of figures with two sentences in every row fits no
-terminal. So columns `ceiling_…` that say nothing in any row are left out, and the measurements and
-the reasons for what is missing become lines below, each once. Exact formats have every column.
+Columns `measured_peak_…` without a value are left out. The sources of measured peaks, and reasons
+why one is missing, become lines below the table, because two sentences in every row fit no
+terminal. Exact formats have every column.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _GAPS = (2, 1)
 _MIN_TEXT = 24
 # Columns that hold a sentence: cut off it would say nothing.
 _SENTENCES = frozenset({"as_printed", "description", "meaning", "note", "question", "reason"})
-_CEILING = "ceiling_"
-_CEILING_TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
+_MEASURED_PEAK = "measured_peak_"
+_PEAK_TEXTS = {"measured_peak_source": "measured", "measured_peak_reason": "no measured peak"}
 _MAX_TEXTS = 5
 _MAX_LENGTH = 200
 _OTHER_THREADS = re.compile(r"it was measured with \d+ threads?, the rank had (\d+) threads?")
@@ -44,7 +44,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
     Without a width every column is shown in full.
     """
     # Ad-hoc SQL, whose units are its own business, gets the columns that it asked for.
-    shown = _without_ceiling_texts(result) if units and width is not None else result
+    shown = _without_peak_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
         return
@@ -68,7 +68,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
     if not result.rows:
         yield Text("no rows", style="dim")
     elif shown is not result and width is not None:
-        yield from _ceiling_lines(result, width)
+        yield from _peak_lines(result, width)
 
 
 def _kept(result: Result) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, in
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
     """Whether a result is a table within a width, and not records."""
-    shown = _without_ceiling_texts(result) if units else result
+    shown = _without_peak_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
 
@@ -231,17 +231,17 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
             yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)
 
 
-def _without_ceiling_texts(result: Result) -> Result:
-    """Return a result without texts about ceilings, and without ceilings that no row has."""
-    if not _CEILING_TEXTS.keys() & set(result.column_names) or not result.rows:
+def _without_peak_texts(result: Result) -> Result:
+    """Return a result without texts about measured peaks and without empty columns of them."""
+    if not _PEAK_TEXTS.keys() & set(result.column_names) or not result.rows:
         return result
     return picked(
         result,
         [
             name
             for index, name in enumerate(result.column_names)
-            if not name.startswith(_CEILING)
-            or (name not in _CEILING_TEXTS and any(row[index] is not None for row in result.rows))
+            if not name.startswith(_MEASURED_PEAK)
+            or (name not in _PEAK_TEXTS and any(row[index] is not None for row in result.rows))
         ],
     )
 
@@ -254,9 +254,9 @@ def _each_once(texts: Iterable[str]) -> str:
     return "; ".join(shown + more)
 
 
-def _ceiling_lines(result: Result, width: int) -> Iterator[Text]:
-    """Return the lines that tell what was measured, and why a ceiling is missing."""
-    for name, label in _CEILING_TEXTS.items():
+def _peak_lines(result: Result, width: int) -> Iterator[Text]:
+    """Return lines with the sources of measured peaks, and why one is missing."""
+    for name, label in _PEAK_TEXTS.items():
         if name not in result.column_names:
             continue
         texts = list(dict.fromkeys(text for text in result.column(name) if text))
