@@ -1,4 +1,4 @@
--- Attribution rules tried for a device event, with the evidence and the deciding rule.
+-- Attribution rules tried for a device event, and the deciding one.
 -- The first rows are the facts, followed by the rules in order up to the deciding one. Select events by `event_id` or
 -- `kernel`; the longest ones are shown.
 --

@@ -1,9 +1,8 @@
--- Time, overlap, and bandwidth of collectives by class and process group, per device.
--- Bus bandwidth is algorithm bandwidth (bytes / duration) times 2(n-1)/n for all-reduce, (n-1)/n for all-gather,
--- reduce-scatter, and all-to-all, else 1. The message is the input; for all-gathers the output. Both cover collectives
--- with known arguments. On cpu, the c10d op and the backend's span both count as time, but count, bytes, and bandwidth
--- are those of the span. The measured peak is the bus bandwidth measured by `tracekit bench` for the same collective,
--- backend, and group size at its best message size.
+-- Time, overlap, and bandwidth of collectives, per device.
+-- Bus bandwidth is bytes / duration times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
+-- all-to-all, else 1. The message is the input; for all-gathers the output. Bandwidths cover collectives with known
+-- arguments. On cpu, the c10d op and the backend's span both count as time, but only the span as a call with bytes. The
+-- measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend, and group size.
 --
 -- Kind:     analysis
 -- Scope:    trace

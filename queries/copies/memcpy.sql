@@ -1,4 +1,4 @@
--- Copies and memsets by direction and kind of memory, with bytes and bandwidth.
+-- Copies and memsets by direction and memory.
 -- Bandwidth is bytes over the sum of durations, for copies with known bytes. The measured peak is the rate measured by
 -- `tracekit bench` for the same device, direction, and kind of host memory.
 --

@@ -1,4 +1,4 @@
--- Compute time by phase, op class, and type, with its roofline bound (compute or memory).
+-- Compute time by phase, op class, and type, with its roofline bound.
 -- FLOPs and ideal bytes come from op shapes (`op_costs`), the time from all compute that the ops launched. Work is
 -- memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Uncounted work has rows without a
 -- class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds refer to the data sheet, those with
