@@ -40,7 +40,7 @@ class _Place:
     row: int = 0
 
 
-class _Told(ModalScreen[None]):
+class _TextScreen(ModalScreen[None]):
     """A text over the screen, closed by a key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,8 +56,8 @@ class _Told(ModalScreen[None]):
         # Clean each line separately to keep the line breaks.
         shown = "\n".join(map(printable, self._text.split("\n")))
         with VerticalScroll():
-            yield Static(Text(shown), id="told")
-        yield Static(Text("up, down scroll  esc back"), id="told-keys")
+            yield Static(Text(shown), id="text")
+        yield Static(Text("up, down scroll  esc back"), id="text-keys")
 
 
 class Browser(App[None]):
@@ -73,9 +73,9 @@ class Browser(App[None]):
     }
     #detail { height: auto; max-height: 4; }
     #search { display: none; border: none; height: 1; padding: 0; }
-    #status, #keys, #told-keys { height: 1; }
-    _Told { background: $background; }
-    _Told VerticalScroll { height: 1fr; }
+    #status, #keys, #text-keys { height: 1; }
+    _TextScreen { background: $background; }
+    _TextScreen VerticalScroll { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "leave_view", show=False),
@@ -175,7 +175,7 @@ class Browser(App[None]):
             return
         here.row = number
         wide = [
-            column.told(column.cells[number])
+            column.labeled(column.cells[number])
             for column in page.columns
             if not column.is_number
             and shorten(column.cells[number], _MOST_CELLS // 2) != (column.cells[number])
@@ -231,11 +231,11 @@ class Browser(App[None]):
 
     def action_sql(self) -> None:
         """Show the command and SQL of the view."""
-        self.push_screen(_Told(self._here.view.told(self._traces, self._here.search)))
+        self.push_screen(_TextScreen(self._here.view.definition(self._traces, self._here.search)))
 
     def action_help(self) -> None:
         """Show the help of the keys."""
-        self.push_screen(_Told(HELP))
+        self.push_screen(_TextScreen(HELP))
 
     @property
     def _is_searching(self) -> bool:

@@ -186,10 +186,10 @@ class Event:
         result = holding(Result("event", columns, rows), search)
         return cut(result, ("field", "value", "of"), number)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the statements."""
         texts = [
-            SqlView("", text, "ALL", (), ()).told(traces, "")
+            SqlView("", text, "ALL", (), ()).definition(traces, "")
             for text in self._statements().values()
         ]
         del search

@@ -45,7 +45,7 @@ class View(Protocol):
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page, from 0, only with rows that match a search."""
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the equivalent commands and SQL."""
 
     def deeper(self, row: Row) -> View | None:
@@ -89,7 +89,7 @@ class Asked:
     name: str
     params: Mapping[str, object] = field(default_factory=dict)
 
-    def told(self, traces: Sequence[str]) -> str:
+    def definition(self, traces: Sequence[str]) -> str:
         """Return the command and the SQL."""
         options = [
             word
@@ -127,11 +127,11 @@ class AnalysisView:
         found = holding(Result(result.name, result.columns, rows), search)
         return cut(found, self.names, number)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return command and SQL of the analysis, and the condition of the shown rows."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
         notes += [f"holding {search!r}"] if search else []
-        text = self.asked.told(traces)
+        text = self.asked.definition(traces)
         return f"{text}\n\nShown of it: rows where {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
@@ -171,7 +171,7 @@ class SqlView:
         is_more = len(found.rows) > PAGE_ROWS
         return Page(shown(part, self.names), [*part.to_dicts()], first, is_more)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the statement and its command."""
         command = shlex.join(["tracekit", "sql", *traces, "-"])
         # Texts in the statement have no line breaks; see literal_of().

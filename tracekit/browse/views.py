@@ -92,11 +92,11 @@ class Overview:
         note = step_sentence({name: answers.query(name) for name in names}) or ""
         return replace(cut(result, _SHOWN, number), note=note)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the analyses of the view."""
         del search
         names = ("timeline", "phases", "run_idle")
-        return "\n\n\n".join(Asked(name).told(traces) for name in names)
+        return "\n\n\n".join(Asked(name).definition(traces) for name in names)
 
     def deeper(self, row: Row) -> View | None:
         """Return the events of a kind or phase, or the gaps."""
@@ -156,9 +156,9 @@ class Modules:
             return path
         return re.sub(r"^[./]", "", path[len(self.parent) :]) or path
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the analysis and the condition of the shown rows."""
-        text = Asked("module_totals").told(traces)
+        text = Asked("module_totals").definition(traces)
         note = f"holding {search!r}" if search else f"whose parent_path is {self.parent!r}"
         return f"{text}\n\nShown of it: rows {note}"
 

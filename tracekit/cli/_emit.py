@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 1_000
-"""How many rows of a statement a table for people has, unless told otherwise."""
+"""Default number of rows of a statement in a table."""
 
 STREAMED = frozenset({"csv", "csv_plain", "json"})
 """The formats that are written row by row."""

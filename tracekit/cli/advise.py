@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 SHOWN_UNDECIDED = 4
-"""So much of what cannot be told is shown."""
+"""Maximum number of unknown gains that are shown."""
 
 MOST = 3
 """So much of it ends a breakdown."""
@@ -93,7 +93,7 @@ def command(
                 from tracekit.render._console import make_console
 
                 width = make_console(sys.stdout).width
-                click.echo("\n".join(told(advised, shlex.join(traces), width, full=full)))
+                click.echo("\n".join(advice_lines(advised, shlex.join(traces), width, full=full)))
             else:
                 emit(advised.as_result(), format_name)
             return
@@ -191,11 +191,11 @@ def _emit_verdict(verdict: Verdict, format_name: str) -> None:
     emit(Result("advise", columns, [tuple(members.values())]), format_name)
 
 
-def told(advised: Advised, traces: str, width: int, *, full: bool = False) -> list[str]:
+def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = False) -> list[str]:
     """Return advice as lines for a terminal.
 
     Args:
-        advised: what is to be told.
+        advised: the advice.
         traces: the arguments that opened them, for the commands in it.
         width: columns of the terminal; commands stay on one line all the same.
         full: with all evidence and assumptions, uncertain advice, and unknown gains.
@@ -285,7 +285,7 @@ def _joint(advised: Advised) -> list[str]:
     return lines
 
 
-def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
+def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[str]:
     """Return the first advice of all as lines that end a breakdown.
 
     Args:

@@ -81,8 +81,8 @@ def _step(field: str, largest: float) -> tuple[int, str]:
 
 def quantity(field: str, values: Iterable[Any], title: str, **more: Any) -> dict[str, Any]:
     """Return the encoding of a number along an axis."""
-    told = axis(field, values, title)
-    return {"field": field, "type": "quantitative", "axis": told, **more}
+    scale = axis(field, values, title)
+    return {"field": field, "type": "quantitative", "axis": scale, **more}
 
 
 def names(
@@ -137,7 +137,7 @@ def parts(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
     return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": _WORDS}}
 
 
-def told(*fields: str) -> list[dict[str, str]]:
+def tooltip(*fields: str) -> list[dict[str, str]]:
     """Return the encoding of the tooltip of a mark."""
     return [{"field": field} for field in fields]
 
@@ -258,7 +258,7 @@ def bars(
             "y": y,
             "x": quantity(field, [row[column] for row in rows], axis_title, **along),
             "color": colour,
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
     }
     return Drawing(title, spec, omitted)
@@ -301,7 +301,7 @@ def nested_bars(
         "encoding": {
             "y": y,
             **({"detail": dict(detail)} if detail else {}),
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
         "layer": [
             {"mark": mark, "encoding": {"x": length(field), "color": fixed(colour)}}
@@ -328,7 +328,7 @@ def lines(
         "height": height,
         **({"transform": list(transform)} if transform else {}),
         "mark": {"type": "line", **mark},
-        "encoding": {"x": x, "y": y, "color": colour, "tooltip": told(*tip)},
+        "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip(*tip)},
     }
     return Drawing(title, spec, omitted)
 
@@ -351,7 +351,7 @@ def icicle(
             "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
             "color": colour,
             "text": {"field": "label"},
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
         "usermeta": {"zoom": "x", "label": "label"},
     }

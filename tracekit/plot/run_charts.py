@@ -26,7 +26,7 @@ from tracekit.plot._encoding import (
     positive,
     quantity,
     request_of,
-    told,
+    tooltip,
 )
 from tracekit.plot._registry import chart, register
 
@@ -193,7 +193,7 @@ def request_life(rows: Rows) -> Drawing | None:
             "color": colours(
                 "part", {part: of for part, of in LIFE_PARTS.items() if part in found}
             ),
-            "tooltip": told(
+            "tooltip": tooltip(
                 *("which", "part", "step", "dur_ns", "request_count", "prefill_token_count"),
                 *("decode_token_count", "e2e_ns", "outcome"),
             ),

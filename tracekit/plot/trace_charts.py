@@ -33,7 +33,7 @@ from tracekit.plot._encoding import (
     quantity,
     stream_of,
     text_of,
-    told,
+    tooltip,
     where,
 )
 from tracekit.plot._registry import chart
@@ -72,7 +72,7 @@ def ranks(rows: Rows) -> Drawing | None:
                 "scale": {"domain": [0, 100], "scheme": "blues"},
                 "legend": legend,
             },
-            "tooltip": told("where", "window_ns", *shares),
+            "tooltip": tooltip("where", "window_ns", *shares),
         },
     }
     return Drawing("Time breakdown of each rank, relative to the mean", spec)
@@ -115,7 +115,7 @@ def rank_distribution(rows: Rows) -> Drawing | None:
     if not rows:
         return None
     x = quantity("min_ns", [row["max_ns"] for row in rows], "least to most; median, 95 % (orange)")
-    tip = told(
+    tip = tooltip(
         *("part", "min_ns", "min_rank", "median_ns", "median_rank", "p95_ns", "p95_rank"),
         *("max_ns", "max_rank", "spread_pct"),
     )
@@ -253,7 +253,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
     if roofs:
         said = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
         y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {said}")
-    tip = told(
+    tip = tooltip(
         *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
         *("intensity_flop_per_byte", "bound", "attainable_pct", "reason"),
     )
@@ -264,7 +264,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
         "y": y,
         "detail": {"field": "which"},
         "color": fixed(INK),
-        "tooltip": told("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
+        "tooltip": tooltip("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
     }
     layers: list[dict[str, Any]] = [
         {
@@ -380,7 +380,7 @@ def critical_path(rows: Rows) -> Drawing | None:
             "x": quantity("start_ns", times, "time since the start of the window"),
             "x2": {"field": "end_ns"},
             "color": colours("kind", series(kinds)),
-            "tooltip": told(
+            "tooltip": tooltip(
                 *("position", "kind", "name", "op", "module_path", "phase", "class", "path_ns")
             ),
         },
@@ -479,7 +479,9 @@ def memory(every: Rows) -> Drawing | None:
         "encoding": {
             "x": x,
             "color": colours("where", series(shown)),
-            "tooltip": told("where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count"),
+            "tooltip": tooltip(
+                "where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count"
+            ),
         },
         "layer": [
             {
@@ -525,7 +527,7 @@ def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
                 "scale": {"scheme": "blues"},
                 "legend": {"title": values, "orient": "top"},
             },
-            "tooltip": told("row", "column", values),
+            "tooltip": tooltip("row", "column", values),
         },
     }
     table = Result(

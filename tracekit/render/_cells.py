@@ -59,7 +59,7 @@ class TextColumn:
         """How many terminal cells the widest of its cells takes."""
         return max(map(cell_width, self.cells), default=0)
 
-    def told(self, cell: str) -> str:
+    def labeled(self, cell: str) -> str:
         """Return a cell by itself: its column, its text and its unit."""
         return f"{self.name or self.source} {cell} {self.unit}".strip()
 

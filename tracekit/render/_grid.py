@@ -3,7 +3,7 @@
 Numbers are never cut: where they do not fit, headers are broken into lines and text columns are
 shortened from the right end. If that is not enough, a single row becomes a block of `name  value`
 lines. Of several rows, columns that say the same in every row go below the table, and then the
-columns that are told to go first are left out: an analysis says under ``Keep`` which go last; else
+columns are left out, those in ``Keep`` of an analysis last; else
 those to the right go first. What was left out is said. Sentences are wrapped.
 
 Columns `measured_peak_…` without a value are left out. The sources of measured peaks, and reasons
@@ -94,15 +94,15 @@ def _folded(
     count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
     gone = [columns[place] for place in sorted(order[count:])]
     same = [column for column in gone if _is_same(column)]
-    told = [column.told(column.cells[0]) for column in same if column.cells[0] != NOTHING]
+    labeled = [column.labeled(column.cells[0]) for column in same if column.cells[0] != NOTHING]
     empty = [column.source for column in same if column.cells[0] == NOTHING]
     others = [
         column.source for column in gone if not _is_same(column) and column.source != "reason"
     ]
     reasons = next((column.cells for column in gone if column.source == "reason"), [])
     below = []
-    if told:
-        below.append(f"in every row: {' · '.join(told)}")
+    if labeled:
+        below.append(f"in every row: {' · '.join(labeled)}")
     if empty:
         below.append(f"without a value: {', '.join(empty)}")
     if len(set(reasons)) > 1:
