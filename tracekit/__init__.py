@@ -12,7 +12,7 @@ In a program that `tracekit collect` runs, what records it is there before the p
 package, and hidden (`collectors/loop/hidden_modules.py`). Importing this shows it again, so that
 there is one of everything.
 
-It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
+It may be imported before pytest, which loads tracekit's plugin and would rewrite the asserts of all
 of it, and warn that it cannot: PYTEST_DONT_REWRITE.
 """
 

@@ -522,7 +522,7 @@ class Trace:
         check_scope(spec, self._contents)
 
     def reasons_for_none(self, name: str) -> list[str]:
-        """Return why an analysis has no row, as far as that is known."""
+        """Return why an analysis has no rows, if known."""
         from tracekit.analysis.catalog import load_catalog
 
         catalog = load_catalog()

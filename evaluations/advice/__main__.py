@@ -119,7 +119,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
 
 
 def _asked(run: Path) -> dict[str, Any]:
-    """Return the options that the first advice asks for, as far as it names numbers."""
+    """Return the options of the first advice that have numbers."""
     import tracekit
     from tracekit import manifest
     from tracekit.prediction.rerun import options_of

@@ -40,7 +40,7 @@ WITH summed AS (
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
--- Corresponding kind of copy in tracekit bench, as far as the name shows it.
+-- Corresponding kind of copy in tracekit bench, if the name shows it.
 named AS (
     SELECT
         *,

@@ -273,7 +273,7 @@ def test_a_long_good_event_is_kept(load: Load) -> None:
     long = event("x" * 500_000)
     loaded = load(around(long), block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [5, 500_000, 4]
-    # A damaged event makes the reader go through the neighbors one by one.
+    # A damaged event makes the reader read the adjacent events separately.
     loaded = load(f"[{long},{HEAD}" + f'"cut ,{long},{LAST}]', block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [500_000, 500_000, 4]
 

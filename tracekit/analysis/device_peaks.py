@@ -42,7 +42,7 @@ class DevicePeak(NamedTuple):
     or compute units, where a part of it goes by the same name, None where the name alone tells;
     `flop_per_s` dense FLOP/s (integer types: operations/s) by type, as ``bf16``; `source` the
     vendor's document that says so, public at `address`; `reached_bf16` what products of that type
-    reached on it, FLOP/s, None where nobody published it.
+    reached on it, FLOP/s, or None if it was not published.
     """
 
     product: str

@@ -1,7 +1,7 @@
-"""SQL files of the user's own, beside those that come with tracekit.
+"""SQL files of the user, in addition to those of tracekit.
 
-They have the headers of ours and are found by being there: in folders that were named, and in the
-user's configuration. A run folder is data of whoever made it and brings none.
+They have the same headers and are loaded from folders named by options and the user's configuration.
+Run folders are untrusted data and provide none.
 """
 
 from __future__ import annotations

@@ -584,7 +584,7 @@ def create_role_macros(connection: duckdb.DuckDBPyConnection) -> None:
         "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
     ).fetchall():
         inside = "is_inside AND " if is_inside else ""
-        # A store may be anybody's, and its rules of any subject: others would be tried by nobody.
+        # A store may have rules of any subject; rules of unknown subjects would never apply.
         conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
     place = f"{SESSION}.main.{ROLE_CALL}"
     connection.execute(

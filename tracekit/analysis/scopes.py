@@ -12,7 +12,7 @@ from tracekit.errors import QueryError, UsageError
 
 
 class Contents(NamedTuple):
-    """What a store holds, as far as that decides which questions it answers."""
+    """Contents of a store that determine which analyses it supports."""
 
     has_traces: bool
     runs: tuple[str, ...]

@@ -124,7 +124,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     """Record a run again with an advice taken, unless that is there; return its folder.
 
     Raises:
-        UsageError: it cannot be recorded so, or nobody agreed that it is.
+        UsageError: it cannot be recorded, or the user did not confirm it.
         WorkloadError: the recording failed.
     """
     import os

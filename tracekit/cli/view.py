@@ -67,7 +67,7 @@ def _title(traces: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _redirect(address: str) -> Iterator[str]:
-    """Give the address of a page that leads to another, whose own address is nobody else's.
+    """Yield the address of a page that redirects to an address which stays private.
 
     All users of a machine can read the command line of a browser; the page, only this one can.
     """

@@ -44,7 +44,7 @@ def serve(file_number: int, folder: str) -> NoReturn:
                 batch = arrived.get()
                 assert isinstance(batch, Batch)
                 pipe.send(worker.do(batch))
-    except Exception:  # noqa: BLE001 - said by whoever started this
+    except Exception:  # noqa: BLE001 - reported by the parent
         pipe.send(traceback.format_exc())
     os._exit(1)
 
@@ -83,5 +83,5 @@ def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
             return worker.do(batch)
     except TracekitError as error:
         return error
-    except Exception:  # noqa: BLE001 - said by whoever wants it
+    except Exception:  # noqa: BLE001 - reported by the driver
         return traceback.format_exc()

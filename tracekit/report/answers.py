@@ -77,7 +77,7 @@ def _names_serving(phases: Result) -> bool:
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
-    """Ask analyses, two at a time; where one is refused, all one by one, to know which and why."""
+    """Run analyses two at a time, or individually after a failure, to report which one failed."""
     try:
         answers.results |= trace.results(names)
     except (QueryError, UsageError):

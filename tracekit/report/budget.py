@@ -19,7 +19,7 @@ MAX_BYTES = 250_000
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A result as far as a page has room for it."""
+    """A result, cut to the room of a page."""
 
     shown: Result
     total: int

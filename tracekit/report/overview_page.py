@@ -1,4 +1,4 @@
-"""The report of several runs: their figures side by side, and a way to each of them."""
+"""Report of several runs: a table of their figures, and a link to each report."""
 
 from __future__ import annotations
 

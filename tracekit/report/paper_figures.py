@@ -1,4 +1,4 @@
-"""Pictures for a page of runs: the paper's Figure 5 of ours, and the paper's numbers in our form.
+"""Figures for the page of runs: the paper's Figure 5 for these runs, and the numbers of the paper.
 
 Figure 5, parts of a decoder layer with and without recomputation, needs traces, not manifests
 alone: each run of pre-training is asked for its roles.

@@ -1,4 +1,4 @@
-"""The page of runs: the paper's figures as pictures of ours, with what the paper says beside."""
+"""Page of runs: figures of these runs as in the paper, with the values of the paper."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _ranks(rows: Sequence[Row], unknown: int) -> str:
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """Return sorted numbers as text, neighbours joined: `0–3, 6`."""
+    """Return sorted numbers as text, with ranges: `0–3, 6`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:
