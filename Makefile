@@ -45,14 +45,14 @@ NATIVE := $(wildcard native/*.c native/*.h native/*.py)
 SANITIZE := -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Inative
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
-# pip warns about things that are nobody's problem here; its errors are shown.
+# Suppress pip's warnings, which do not apply here; errors are shown.
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 
 # Of the ten thousand files of torch and its kin a quarter is ever imported: they are compiled when
 # they are, and kept, wherever somebody has switched that off.
 export PYTHONDONTWRITEBYTECODE :=
 
-# The checks look at different things and write nothing that another reads; all else is one by one.
+# The checks are independent of each other; all other targets run sequentially.
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
@@ -135,7 +135,7 @@ pytest: $(DEV)/.installed
 	@LD_PRELOAD=$(abspath $(JEMALLOC)) $(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
 		--no-loadscope-reorder --durations 20 --durations-min 5 $(ARGS)
 
-# The seed is chosen anew and printed: SEED repeats a run.
+# The random seed is printed; SEED repeats a run.
 fuzz: $(DEMO)/.installed
 	@echo "== fuzz"
 	@if command -v cc > /dev/null; then mkdir -p build && \

@@ -36,7 +36,7 @@ static void release_struct(struct ArrowArray *array)
     array->release = NULL;
 }
 
-/* Turn a byte a row into a bit a row, in place. */
+/* Pack one byte per row into one bit per row, in place. Return the number of NULLs. */
 static int64_t pack_bits(uint8_t *bytes, size_t rows)
 {
     int64_t null_count = 0;
@@ -65,7 +65,7 @@ static LeafData *new_leaf(struct ArrowArray *array, int64_t rows, int64_t buffer
     return data;
 }
 
-/* The names of the kinds, as a dictionary of texts. */
+/* Export the names of the kinds as a dictionary. */
 static bool make_kind_dictionary(const Layout *layout, struct ArrowArray *array)
 {
     LeafData *data = new_leaf(array, layout->kind_count, 3);
@@ -87,7 +87,7 @@ static bool make_kind_dictionary(const Layout *layout, struct ArrowArray *array)
     return true;
 }
 
-/* Return a copy, which is no larger than it must be. */
+/* Return a copy of exactly this size. */
 static void *copy_of(const void *memory, size_t bytes)
 {
     void *copy = malloc(bytes > 0 ? bytes : 1);
@@ -96,7 +96,7 @@ static void *copy_of(const void *memory, size_t bytes)
     return copy;
 }
 
-/* Copy a column into a leaf; false where there is no memory. */
+/* Copy a column into a leaf array. */
 static bool column_export(Column *column, size_t rows, struct ArrowArray *array, LeafData *leaf)
 {
     size_t width = width_of(column);
@@ -155,7 +155,7 @@ typedef struct {
     struct ArrowSchema child[MAX_COLUMNS];
 } SchemaData;
 
-/* Of one column, which may be moved out of its schema and outlive it. */
+/* Schema of one column, which may be moved out of its parent and outlive it. */
 typedef struct {
     struct ArrowSchema kind_names;
     char json_metadata[64];
@@ -183,7 +183,7 @@ static void release_schema(struct ArrowSchema *schema)
     schema->release = NULL;
 }
 
-/* Write the pair of a key and a value as Arrow's metadata: lengths are native int32. */
+/* Write one key and value as Arrow metadata. Lengths are native int32. */
 static void write_metadata(char *to, const char *key, const char *value)
 {
     int32_t sizes[3] = {1, (int32_t)strlen(key), (int32_t)strlen(value)};

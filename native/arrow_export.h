@@ -1,5 +1,5 @@
-/* How columns leave: through the Arrow C data interface, which DuckDB takes from a PyCapsule without
- * any other library. */
+/* Exports columns through the Arrow C data interface. DuckDB reads it from a PyCapsule without another
+ * library. */
 #ifndef TRACEKIT_ARROW_EXPORT_H
 #define TRACEKIT_ARROW_EXPORT_H
 
@@ -9,11 +9,11 @@
 #include "columns.h"
 #include "layout.h"
 
-/* Copy the columns into an Arrow array; false where there is no memory. What waits in a queue is so
- * no larger than it must be, while the columns have room for more than what came. */
+/* Copy the rows of a batch into `array`, which the caller releases. The copy is as small as possible,
+ * because arrays wait in a queue. Return false if memory runs out. */
 bool batch_export(Batch *batch, const Layout *layout, struct ArrowArray *array);
 
-/* Describe the arrays; false where there is no memory. */
+/* Write the Arrow schema of such arrays. Return false if memory runs out. */
 bool make_schema(const Layout *layout, struct ArrowSchema *schema);
 
 #endif

@@ -1,25 +1,25 @@
-/* Frees what the Python capsules hold in which Arrow arrays and streams are handed on. */
+/* Destructors of the Python capsules that own Arrow arrays and streams. */
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "arrow_abi.h"
 #include "exported.h"
 
-/* PyCapsule_GetPointer: which Python has loaded this library is known only when it runs. */
+/* PyCapsule_GetPointer of the Python that loaded the library. */
 typedef void *(*GetPointer)(void *capsule, const char *name);
 
 static GetPointer get_pointer;
 
-/* Names of capsules, which have to be there as long as the capsules are. */
+/* Names of capsules. They must outlive the capsules. */
 EXPORTED const char array_name[] = "arrow_array", stream_name[] = "arrow_array_stream";
 
-/* Call this once, before any capsule is made. */
+/* Set PyCapsule_GetPointer. Call it once, before creating capsules. */
 EXPORTED void use_capsules(GetPointer function)
 {
     get_pointer = function;
 }
 
-/* The destructors of capsules of these names. */
+/* Destructors of capsules: release and free the array or stream. */
 EXPORTED void destroy_array(void *capsule)
 {
     struct ArrowArray *array = get_pointer(capsule, array_name);
@@ -40,7 +40,7 @@ EXPORTED void destroy_stream(void *capsule)
     free(stream);
 }
 
-/* Move an array out of its capsule; CALL_REFUSED where that was done before. */
+/* Move an array out of its capsule. Return CALL_REFUSED if it was moved before. */
 EXPORTED int move_array(struct ArrowArray *from, struct ArrowArray *to)
 {
     if (from->release == NULL)

@@ -1,4 +1,4 @@
-/* The columns that events are read into. */
+/* Column buffers for events. */
 #ifndef TRACEKIT_COLUMNS_H
 #define TRACEKIT_COLUMNS_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The columns that the code here knows by name. Those of arguments follow them: they are described
- * from outside, each by name and key (see layout.h). */
+/* Columns with code in the parser. Columns of arguments follow; Python describes them by name and key
+ * (see layout.h). */
 enum column {
     EVENT_ID, KIND, PHASE, PID, TID, PID_TEXT, TID_TEXT, CATEGORY, NAME, TS_NS, DUR_NS, ID, SCOPE,
     BINDING, ARGS, EXTRA, FIRST_ARGUMENT
@@ -17,16 +17,16 @@ enum column {
 #define MAX_COLUMNS 48
 #define MAX_NAME_BYTES 48
 
-/* What a column holds; JSON is text that is marked as such, a kind one of a few names. */
+/* Type of a column. JSON is text with a mark, a kind is one of a few names. */
 typedef enum { INT64_COLUMN, TEXT_COLUMN, JSON_COLUMN, KIND_COLUMN } ColumnType;
 
-/* The rows so far of one column. Integers and kinds lie in data; texts too, end to end. */
+/* Values of one column. `data` holds integers and kinds, or the concatenated texts. */
 typedef struct {
     uint8_t *data;
     size_t size;
     size_t capacity;
-    int32_t *ends;     /* of texts: ends[0] is 0, ends[i + 1] where text i ends */
-    uint8_t *is_valid; /* one byte a row while it grows, one bit in Arrow */
+    int32_t *ends;     /* texts only: ends[0] is 0, text i ends at ends[i + 1] */
+    uint8_t *is_valid; /* one byte per row here, one bit in Arrow */
     int64_t null_count;
     ColumnType type;
 } Column;
@@ -38,26 +38,26 @@ typedef struct {
     size_t row_capacity;
 } Batch;
 
-/* Return how many bytes a value takes; 0 for texts. */
+/* Return the size of a value in bytes, 0 for texts. */
 size_t width_of(const Column *column);
 
-/* Free all memory; the batch is then one without rows. */
+/* Free all memory and remove all rows. */
 void batch_clear(Batch *batch);
 
-/* Forget all rows, and keep the memory for those to come. */
+/* Remove all rows, but not the memory. */
 void batch_empty(Batch *batch);
 
-/* Make room for one more row in every column; false where there is no memory. */
+/* Reserve one more row in every column. Return false if memory runs out. */
 bool batch_reserve_row(Batch *batch);
 
-/* Make room for a text; false where there is no memory. */
+/* Reserve `bytes` for a text. Return false if memory runs out. */
 bool column_reserve(Column *column, size_t bytes);
 
-/* Forget what a row that was not finished has written. */
+/* Remove the texts of an incomplete row. */
 void batch_undo_row(Batch *batch);
 
-/* Row setters: they write behind the last whole row, which a later row writes over if the event
- * turns out not to be readable. */
+/* Setters of the row after the last complete one. The next row overwrites it if the event cannot be
+ * read. */
 
 static inline void set_int(Batch *batch, int column, bool is_valid, int64_t value)
 {
@@ -66,7 +66,7 @@ static inline void set_int(Batch *batch, int column, bool is_valid, int64_t valu
     c->is_valid[batch->row_count] = is_valid;
 }
 
-/* The text is what has been written to data since the last row. */
+/* End the text that was appended to `data` since the last row. */
 static inline void set_text(Batch *batch, int column, bool is_valid)
 {
     Column *c = &batch->columns[column];
@@ -74,7 +74,7 @@ static inline void set_text(Batch *batch, int column, bool is_valid)
     c->is_valid[batch->row_count] = is_valid;
 }
 
-/* Most texts are short: a call of memcpy would take longer than copying them. */
+/* Append bytes. Most texts are so short that a call of memcpy would take longer than the copy. */
 static inline void put(Column *column, const char *text, size_t bytes)
 {
     uint8_t *to = column->data + column->size;

@@ -1,5 +1,5 @@
-/* The context of launches and ops: what encloses them on their thread. Launches, ops, and autograd nodes
- * are handled here; for modules, ranges, and other spans, tracekit/analysis/context_walk.py is asked. */
+/* Sweep for the context of launches and ops: the op, node, module, and ranges that enclose them on their
+ * thread. Modules, ranges, and other spans are decided by tracekit/analysis/context_walk.py. */
 #include "sweep.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 enum { TRACE, PID, TID, EVENT, START, END, BITS };
 
 /* As in context_walk.py. */
-enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
+enum { OP, MODULE, NODE, HOW, PHASE_MARK, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 
 #define ROUNDING_NS 1000
 #define MARKER_SHIFT 4
@@ -20,28 +20,28 @@ enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 #define IN_DERIVATIVE 8
 #define NUMBERED_IN_NODE 16
 
-/* What a marker is, a byte of flags each, as in context_walk.py. */
+/* Flags of a marker, as in context_walk.py. */
 #define IS_OP 1
 #define IS_NODE_NAME 2
 #define IS_BARE_NODE 4 /* a node only in traces without sequence numbers */
 #define IS_BACKWARD 8
 #define HAS_ROW 16
 #define IS_COLLECTIVE 32
-#define HAS_CONTEXT 64 /* is no part of an asynchronous collective whose range encloses it */
+#define HAS_CONTEXT 64 /* not part of an asynchronous collective whose range encloses it */
 
-/* Phases of what is in TOLD, as PHASES in rules.py, from 1. */
+/* Phases in PHASE_MARK, in the order of PHASES in rules.py, from 1. */
 enum { PHASE_MASK = 15, BACKWARD = 2, RECOMPUTE = 3, OPTIMIZER = 4 };
 
 #define NONE (-1)
 
 typedef struct {
     int64_t end;
-    int64_t numbers[CONTEXT_NUMBERS]; /* NONE for none; a row may be less than 0 */
+    int64_t numbers[CONTEXT_NUMBERS]; /* or NONE; a row may be negative */
 } Context;
 
 typedef struct {
     Buffer open;
-    int64_t noted;    /* number of ops and nodes to report with the next question */
+    int64_t note_count;    /* number of ops and nodes to report with the next question */
     bool is_numbered; /* the ops of the trace have sequence numbers */
 } Walk;
 
@@ -50,16 +50,16 @@ static const Context OUTSIDE = {
 };
 
 /* Questions. The Python side stores exceptions that are raised in an answer. */
-enum { BEGIN_THREAD, ENTER, NOTHING_ELSE };
+enum { BEGIN_THREAD, ENTER, NOTES_ONLY };
 
-/* After the numbers of a question come the nodes, and the ops inside nodes, since the last one. */
+/* Notes follow the numbers of a question: nodes, and ops inside nodes, since the last question. */
 enum { INNER_OP, DIRECT_OP, NEW_NODE };
-enum { NOTED_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTED, NOTED_NUMBERS = 5, MOST_NOTED = 1000 };
+enum { NOTE_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTE, NOTE_NUMBERS = 5, MAX_NOTES = 1000 };
 
 static bool ask(Sweep *sweep, Walk *walk, int question)
 {
-    sweep_asks(sweep)->numbers[NOTED_COUNT] = walk->noted;
-    walk->noted = 0;
+    sweep_asks(sweep)->numbers[NOTE_COUNT] = walk->note_count;
+    walk->note_count = 0;
     return sweep_asks(sweep)->ask(question) || sweep_fail(sweep, "the walk failed");
 }
 
@@ -76,20 +76,20 @@ static bool begin_thread(Sweep *sweep, Walk *walk, int64_t trace_id)
 static bool note(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits,
                  int64_t what)
 {
-    if (walk->noted == MOST_NOTED && !ask(sweep, walk, NOTHING_ELSE))
+    if (walk->note_count == MAX_NOTES && !ask(sweep, walk, NOTES_ONLY))
         return false;
-    int64_t noted[NOTED_NUMBERS] = {start, context->end, context->numbers[NODE], bits, what};
-    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTED + NOTED_NUMBERS * walk->noted++, noted,
-           sizeof noted);
+    int64_t note_count[NOTE_NUMBERS] = {start, context->end, context->numbers[NODE], bits, what};
+    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTE + NOTE_NUMBERS * walk->note_count++, note_count,
+           sizeof note_count);
     return true;
 }
 
 static int64_t phase_of(const int64_t *numbers)
 {
-    return numbers[TOLD] & PHASE_MASK;
+    return numbers[PHASE_MARK] & PHASE_MASK;
 }
 
-/* Whether the innermost phase is that of an optimizer's step without a closure. */
+/* Return whether the innermost phase is an optimizer step without a closure. */
 static bool is_in_plain_optimizer(const int64_t *numbers)
 {
     return phase_of(numbers) == OPTIMIZER && !(numbers[HOW] & IN_CLOSURE_STEP);
@@ -108,17 +108,17 @@ static bool enter_op(Sweep *sweep, Walk *walk, Context *context, int64_t start, 
     if (!(bits & HAS_SEQUENCE))
         return true;
     numbers[HOW] |= IN_GRAD_MODE;
-    /* An optimizer computes without gradients; what its closure does is forward. */
+    /* Optimizers compute without gradients, so this op is forward work of the closure. */
     if (how & IN_CLOSURE_STEP && phase_of(numbers) == OPTIMIZER)
-        numbers[TOLD] = numbers[ROW] = 0;
-    /* Grad mode is usually off in backward, so an op with a number is recomputation, except for the
-     * work of hooks that run with grad mode on. */
+        numbers[PHASE_MARK] = numbers[ROW] = 0;
+    /* Grad mode is usually off in backward, so an op with a sequence number is recomputation, except in
+     * hooks that run with grad mode on. */
     if (is_in_node && numbers[ROW] <= 0 && !(how & IN_DERIVATIVE))
         numbers[HOW] |= NUMBERED_IN_NODE;
     return true;
 }
 
-/* The outermost node of a nest counts, unless an inner one has a number of its own. */
+/* Of nested nodes the outermost counts, unless an inner one has its own sequence number. */
 static bool enter_node(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
                        int64_t bits, bool has_row)
 {
@@ -133,7 +133,7 @@ static bool enter_node(Sweep *sweep, Walk *walk, Context *context, int64_t start
             numbers[ROW] = 0;
     }
     if (phase_of(numbers) != RECOMPUTE && !is_in_plain_optimizer(numbers))
-        numbers[TOLD] = BACKWARD;
+        numbers[PHASE_MARK] = BACKWARD;
     if (has_row) {
         numbers[ROW] = bits >> MARKER_SHIFT;
         numbers[MODULE] = NONE;
@@ -141,7 +141,7 @@ static bool enter_node(Sweep *sweep, Walk *walk, Context *context, int64_t start
     return !is_new || note(sweep, walk, context, start, bits, NEW_NODE);
 }
 
-/* Ask what the context inside of a span is. */
+/* Ask Python for the context inside a span. */
 static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
                   int64_t bits)
 {
@@ -154,7 +154,7 @@ static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int
     return true;
 }
 
-/* Find what is open around a span; a span that ends late by a rounding error is pulled in. */
+/* Return the context around a span. A span that ends late by a rounding error is shortened. */
 static Context around(Buffer *open, int64_t start, int64_t end, bool is_hint)
 {
     const Context *spans = (const Context *)open->data;
@@ -167,21 +167,21 @@ static Context around(Buffer *open, int64_t start, int64_t end, bool is_hint)
             break;
         }
     open->size = depth * sizeof *spans;
-    Context found = depth > 0 ? spans[depth - 1] : OUTSIDE;
-    found.end = end;
-    return found;
+    Context context = depth > 0 ? spans[depth - 1] : OUTSIDE;
+    context.end = end;
+    return context;
 }
 
-static bool give_context(Sweep *sweep, const Context *context)
+static bool emit_context(Sweep *sweep, const Context *context)
 {
-    bool is_good = give_column(sweep, TRACE) && give_column(sweep, EVENT);
+    bool is_good = emit_column(sweep, TRACE) && emit_column(sweep, EVENT);
     for (int i = 0; is_good && i < CONTEXT_NUMBERS; i++)
-        is_good = give_number(sweep, i != ROW && context->numbers[i] == NONE ? NOTHING
+        is_good = emit_number(sweep, i != ROW && context->numbers[i] == NONE ? NOTHING
                                                                              : context->numbers[i]);
     return is_good;
 }
 
-static bool take_span(Sweep *sweep, void *state, bool is_new_part)
+static bool read_span(Sweep *sweep, void *state, bool is_new_partition)
 {
     Walk *walk = state;
     int64_t start = number_of(sweep, START), event = number_of(sweep, EVENT);
@@ -189,16 +189,16 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     const SweepAsks *asks = sweep_asks(sweep);
     uint64_t marker = (uint64_t)bits >> MARKER_SHIFT;
     if (asks == NULL || marker >= (uint64_t)asks->kind_count)
-        return sweep_fail(sweep, "Invalid Input Error: a span of a marker that is none");
+        return sweep_fail(sweep, "Invalid Input Error: a span with an unknown marker");
     int flags = asks->flags[marker];
-    if (is_new_part) {
+    if (is_new_partition) {
         walk->open.size = 0;
         if (!begin_thread(sweep, walk, number_of(sweep, TRACE)))
             return false;
     }
     Context context = around(&walk->open, start, number_of(sweep, END), flags & IS_BACKWARD);
     if (bits == 0)
-        return give_context(sweep, &context);
+        return emit_context(sweep, &context);
     int64_t *row = &context.numbers[ROW];
     if (*row < 0 && flags & HAS_CONTEXT && -(uint64_t)*row < (uint64_t)asks->kind_count
         && asks->flags[-*row] & IS_COLLECTIVE)
@@ -212,7 +212,7 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
         is_entered = enter(sweep, walk, &context, start, event, bits);
     if (!is_entered)
         return false;
-    if (bits & (HAS_SEQUENCE | IS_WANTED) && !give_context(sweep, &context))
+    if (bits & (HAS_SEQUENCE | IS_WANTED) && !emit_context(sweep, &context))
         return false;
     return context.end <= start || buffer_add(&walk->open, &context, sizeof context)
         || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
@@ -221,7 +221,7 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
 static bool end_walk(Sweep *sweep, void *state)
 {
     Walk *walk = state;
-    return walk->noted == 0 || ask(sweep, walk, NOTHING_ELSE);
+    return walk->note_count == 0 || ask(sweep, walk, NOTES_ONLY);
 }
 
 static void free_walk(void *state)
@@ -231,13 +231,13 @@ static void free_walk(void *state)
 
 const SweepKind CONTEXTS = {
     .name = "contexts",
-    .takes = "lllllll",
-    .gives = "lllllllllll",
-    .names = {"trace_id", "event_id", "op_id", "module_number", "node_id", "how", "told", "row",
+    .input_types = "lllllll",
+    .output_types = "lllllllllll",
+    .names = {"trace_id", "event_id", "op_id", "module_number", "node_id", "how", "phase_mark", "row",
               "range_number", "hook_number", "part_marker_id"},
-    .part_columns = 3,
+    .partition_columns = 3,
     .state_bytes = sizeof(Walk),
-    .take = take_span,
-    .end = end_walk,
+    .read_row = read_span,
+    .finish = end_walk,
     .free = free_walk,
 };

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-static const char TOO_LONG[] = "a name that is too long", NO_ROOM[] = "there is no memory for it";
+static const char TOO_LONG[] = "a name that is too long", NO_ROOM[] = "out of memory";
 
-/* Copy a short text; false where it is none. */
-static bool take_name(const char *text, char *to, size_t size)
+/* Copy a name. Return false if it is too long. */
+static bool copy_name(const char *text, char *to, size_t size)
 {
     size_t bytes = strlen(text);
     if (bytes >= size)
@@ -14,7 +14,7 @@ static bool take_name(const char *text, char *to, size_t size)
     return true;
 }
 
-static bool take_type(const char *type, ColumnType *to)
+static bool parse_type(const char *type, ColumnType *to)
 {
     if (strcmp(type, "BIGINT") == 0)
         *to = INT64_COLUMN;
@@ -29,7 +29,7 @@ static bool take_type(const char *type, ColumnType *to)
     return true;
 }
 
-/* Return the type that the code takes a column for that it knows by name. */
+/* Return the type of a column with code in the parser. */
 static ColumnType known_type(int column)
 {
     switch (column) {
@@ -64,16 +64,16 @@ const char *describe_column(Description *description, const char *name, const ch
             return "one column too many";
         column = layout->column_count++;
     }
-    if (description->is_there[column])
-        return "a column that is there twice";
-    if (!take_name(name, layout->column_names[column], MAX_NAME_BYTES))
+    if (description->has_value[column])
+        return "a duplicate column";
+    if (!copy_name(name, layout->column_names[column], MAX_NAME_BYTES))
         return TOO_LONG;
     ColumnType expected = column < FIRST_ARGUMENT ? known_type(column) : INT64_COLUMN;
-    if (!take_type(type, &layout->types[column]) || layout->types[column] != expected)
-        return "a column of another type than the parser takes it for";
+    if (!parse_type(type, &layout->types[column]) || layout->types[column] != expected)
+        return "a column of a type that the parser does not expect";
     layout->has_none[column] = none != NULL;
     layout->none[column] = none != NULL ? *none : 0;
-    description->is_there[column] = true;
+    description->has_value[column] = true;
     description->order[description->count++] = column;
     return NULL;
 }
@@ -82,12 +82,12 @@ const char *describe_key(Description *description, const char *key)
 {
     Layout *layout = &description->layout;
     if (description->count == 0)
-        return "a key of no column";
+        return "a key without a column";
     int column = description->order[description->count - 1], member = member_of_column(column);
     bool is_member = member < MEMBERS;
     KeyTable *table = is_member ? &layout->members : &layout->arguments;
     if (!key_table_add(table, key, (uint8_t)(is_member ? member : column)))
-        return "there is no room for this key";
+        return "one key too many, or a key that is too long";
     if (is_member && layout->member_keys[member][0] == 0)
         memcpy(layout->member_keys[member], key, strlen(key) + 1);
     return NULL;
@@ -100,13 +100,13 @@ const char *describe_kind(Description *description, const char *name, const char
     if (layout->kind_count == MAX_KINDS)
         return "one kind too many";
     int kind = layout->kind_count++;
-    if (!take_name(name, layout->kind_names[kind], MAX_NAME_BYTES))
+    if (!copy_name(name, layout->kind_names[kind], MAX_NAME_BYTES))
         return TOO_LONG;
-    if (event_name != NULL && !take_name(event_name, layout->kind_event_name[kind], MAX_NAME_BYTES))
+    if (event_name != NULL && !copy_name(event_name, layout->kind_event_name[kind], MAX_NAME_BYTES))
         return TOO_LONG;
     for (const char *phase = phases; *phase != 0; phase++) {
         if ((unsigned char)*phase >= 128)
-            return "a phase that is no letter";
+            return "a phase that is not a letter";
         (event_name != NULL ? layout->named_kind_of : layout->kind_of)[(int)*phase] = (int8_t)kind;
     }
     if (strcmp(name, "event") == 0)
@@ -142,7 +142,7 @@ const char *description_end(const Description *description)
     return NULL;
 }
 
-static const char *take_text(Batch *batch, int column, const char *text, size_t bytes)
+static const char *append_text(Batch *batch, int column, const char *text, size_t bytes)
 {
     Column *to = &batch->columns[column];
     if (bytes > INT32_MAX || to->size + bytes > INT32_MAX)
@@ -154,7 +154,7 @@ static const char *take_text(Batch *batch, int column, const char *text, size_t 
     return NULL;
 }
 
-static const char *take_kind(const Layout *layout, Batch *batch, int column, const char *name,
+static const char *append_kind(const Layout *layout, Batch *batch, int column, const char *name,
                              size_t bytes)
 {
     for (int kind = 0; kind < layout->kind_count; kind++)
@@ -167,7 +167,7 @@ static const char *take_kind(const Layout *layout, Batch *batch, int column, con
     return "an unknown kind";
 }
 
-const char *append_row(const Description *description, Batch *batch, const uint8_t *is_there,
+const char *append_row(const Description *description, Batch *batch, const uint8_t *has_value,
                        const int64_t *numbers, const char *texts)
 {
     const Layout *layout = &description->layout;
@@ -178,14 +178,14 @@ const char *append_row(const Description *description, Batch *batch, const uint8
         ColumnType type = layout->types[column];
         const char *why = NULL;
         if (type == INT64_COLUMN) {
-            set_int(batch, column, is_there[i], numbers[i]);
+            set_int(batch, column, has_value[i], numbers[i]);
             continue;
         }
-        size_t bytes = is_there[i] ? (size_t)numbers[i] : 0;
+        size_t bytes = has_value[i] ? (size_t)numbers[i] : 0;
         if (type == KIND_COLUMN)
-            why = take_kind(layout, batch, column, texts, bytes);
-        else if (is_there[i])
-            why = take_text(batch, column, texts, bytes);
+            why = append_kind(layout, batch, column, texts, bytes);
+        else if (has_value[i])
+            why = append_text(batch, column, texts, bytes);
         else
             set_text(batch, column, false);
         if (why != NULL) {

@@ -1,39 +1,40 @@
-/* Takes the description of events, call by call, and rows of events that were read elsewhere. */
+/* Description of events, built by one call per column, key, and kind; and rows read by Python. */
 #ifndef TRACEKIT_DESCRIPTION_H
 #define TRACEKIT_DESCRIPTION_H
 
 #include "layout.h"
 
-/* A layout that is being described. */
+/* A layout that is being built. */
 typedef struct {
     Layout layout;
-    int order[MAX_COLUMNS]; /* the column of each place in a row */
-    int count;              /* places so far */
-    bool is_there[MAX_COLUMNS];
+    int order[MAX_COLUMNS]; /* column of each position in a row */
+    int count;              /* number of positions */
+    bool has_value[MAX_COLUMNS];
 } Description;
 
+/* Start an empty description. */
 void description_begin(Description *description);
 
-/* These return NULL, or why what is described does not fit the code here. */
+/* The functions below return NULL, or the reason why the parser does not support the description. */
 
-/* `source` is "member", "argument" or "reader"; `none` is NULL, or the number that says that there is
- * none. Columns come in the order of a row. */
+/* Add a column, in row order. `source` is "member", "argument", or "reader"; `none` is the number that
+ * means NULL, or no pointer. */
 const char *describe_column(Description *description, const char *name, const char *type,
                             const char *source, const int64_t *none);
 
-/* The next key of the column that was described last. */
+/* Add a key to the last column. */
 const char *describe_key(Description *description, const char *key);
 
-/* `phases` has a letter for each; `event_name` is NULL, or the name that such events have. */
+/* Add a kind of events: one letter per phase, and the required event name, or NULL. */
 const char *describe_kind(Description *description, const char *name, const char *phases,
                           const char *event_name);
 
-/* All is described. */
+/* Check that the description is complete. */
 const char *description_end(const Description *description);
 
-/* Add a row: for each place whether there is a value, and the number, or the length of the text; the
- * texts follow each other. */
-const char *append_row(const Description *description, Batch *batch, const uint8_t *is_there,
+/* Append a row: per position whether it has a value, and its number or the length of its text. `texts`
+ * are concatenated. */
+const char *append_row(const Description *description, Batch *batch, const uint8_t *has_value,
                        const int64_t *numbers, const char *texts);
 
 #endif

@@ -1,4 +1,4 @@
-/* The functions by which Python has the events of a Chrome trace read into Arrow columns. */
+/* Python interface of the event parser: reads events of a Chrome trace into Arrow columns. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -8,10 +8,10 @@
 #include "events.h"
 #include "exported.h"
 
-#define MAX_TEXT_BYTES ((size_t)1 << 29) /* offsets of texts are 32 bits wide */
+#define MAX_TEXT_BYTES ((size_t)1 << 29) /* offsets of texts have 32 bits */
 
-/* Events as columns, a row each, in the order in which they come. One thread at a time works on them:
- * another one is told that they are busy. */
+/* Columns of events, one row per event in file order. One thread uses them at a time; calls from another
+ * thread return CALL_BUSY. */
 typedef struct {
     Description description;
     Batch batch;
@@ -19,8 +19,8 @@ typedef struct {
     atomic_flag is_busy;
 } Columns;
 
-/* Make columns; bounds are the earliest and latest start, and the longest duration. NULL where there
- * is no memory. The calls of description.h follow, and end with columns_begin(). */
+/* Return new columns, or NULL if memory runs out. The bounds are the earliest and latest start, and the
+ * longest duration, in µs. Describe the columns next, as in description.h, and call columns_begin(). */
 EXPORTED Columns *columns_new(int64_t min_time_us, int64_t max_time_us, int64_t max_dur_us)
 {
     Columns *columns = calloc(1, sizeof *columns);
@@ -35,30 +35,34 @@ EXPORTED Columns *columns_new(int64_t min_time_us, int64_t max_time_us, int64_t 
     return columns;
 }
 
+/* Add a column; see describe_column(). */
 EXPORTED const char *columns_column(Columns *columns, const char *name, const char *type,
                                     const char *source, const int64_t *none)
 {
     return describe_column(&columns->description, name, type, source, none);
 }
 
+/* Add a key to the last column; see describe_key(). */
 EXPORTED const char *columns_key(Columns *columns, const char *key)
 {
     return describe_key(&columns->description, key);
 }
 
+/* Add a kind of events; see describe_kind(). */
 EXPORTED const char *columns_kind(Columns *columns, const char *name, const char *phases,
                                   const char *event_name)
 {
     return describe_kind(&columns->description, name, phases, event_name);
 }
 
+/* End the description. Return NULL, or why it is not complete. */
 EXPORTED const char *columns_begin(Columns *columns)
 {
     batch_begin(&columns->batch, &columns->description.layout);
     return description_end(&columns->description);
 }
 
-/* Free all memory but that of the description: nothing more is read. */
+/* Free the rows and scratch memory after the last event. */
 EXPORTED int columns_clear(Columns *columns)
 {
     if (atomic_flag_test_and_set(&columns->is_busy))
@@ -69,6 +73,7 @@ EXPORTED int columns_clear(Columns *columns)
     return CALL_DONE;
 }
 
+/* Free the columns. */
 EXPORTED void columns_free(Columns *columns)
 {
     batch_clear(&columns->batch);
@@ -76,18 +81,19 @@ EXPORTED void columns_free(Columns *columns)
     free(columns);
 }
 
+/* Return the number of rows since the last columns_take(). */
 EXPORTED int64_t columns_row_count(const Columns *columns)
 {
     return (int64_t)columns->batch.row_count;
 }
 
-/* How far a text was read, as in events.h. */
+/* Result of columns_read(): `Run` of events.h, and the number of events. */
 typedef struct {
     int64_t stop, event_count, used, odd_end, behind, is_last;
 } ReadText;
 
-/* Read the events of an array of events from `at` on, where one begins: up to one that is not read
- * here, the end of the array, or the last one that is surely followed by another. */
+/* Read events of an array from offset `at`, the start of an event with number `first_event_id`. Stop at
+ * an odd event, at the end of the array, or after the last event that is followed by another. */
 EXPORTED int columns_read(Columns *columns, const char *text, size_t bytes, size_t at,
                           int64_t first_event_id, ReadText *read)
 {
@@ -95,7 +101,7 @@ EXPORTED int columns_read(Columns *columns, const char *text, size_t bytes, size
         return CALL_BUSY;
     Run run = {DAMAGED, at, 0, 0, false};
     size_t row_count = columns->batch.row_count;
-    /* What is longer is left to whoever reads damaged text. */
+    /* Longer text counts as damaged. */
     if (bytes < MAX_TEXT_BYTES && columns->batch.columns[ARGS].size < MAX_TEXT_BYTES)
         run = read_events(text, bytes, at, first_event_id, &columns->description.layout,
                           &columns->batch, &columns->structure);
@@ -111,21 +117,21 @@ EXPORTED int columns_read(Columns *columns, const char *text, size_t bytes, size
     return run.stop == OUT_OF_MEMORY ? CALL_NO_MEMORY : CALL_DONE;
 }
 
-/* Add the row of an event that was read elsewhere; return NULL, or why not. */
-EXPORTED const char *columns_append(Columns *columns, const uint8_t *is_there,
+/* Append the row of an event that Python read; see append_row(). Return NULL, or the reason for failure. */
+EXPORTED const char *columns_append(Columns *columns, const uint8_t *has_value,
                                     const int64_t *numbers, const char *texts)
 {
     if (atomic_flag_test_and_set(&columns->is_busy))
         return "another thread is reading into these columns";
-    const char *why = append_row(&columns->description, &columns->batch, is_there, numbers, texts);
+    const char *why = append_row(&columns->description, &columns->batch, has_value, numbers, texts);
     atomic_flag_clear(&columns->is_busy);
     return why;
 }
 
-/* Move the rows since the last time into an array, for a capsule; NULL for no rows. */
-EXPORTED int columns_take(Columns *columns, struct ArrowArray **taken)
+/* Move the rows since the last call into a new array for a capsule; NULL without rows. */
+EXPORTED int columns_take(Columns *columns, struct ArrowArray **array_out)
 {
-    *taken = NULL;
+    *array_out = NULL;
     if (atomic_flag_test_and_set(&columns->is_busy))
         return CALL_BUSY;
     bool is_done = true;
@@ -136,20 +142,20 @@ EXPORTED int columns_take(Columns *columns, struct ArrowArray **taken)
         batch_empty(&columns->batch);
         if (!is_done)
             free(array);
-        *taken = is_done ? array : NULL;
+        *array_out = is_done ? array : NULL;
     }
     atomic_flag_clear(&columns->is_busy);
     return is_done ? CALL_DONE : CALL_NO_MEMORY;
 }
 
-/* Make a stream of what columns_take() gave, for a capsule; NULL where there is no memory. */
+/* Return a stream of arrays from columns_take() for a capsule, or NULL if memory runs out. */
 EXPORTED struct ArrowArrayStream *columns_stream(const Columns *columns, NextArray next)
 {
     return new_event_stream(&columns->description.layout, next);
 }
 
-/* Have all texts looked at in the way of this name from now on, "avx2" or "plain", for tests: the
- * rows are the same. False where this machine does not have it. */
+/* Select the instructions, "avx2" or "plain", for tests: the rows are the same. Return false if this
+ * machine does not support them. */
 EXPORTED int use_instructions(const char *way)
 {
     return structure_use(way);

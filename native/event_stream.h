@@ -1,15 +1,16 @@
-/* A stream of Arrow arrays, which DuckDB reads as a table. */
+/* Arrow stream of event arrays, which DuckDB reads as a table. */
 #ifndef TRACEKIT_EVENT_STREAM_H
 #define TRACEKIT_EVENT_STREAM_H
 
 #include "arrow_abi.h"
 #include "layout.h"
 
-/* Move the next array to `array`, or leave it as it is at the end; 0 where that fails. Called from
- * any thread, by one at a time. */
+/* Move the next array to `array`, or leave `array` unchanged at the end. Return 0 on failure. Calls
+ * come from any thread, one at a time. */
 typedef int (*NextArray)(struct ArrowArray *array);
 
-/* Return a stream that the caller frees once it is released; NULL where there is no memory. */
+/* Return a stream of arrays of `layout` from `next`, or NULL if memory runs out. The caller frees it
+ * after its release. */
 struct ArrowArrayStream *new_event_stream(const Layout *layout, NextArray next);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct {
     Token extra_keys[MAX_EXTRA_MEMBERS];
     int extra_count;
     bool has_args;
-    uint64_t seen_links /* a bit for each column */;
+    uint64_t seen_links /* one bit per column */;
 } Event;
 
 static bool is_key(const Token *key, const char *name, size_t bytes)
@@ -22,7 +22,7 @@ static bool is_key(const Token *key, const char *name, size_t bytes)
     return (size_t)(key->end - key->start) == bytes && memcmp(key->start, name, bytes) == 0;
 }
 
-/* Read the arguments: copied without white space, and those that have columns into these. */
+/* Copy the arguments without white space, and read those with columns. */
 static Outcome read_args(Walker *w, const Layout *layout, Batch *batch, Event *event)
 {
     Copy copy = {&batch->columns[ARGS], w->end, w->end, w->end};
@@ -70,7 +70,7 @@ static Outcome read_args(Walker *w, const Layout *layout, Batch *batch, Event *e
     return FINE;
 }
 
-/* Read a member that has no column: it goes to column EXTRA. */
+/* Copy a member without a column into column EXTRA. */
 static Outcome read_extra(Walker *w, Batch *batch, Event *event, const Token *key)
 {
     Column *out = &batch->columns[EXTRA];
@@ -81,7 +81,7 @@ static Outcome read_extra(Walker *w, Batch *batch, Event *event, const Token *ke
                    (size_t)(event->extra_keys[i].end - event->extra_keys[i].start)))
             return ODD;
     event->extra_keys[event->extra_count++] = *key;
-    /* The text, and its share of what is put in between; see put_members. */
+    /* The text, and room for the separators of put_members(). */
     if (!column_reserve(out, (size_t)(w->end - key->start) + COPY_SLACK_BYTES + 64))
         return NO_MEMORY;
     put(out, event->extra_count == 1 ? "{" : ",", 1);
@@ -92,7 +92,7 @@ static Outcome read_extra(Walker *w, Batch *batch, Event *event, const Token *ke
     return outcome;
 }
 
-/* Put members that have no place in a column into EXTRA too, their values as strings. */
+/* Append members that their columns cannot hold to EXTRA, as strings. */
 static Outcome put_members(const Layout *layout, Batch *batch, Event *event, const int *members,
                            int count)
 {
@@ -113,7 +113,7 @@ static Outcome put_members(const Layout *layout, Batch *batch, Event *event, con
     return FINE;
 }
 
-/* Put a text, its escapes resolved, which only makes it shorter; false where there is no memory. */
+/* Append a text with resolved escapes, which only makes it shorter. Return false if memory runs out. */
 static bool put_text(Column *column, const Token *token)
 {
     if (!column_reserve(column, (size_t)(token->end - token->start)))
@@ -122,37 +122,37 @@ static bool put_text(Column *column, const Token *token)
     return true;
 }
 
-/* Set a process or thread id: a number, or a text that is surely none. */
+/* Set a process or thread id: a number, or a text that starts with a letter. */
 static Outcome set_thread(Batch *batch, const Token *token, int number_column, int text_column,
                           bool *is_text)
 {
     int64_t number = 0;
-    bool is_given = token->type != ABSENT && token->type != NULL_TOKEN;
+    bool is_present = token->type != ABSENT && token->type != NULL_TOKEN;
     *is_text = token->type == STRING &&
                (token->end == token->start || (*token->start >= 'a' && *token->start <= 'z') ||
                 (*token->start >= 'A' && *token->start <= 'Z'));
-    if (is_given && !*is_text && to_integer(token, &number) != FINE)
+    if (is_present && !*is_text && to_integer(token, &number) != FINE)
         return ODD;
     if (*is_text && !put_text(&batch->columns[text_column], token))
         return NO_MEMORY;
     set_text(batch, text_column, *is_text);
-    set_int(batch, number_column, is_given && !*is_text, number);
+    set_int(batch, number_column, is_present && !*is_text, number);
     return FINE;
 }
 
-/* Set a column of text from a string or an integer. */
+/* Set a text column from a string or an integer. */
 static Outcome set_string(Batch *batch, int column, const Token *token)
 {
-    bool is_given = token->type != ABSENT && token->type != NULL_TOKEN;
-    if (is_given && token->type != STRING && token->type != INTEGER)
+    bool is_present = token->type != ABSENT && token->type != NULL_TOKEN;
+    if (is_present && token->type != STRING && token->type != INTEGER)
         return ODD;
-    if (is_given && !put_text(&batch->columns[column], token))
+    if (is_present && !put_text(&batch->columns[column], token))
         return NO_MEMORY;
-    set_text(batch, column, is_given);
+    set_text(batch, column, is_present);
     return FINE;
 }
 
-/* Return the kind of an event, -1 where it is not told here. */
+/* Return the kind of an event, or -1 if it is odd. */
 static int kind_of(const Layout *layout, const Event *event)
 {
     const Token *phase = &event->members[M_PH], *name = &event->members[M_NAME];
@@ -160,17 +160,17 @@ static int kind_of(const Layout *layout, const Event *event)
         return -1;
     int named = layout->named_kind_of[(int)*phase->start];
     if (named >= 0 && name->type == STRING) {
-        /* In another spelling it may be that name too. */
+        /* With escapes it may be the same name. */
         if (name->has_escape)
             return -1;
-        const char *wanted = layout->kind_event_name[named];
-        if (is_key(name, wanted, strlen(wanted)))
+        const char *required = layout->kind_event_name[named];
+        if (is_key(name, required, strlen(required)))
             return named;
     }
     return layout->kind_of[(int)*phase->start];
 }
 
-/* Set the columns of an event whose members and arguments have been read. */
+/* Set the columns of an event from its members. */
 static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int64_t event_id)
 {
     Token *members = event->members;
@@ -180,7 +180,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     bool is_span = kind == layout->event_kind;
     int64_t ts_ns = 0, dur_ns = 0;
     bool has_ts = members[M_TS].type != ABSENT, has_dur = members[M_DUR].type != ABSENT;
-    /* A begin gets its duration from its end, so one of its own is not right. */
+    /* A begin event gets its duration from its end event and has none. */
     bool is_complete = *members[M_PH].start == 'X';
     if ((!has_ts && kind != layout->metadata_kind) || (is_span && has_dur != is_complete))
         return ODD;
@@ -188,7 +188,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
                    ts_ns < layout->min_time_us * NS_PER_US ||
                    ts_ns > layout->max_time_us * NS_PER_US))
         return ODD;
-    /* What was rounded to a bound may have been beyond it. */
+    /* A value rounded to the bound may have been beyond it. */
     if (has_dur && (to_ns(&members[M_DUR], layout->max_time_us, &dur_ns) != FINE ||
                     *members[M_DUR].start == '-' || dur_ns >= layout->max_dur_us * NS_PER_US))
         return ODD;
@@ -208,7 +208,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     if (is_span)
         batch->columns[NAME].is_valid[batch->row_count] = true;
 
-    /* What columns of the event's own kind do not show. */
+    /* Members without a column in tables of this kind. */
     int64_t number;
     if (is_pid_text || is_tid_text)
         outcome = put_members(layout, batch, event, (const int[]){M_PID, M_TID}, 2);
@@ -234,7 +234,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     return FINE;
 }
 
-/* Read one event, at which the next place is, into the row behind the last one. */
+/* Read the event at the next offset into the row after the last one. */
 static Outcome read_event(Walker *w, const Layout *layout, Batch *batch, int64_t event_id)
 {
     Event event;
@@ -284,7 +284,7 @@ static Outcome read_event(Walker *w, const Layout *layout, Batch *batch, int64_t
 
 /* -- a run of events --------------------------------------------------------------------------- */
 
-/* Judge an event that is not read here: where it ends, and whether it is well-formed. */
+/* Find the end of an odd event, and check whether it is well-formed. */
 static Run read_odd(const char *text, size_t bytes, size_t at)
 {
     Run run = {DAMAGED, at, 0, 0, false};
@@ -307,7 +307,7 @@ Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_i
 {
     Run run = {TEXT_ENDS, at, 0, 0, false};
     Reader r = {text + at, text + bytes};
-    /* All arguments together are no longer than what they are read from. */
+    /* All arguments together are no longer than the text. */
     if (!column_reserve(&batch->columns[ARGS], bytes - at + COPY_SLACK_BYTES)) {
         run.stop = OUT_OF_MEMORY;
         return run;

@@ -1,8 +1,8 @@
-/* Reads usual events, one row of the columns each.
+/* Parser of trace events: one row per event.
  *
- * Whatever is out of the ordinary (a member twice, a number in a form that is seldom seen, a phase that
- * is not read) is odd, and the caller has that event read by tracekit/ingest/event_reader.py, which
- * judges what is wrong. Where the text is malformed, reading stops.
+ * An unusual event (a duplicate member, a rare number format, an unsupported phase) is odd:
+ * tracekit/ingest/event_reader.py reads it and decides whether it is wrong. Malformed text stops the
+ * parser.
  */
 #ifndef TRACEKIT_EVENTS_H
 #define TRACEKIT_EVENTS_H
@@ -18,26 +18,26 @@
 
 /* Why reading stopped. */
 typedef enum {
-    TEXT_ENDS,    /* where the next event begins, or in it */
-    ARRAY_ENDS,   /* behind the bracket that closes the array */
-    ODD_EVENT,    /* at a well-formed object that another event or the bracket follows */
-    DAMAGED,      /* at what is no event, or not followed by one */
+    TEXT_ENDS,    /* at the next event, or inside it */
+    ARRAY_ENDS,   /* after the closing bracket of the array */
+    ODD_EVENT,    /* at a well-formed object, followed by another event or the bracket */
+    DAMAGED,      /* at text that is no event, or not followed by one */
     OUT_OF_MEMORY,
 } Stop;
 
 typedef struct {
     Stop stop;
-    size_t used;     /* bytes up to the next event, or behind the bracket */
-    size_t odd_end;  /* of an odd event: where it ends, */
-    size_t behind;   /* where the next event begins, or behind the bracket, */
-    bool is_last;    /* and whether that was the bracket */
+    size_t used;     /* number of bytes before the next event, or through the bracket */
+    size_t odd_end;  /* odd event: its end, */
+    size_t behind;   /* the start of the next event, or the end of the bracket, */
+    bool is_last;    /* and whether it was the bracket */
 } Run;
 
-/* Read events up to the end of the array, or the last one that is surely followed by another.
+/* Read events up to the end of the array, or up to the last event that is followed by another.
  *
- * `at` is where the first event begins, or white space before it. The event of number
- * `first_event_id` is the first one; a row is added for each.
- * `structure` is worked with; its memory is kept for the next time. */
+ * `at` is the offset of the first event, or of white space before it, and `first_event_id` is its
+ * number. Append one row per event to `batch`. `structure` is scratch memory, reused between calls.
+ * Return why and where reading stopped. */
 Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_id,
                 const Layout *layout, Batch *batch, Structure *structure);
 

@@ -1,20 +1,20 @@
-/* What Python calls through ctypes: plain C, so that one library serves all versions of Python.
- * tracekit/native.py declares these functions once more. */
+/* Functions that Python calls through ctypes. They need no Python header, so one library works for all
+ * versions of Python. tracekit/native.py declares them again. */
 #ifndef TRACEKIT_EXPORTED_H
 #define TRACEKIT_EXPORTED_H
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Raise it, here and in tracekit/native.py, with every change of what the two exchange: a library that
- * is older than the Python code would give wrong figures. */
+/* Increment it here and in tracekit/native.py whenever the interface changes. An older library would
+ * return wrong figures. */
 #define NATIVE_VERSION 1
 
-/* What a call returns. */
+/* Return value of a call. */
 typedef enum {
     CALL_DONE,
-    CALL_BUSY,   /* another thread works on the same object */
+    CALL_BUSY,   /* another thread uses the same object */
     CALL_NO_MEMORY,
-    CALL_REFUSED, /* an argument is not what it must be */
+    CALL_REFUSED, /* an argument is not valid */
 } CallStatus;
 
 #endif

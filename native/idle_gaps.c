@@ -1,18 +1,17 @@
-/* Idle gaps of devices, split into segments by what the host was in, each segment with its cause.
+/* Sweep for idle gaps of devices, split into segments by the context of the host, each with its cause.
  *
- * The rows come in sections: limits, work of devices, steps, waits of threads for each other, launches
- * without work, and last the host in the order of time: spans, waits and overhead of the profiler. Work
- * gives the gaps. The host is walked along them: a gap is given as soon as the walk is past its launch,
- * and what no later gap needs is dropped. The spans of a thread are stored in the order of their starts,
- * each with the innermost one that was open when it began: the spans that are open at a time are found
- * by walking up from the last one that has begun. */
+ * The rows come in sections: limits, GPU work, steps, waits between threads, launches without work, and
+ * host events in time order (spans, waits, and profiler overhead). Gaps come from the work. The sweep
+ * emits a gap as soon as the host events pass its launch, and drops events that no later gap needs. Spans
+ * of a thread are stored by start, each with its parent, so the spans that are open at a time are the
+ * last one that started and its ancestors. */
 #include "sweep.h"
 
 #include <stdlib.h>
 
 enum {
     TRACE, SECTION, PID, TID, START, END, EVENT, FLAGS, PHASE, ROW,
-    /* Of work alone. */
+    /* Only for work. */
     DEVICE, PIECE, STREAM, CORRELATION, LAUNCH, DELAY, OP, MODULE, STEP, CALL, RETURNED,
 };
 
@@ -25,36 +24,36 @@ enum { IS_OP = 1, IS_CALL = 2, IS_PYTHON = 4, IS_PROGRAM = 8, IS_STREAM_WAIT = 1
 enum { NO_WAIT, DATA_LOADING, ALLOCATOR, COMM_WAIT, SYNC, COPY, LOCK, UNRECORDED, WAITS,
        PROFILER = WAITS, OVERHEAD };
 
-/* Facts about a launch call. */
+/* Flags of a launch call. */
 enum { IS_LAUNCH = 1, IS_WAITING = 2, IS_ORDERED = 4 };
 
 #define FOREVER (INT64_MAX / 2)
-#define STORED_MOST 65536 /* so many spans are stored before some are dropped */
+#define MAX_STORED 65536 /* number of stored spans at which old ones are dropped */
 #define AT(list, type, place) ((type *)(list).data + (place))
 #define COUNT(list, type) ((list).size / sizeof(type))
 #define ADD(walk, list, type) ((type *)add(walk, list, sizeof(type)))
 
-typedef struct { int64_t start, end, before; } Piece; /* before: the total length of earlier pieces */
+typedef struct { int64_t start, end, before; } Piece; /* before: total length of earlier pieces, ns */
 
 typedef struct {
     int64_t start, end, event;
-    int32_t parent, phase, row, flags; /* parent: the place of the span around it, or -1 */
+    int32_t parent, phase, row, flags; /* parent: index of the enclosing span, or -1 */
 } Span;
 
 typedef struct { int64_t op, module; int32_t phase, row; } Context;
 
 typedef struct {
     int64_t ts, id, pid, tid, step, last_work;
-    Context context; /* of the last work that it put on the device */
+    Context context; /* of the last work that it launched */
     bool is_inferred;
 } Launch;
 
 typedef struct {
     int64_t start, end, previous_event, previous_launch_ns, next_event, next_piece;
     int64_t launch, delay, pid, tid, launch_ns, returned, step, host_ns;
-    int64_t needed_from; /* the start of the earliest span that this gap or a later one needs */
+    int64_t needed_from; /* start of the earliest span that this gap or a later one needs */
     Context context;
-    int32_t device, previous; /* previous: the place in the trace's list of launches, or -1 */
+    int32_t device, previous; /* previous: index in trace->previous, or -1 */
     uint8_t flags, previous_flags;
     bool is_late, is_other_stream, is_stream_idle, is_inside_launch, is_usual_delay;
 } Gap;
@@ -62,7 +61,7 @@ typedef struct {
 typedef struct {
     int64_t start, end, step, host_ns;
     Context context;
-    bool is_unrecorded, follows_wait; /* follows_wait: only a wait sets it apart from the one before */
+    bool is_unrecorded, follows_wait; /* follows_wait: only a wait separates it from the previous one */
 } Segment;
 
 typedef struct { int64_t at; bool is_of_wait; } Cut;
@@ -74,17 +73,17 @@ typedef struct { int64_t pid, tid, ts; } MissingCall;
 typedef struct {
     int64_t pid, tid;
     Buffer spans, waits[WAITS];
-    bool must_wait; /* a stream was told to wait since the last launch */
+    bool must_wait; /* a stream wait was called since the last launch */
 } Thread;
 
 typedef struct {
-    int64_t pid, until; /* until: when something was recorded last */
+    int64_t pid, until; /* until: end of the last recorded event */
     Buffer phases, silences, allocator;
 } Process;
 
-/* Numbers by number. */
+/* Hash map from integers to integers. */
 typedef struct {
-    int64_t (*entries)[2]; /* NOTHING for a number that is free */
+    int64_t (*entries)[2]; /* key NOTHING if free */
     int64_t of_nothing;
     size_t room, count;
 } Map;
@@ -93,8 +92,8 @@ typedef struct {
     int64_t id;
     Buffer gaps, previous, steps, thread_waits, missing, threads, processes, profiler;
     Map calls, thread_places;
-    size_t next;         /* the gap to be given next */
-    size_t stored, dropped_at; /* spans and pieces stored in all, and their number at the last drop */
+    size_t next;         /* next gap to emit */
+    size_t stored, dropped_at; /* number of stored spans and pieces, and that number at the last drop */
     bool is_complete;
 } Trace;
 
@@ -110,16 +109,16 @@ typedef struct {
 } Device;
 
 typedef struct {
-    int64_t section, longest_hold, short_call, delay_factor, delay_count, unrecorded;
+    int64_t section, longest_delay, short_call, delay_factor, delay_count, unrecorded;
     Buffer traces, texts, text_ends, cuts, silent, segments;
     int32_t text_heads[256];
     Buffer text_links;
     Device device;
     size_t done;  /* traces */
-    size_t place; /* of the trace that was read last */
+    size_t place; /* of the last trace */
     int32_t other, unattributed;
     bool is_full;
-    _Alignas(16) char spare[512]; /* written where there is no memory, and never read */
+    _Alignas(16) char spare[512]; /* written if memory runs out, and never read */
 } Walk;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -162,7 +161,7 @@ static size_t place_after(const Buffer *list, size_t size, const void *key,
     return low;
 }
 
-static int64_t *entry_of(Walk *walk, Map *map, int64_t key)
+static int64_t *add_entry(Walk *walk, Map *map, int64_t key)
 {
     if (key == NOTHING)
         return &map->of_nothing;
@@ -177,7 +176,7 @@ static int64_t *entry_of(Walk *walk, Map *map, int64_t key)
             grown.entries[i][0] = NOTHING;
         for (size_t i = 0; i < map->room; i++)
             if (map->entries[i][0] != NOTHING)
-                *entry_of(walk, &grown, map->entries[i][0]) = map->entries[i][1];
+                *add_entry(walk, &grown, map->entries[i][0]) = map->entries[i][1];
         free(map->entries);
         *map = grown;
     }
@@ -192,7 +191,7 @@ static int64_t *entry_of(Walk *walk, Map *map, int64_t key)
     return &map->entries[at][1];
 }
 
-static int64_t *found_entry(const Map *map, int64_t key)
+static int64_t *find_entry(const Map *map, int64_t key)
 {
     if (key == NOTHING || map->room == 0)
         return NULL;
@@ -208,7 +207,7 @@ static void clear_map(Map *map)
     *map = (Map){.of_nothing = NOTHING};
 }
 
-/* Texts by number, from 0; -1 for NULL. */
+/* Interned texts, numbered from 0; -1 for NULL. */
 
 static const char *text_at(const Walk *walk, int32_t number, size_t *size)
 {
@@ -234,7 +233,7 @@ static int32_t text_number(Walk *walk, const char *text, size_t size)
         if (known_size == size && memcmp(known, text, size) == 0)
             return i;
     }
-    /* One byte more, so that an empty text has an address. */
+    /* One more byte, so that an empty text has an address. */
     walk->is_full = !buffer_add(&walk->texts, text, size) || !buffer_add(&walk->texts, "", 1)
         || walk->is_full;
     walk->texts.size -= 1;
@@ -256,7 +255,7 @@ static int32_t known_text(Walk *walk, const char *text)
     return text_number(walk, text, strlen(text));
 }
 
-/* Pieces of time in order, none of which overlap. */
+/* Sorted intervals that do not overlap. */
 
 static int by_start(const void *a, const void *b)
 {
@@ -274,7 +273,7 @@ static void cover(Walk *walk, Buffer *pieces, int64_t start, int64_t end)
     *ADD(walk, pieces, Piece) = (Piece){start, end, before};
 }
 
-/* The last piece that starts at a time or before; NULL for none. */
+/* Return the last piece that starts at or before `at`, or NULL. */
 static const Piece *piece_at(const Buffer *pieces, int64_t at)
 {
     size_t place = place_after(pieces, sizeof(Piece), &at, by_start);
@@ -307,7 +306,7 @@ static int32_t last_begun(const Buffer *spans, int64_t at)
     return (int32_t)place_after(spans, sizeof(Span), &at, by_start) - 1;
 }
 
-/* The innermost span with one of the flags that is open at a time; NULL for none. */
+/* Return the innermost span with one of `flags` that is open at `at`, or NULL. */
 static const Span *innermost(const Buffer *spans, int64_t at, int flags)
 {
     for (int32_t i = last_begun(spans, at); i >= 0; i = AT(*spans, Span, i)->parent) {
@@ -330,7 +329,7 @@ static Thread *thread_of(const Trace *trace, int64_t pid, int64_t tid)
     if (pid == NOTHING || tid == NOTHING)
         return NULL;
     for (int64_t key = thread_key(pid, tid);; key++) {
-        const int64_t *place = found_entry(&trace->thread_places, key);
+        const int64_t *place = find_entry(&trace->thread_places, key);
         if (place == NULL)
             return NULL;
         Thread *thread = AT(trace->threads, Thread, *place);
@@ -339,19 +338,19 @@ static Thread *thread_of(const Trace *trace, int64_t pid, int64_t tid)
     }
 }
 
-static Thread *made_thread(Walk *walk, Trace *trace, int64_t pid, int64_t tid)
+static Thread *ensure_thread(Walk *walk, Trace *trace, int64_t pid, int64_t tid)
 {
     Thread *thread = thread_of(trace, pid, tid);
     if (thread || pid == NOTHING || tid == NOTHING)
         return thread;
     int64_t key = thread_key(pid, tid);
-    while (found_entry(&trace->thread_places, key))
+    while (find_entry(&trace->thread_places, key))
         key++;
     int64_t place = (int64_t)COUNT(trace->threads, Thread);
     thread = ADD(walk, &trace->threads, Thread);
     *thread = (Thread){.pid = pid, .tid = tid};
     if (!walk->is_full)
-        *entry_of(walk, &trace->thread_places, key) = place;
+        *add_entry(walk, &trace->thread_places, key) = place;
     return walk->is_full ? NULL : thread;
 }
 
@@ -363,7 +362,7 @@ static Process *process_of(const Trace *trace, int64_t pid)
     return NULL;
 }
 
-/* Work of devices, and the gaps between it */
+/* GPU work, and the gaps between it */
 
 static int by_launch(const void *a, const void *b)
 {
@@ -372,12 +371,12 @@ static int by_launch(const void *a, const void *b)
     return ordered ? ordered : order(x->id, y->id);
 }
 
-/* On cpu an op launches its pieces, each when it starts. */
+/* On a CPU, each piece of an op is launched when it starts. */
 static int64_t call_of(const Gap *gap) { return gap->flags & BY_CPU ? gap->end : gap->launch_ns; }
 
 static int64_t host_end(const Gap *gap) { return gap->start + gap->host_ns; }
 
-/* The longest usual delay from launch to start: a multiple of the median for launches on an idle device. */
+/* Return the longest usual launch delay, ns: a multiple of the median delay on an idle device. */
 static int64_t usual_delay(Walk *walk, const Trace *trace, size_t first_gap)
 {
     Buffer delays = {0};
@@ -387,7 +386,7 @@ static int64_t usual_delay(Walk *walk, const Trace *trace, size_t first_gap)
             *ADD(walk, &delays, int64_t) = gap->end - call_of(gap);
     }
     size_t count = COUNT(delays, int64_t);
-    int64_t limit = walk->longest_hold;
+    int64_t limit = walk->longest_delay;
     if (count > 0 && (int64_t)count >= walk->delay_count) {
         sort(&delays, sizeof(int64_t), by_number);
         double low = (double)*AT(delays, int64_t, (count - 1) / 2);
@@ -431,7 +430,7 @@ static bool has_borders(const Gap *gap)
     return gap->previous >= 0 && gap->launch_ns > gap->start;
 }
 
-/* Devices are numbered in the order of their work. */
+/* Devices are numbered in input order. */
 static int by_gap(const void *a, const void *b)
 {
     const Gap *x = a, *y = b;
@@ -445,7 +444,7 @@ static void need_process(Walk *walk, Trace *trace, int64_t pid)
         *ADD(walk, &trace->processes, Process) = (Process){.pid = pid, .until = -FOREVER};
 }
 
-/* Bring the gaps into the order of time, and find which part of the host is needed. */
+/* Sort the gaps by time, and compute which host events each one needs. */
 static void end_work(Walk *walk, Trace *trace)
 {
     end_device(walk, trace);
@@ -482,7 +481,7 @@ static void begin_device(Walk *walk, const Trace *trace, int32_t name)
     };
 }
 
-static void take_work(Walk *walk, const Sweep *sweep, Trace *trace)
+static void read_work(Walk *walk, const Sweep *sweep, Trace *trace)
 {
     Device *device = &walk->device;
     int32_t name = text_in(walk, sweep, DEVICE);
@@ -496,8 +495,8 @@ static void take_work(Walk *walk, const Sweep *sweep, Trace *trace)
     uint8_t flags = (uint8_t)number_of(sweep, FLAGS);
     Context context = {number_of(sweep, OP), number_of(sweep, MODULE),
                        text_in(walk, sweep, PHASE), text_in(walk, sweep, ROW)};
-    int64_t none = NOTHING, *stream_end = entry_of(walk, &device->stream_ends, stream);
-    int64_t *first = correlation > 0 ? entry_of(walk, &device->call_starts, correlation) : &none;
+    int64_t none = NOTHING, *stream_end = add_entry(walk, &device->stream_ends, stream);
+    int64_t *first = correlation > 0 ? add_entry(walk, &device->call_starts, correlation) : &none;
     if (device->until != NOTHING && start > device->until) {
         Gap gap = {
             .start = device->until,
@@ -541,8 +540,8 @@ static void take_work(Walk *walk, const Sweep *sweep, Trace *trace)
     }
     if (launch == NOTHING || launch_ns == NOTHING)
         return;
-    *entry_of(walk, &trace->calls, launch) = IS_LAUNCH;
-    int64_t *place = entry_of(walk, &device->places, launch);
+    *add_entry(walk, &trace->calls, launch) = IS_LAUNCH;
+    int64_t *place = add_entry(walk, &device->places, launch);
     if (*place == NOTHING) {
         *place = (int64_t)COUNT(device->launches, Launch);
         *ADD(walk, &device->launches, Launch) = (Launch){
@@ -560,7 +559,7 @@ static void take_work(Walk *walk, const Sweep *sweep, Trace *trace)
 
 /* The host */
 
-/* Store when nothing was recorded for long, up to the start of what is recorded now. */
+/* Store a long interval without recorded events that ends at `start`. */
 static void silent_until(Walk *walk, Process *process, int64_t start, int64_t end)
 {
     if (bounded_difference(start, process->until) >= walk->unrecorded)
@@ -568,7 +567,7 @@ static void silent_until(Walk *walk, Process *process, int64_t start, int64_t en
     process->until = most(process->until, end);
 }
 
-static void take_host(Walk *walk, const Sweep *sweep, Trace *trace)
+static void read_host(Walk *walk, const Sweep *sweep, Trace *trace)
 {
     int64_t pid = number_of(sweep, PID), event = number_of(sweep, EVENT);
     int64_t start = number_of(sweep, START), end = number_of(sweep, END);
@@ -583,11 +582,11 @@ static void take_host(Walk *walk, const Sweep *sweep, Trace *trace)
         return;
     }
     Process *process = process_of(trace, pid);
-    Thread *thread = made_thread(walk, trace, pid, number_of(sweep, TID));
+    Thread *thread = ensure_thread(walk, trace, pid, number_of(sweep, TID));
     if (process && (flags & (IS_OP | IS_CALL | IS_PYTHON) || wait))
         silent_until(walk, process, start, end);
     if (flags & (IS_OP | IS_CALL) || wait == SYNC || wait == COPY) {
-        int64_t *call = found_entry(&trace->calls, event);
+        int64_t *call = find_entry(&trace->calls, event);
         if (call && wait)
             *call |= IS_WAITING;
         if (call && !wait && thread && thread->must_wait) {
@@ -614,7 +613,7 @@ static void take_host(Walk *walk, const Sweep *sweep, Trace *trace)
         add_span(walk, &process->phases, span);
 }
 
-/* Drop the pieces that end before a time, but for the last one: what lies before it is counted there. */
+/* Drop pieces that end before a time, except the last one, whose `before` counts the others. */
 static void drop_pieces(Buffer *pieces, int64_t before)
 {
     size_t first = place_after(pieces, sizeof(Piece), &before, by_start);
@@ -622,28 +621,28 @@ static void drop_pieces(Buffer *pieces, int64_t before)
         buffer_drop(pieces, (first - 1) * sizeof(Piece));
 }
 
-/* Drop the spans that end before a time; those around them stay around what is inside. */
+/* Drop spans that end before a time. Their children get their parents. */
 static void drop_spans(Walk *walk, Buffer *spans, int64_t before)
 {
-    int32_t kept = 0, count = (int32_t)COUNT(*spans, Span);
+    int32_t kept_count = 0, count = (int32_t)COUNT(*spans, Span);
     walk->cuts.size = 0;
     for (int32_t i = 0; i < count; i++) {
         Span span = *AT(*spans, Span, i);
         int32_t parent = span.parent < 0 ? -1 : *AT(walk->cuts, int32_t, span.parent);
         bool is_dropped = span.end < before;
-        *ADD(walk, &walk->cuts, int32_t) = is_dropped ? parent : kept;
+        *ADD(walk, &walk->cuts, int32_t) = is_dropped ? parent : kept_count;
         if (walk->is_full)
             return;
         span.parent = parent;
         if (!is_dropped)
-            *AT(*spans, Span, kept++) = span;
+            *AT(*spans, Span, kept_count++) = span;
     }
-    spans->size = (size_t)kept * sizeof(Span);
+    spans->size = (size_t)kept_count * sizeof(Span);
 }
 
 static void drop_host(Walk *walk, Trace *trace)
 {
-    if (trace->stored < trace->dropped_at + STORED_MOST || trace->next == COUNT(trace->gaps, Gap))
+    if (trace->stored < trace->dropped_at + MAX_STORED || trace->next == COUNT(trace->gaps, Gap))
         return;
     int64_t before = AT(trace->gaps, Gap, trace->next)->needed_from;
     trace->dropped_at = trace->stored;
@@ -677,7 +676,7 @@ static int by_cut(const void *a, const void *b)
     return ordered ? ordered : y->is_of_wait - x->is_of_wait;
 }
 
-/* Cut where a wait begins and ends that holds up the launch for long. */
+/* Cut at the start and end of each long wait. */
 static void cut_at_waits(Walk *walk, const Gap *gap, const Buffer *pieces, int64_t start,
                          int64_t end)
 {
@@ -686,7 +685,7 @@ static void cut_at_waits(Walk *walk, const Gap *gap, const Buffer *pieces, int64
     for (; i < COUNT(*pieces, Piece) && AT(*pieces, Piece, i)->start < end; i++) {
         int64_t from = most(AT(*pieces, Piece, i)->start, start);
         int64_t to = least(AT(*pieces, Piece, i)->end, end);
-        if (to - from >= walk->longest_hold) {
+        if (to - from >= walk->longest_delay) {
             cut(walk, gap, from, true);
             cut(walk, gap, to, true);
         }
@@ -709,8 +708,8 @@ static int by_thread_wait(const void *a, const void *b)
     return ordered ? ordered : order(x->start, y->start);
 }
 
-/* The place of the last wait of the launching thread for another one that begins at a time or before;
- * of the next one where there is none. */
+/* Return the index of the last wait of the launching thread for another thread that starts at or before
+ * `at`, or else of the next wait. */
 static size_t thread_wait_at(const Trace *trace, const Gap *gap, int64_t at)
 {
     ThreadWait key = {.pid = gap->pid, .waiting = gap->tid, .start = at};
@@ -730,24 +729,24 @@ static const ThreadWait *thread_wait(const Trace *trace, const Gap *gap, size_t 
     return wait->pid == gap->pid && wait->waiting == gap->tid ? wait : NULL;
 }
 
-/* When the host leaves the context of the previous launch, and until when it is between two contexts. */
+/* Time when the host leaves the context of the previous launch, and the end of the time between contexts. */
 typedef struct {
     const Launch *previous;
-    int64_t left, between_end; /* NOTHING without borders */
+    int64_t left, between_end; /* or NOTHING */
     bool is_crossing, has_between;
 } Borders;
 
 static Borders borders_of(const Trace *trace, const Gap *gap, bool is_long)
 {
     Borders borders = {.left = NOTHING, .between_end = NOTHING};
-    /* A launch call that was running when the gap began had left all else. */
+    /* A launch call that ran when the gap began was already in the next context. */
     if (!has_borders(gap))
         return borders;
     const Launch *previous = AT(trace->previous, Launch, gap->previous);
-    bool is_unsure = is_long && (previous->is_inferred || gap->flags & IS_INFERRED);
+    bool is_uncertain = is_long && (previous->is_inferred || gap->flags & IS_INFERRED);
     borders.is_crossing
         = previous->context.phase != gap->context.phase || previous->step != gap->step;
-    if (!borders.is_crossing && !is_unsure && previous->context.module == gap->context.module
+    if (!borders.is_crossing && !is_uncertain && previous->context.module == gap->context.module
         && previous->context.row == gap->context.row)
         return borders;
     int64_t left = 0, entered = call_of(gap);
@@ -771,12 +770,12 @@ static Borders borders_of(const Trace *trace, const Gap *gap, bool is_long)
     borders.left = most(left, gap->start);
     borders.between_end = least(most(entered, borders.left), host_end(gap));
     borders.has_between
-        = (borders.is_crossing || is_unsure) && borders.left < borders.between_end;
+        = (borders.is_crossing || is_uncertain) && borders.left < borders.between_end;
     return borders;
 }
 
-/* Cut a gap whose launch came late: where the host goes from one context to another, where recording
- * stops for long, and where long waits begin and end. */
+/* Cut a gap with a late launch where the host changes its context, where nothing is recorded for long, and
+ * at the starts and ends of long waits. */
 static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
 {
     const int64_t end = host_end(gap);
@@ -809,7 +808,7 @@ static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
         const Piece *first = piece_at(&process->silences, gap->start);
         size_t i = first ? (size_t)(first - AT(process->silences, Piece, 0)) : 0;
         const size_t count = COUNT(process->silences, Piece);
-        /* The last one has not ended yet. */
+        /* The last silence has not ended. */
         for (; i <= count; i++) {
             Piece last = {process->until, FOREVER, 0};
             const Piece *silence = i < count ? AT(process->silences, Piece, i) : &last;
@@ -828,7 +827,7 @@ static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
     for (const ThreadWait *wait = thread_wait(trace, gap, place); wait && wait->start < end;
          wait = thread_wait(trace, gap, ++place)) {
         int64_t from = most(wait->start, gap->start), to = least(wait->end, end);
-        if (to - from < walk->longest_hold)
+        if (to - from < walk->longest_delay)
             continue;
         cut(walk, gap, from, true);
         cut(walk, gap, to, true);
@@ -852,11 +851,11 @@ static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
         bool is_between = borders.has_between && at < borders.between_end;
         const Span *open
             = is_between && at >= borders.left ? innermost(&process->phases, at, IS_MARKER) : NULL;
-        Context nobodys = {NOTHING, NOTHING, walk->other, walk->unattributed};
+        Context no_context = {NOTHING, NOTHING, walk->other, walk->unattributed};
         if (borders.left != NOTHING && at < borders.left) {
             segment.context = borders.previous->context;
         } else if (open) {
-            segment.context = nobodys;
+            segment.context = no_context;
             segment.context.phase = open->phase;
             if (open->row >= 0)
                 segment.context.row = open->row;
@@ -864,7 +863,7 @@ static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
                    && (segment.is_unrecorded
                        || (borders.is_crossing
                            && borders.between_end - borders.left >= walk->unrecorded))) {
-            segment.context = nobodys;
+            segment.context = no_context;
         }
         while (step < steps && AT(trace->steps, Step, step)->start <= at)
             step++;
@@ -880,14 +879,14 @@ typedef struct {
     const char *cause, *reason;
 } Verdict;
 
-/* What decides the cause of a segment. Lengths are of the host's part of it. */
+/* Facts that decide the cause of a segment. Durations are in ns within its host part. */
 typedef struct {
     int64_t host, profiler, data_loading, allocator, comm_wait, sync, lock, unrecorded;
     bool is_inside_graph, is_coarse, lacks_launch, lacks_work, is_late, is_short, follows_comm, is_ordered;
     bool follows_stream, is_usual_delay, is_unrecorded, is_waiting_call, is_running_call;
 } Facts;
 
-/* The rules of docs/definitions.md in their order: the first that holds decides. */
+/* Rules of docs/definitions.md in order; the first match decides. */
 static Verdict decide(const Facts *f)
 {
     if (f->is_inside_graph)
@@ -902,7 +901,7 @@ static Verdict decide(const Facts *f)
         if (f->follows_comm)
             return (Verdict){"comm_wait", "behind communication"};
         if (f->is_ordered)
-            return (Verdict){"dependency", "stream was told to wait"};
+            return (Verdict){"dependency", "stream waited for an event"};
         if (f->follows_stream)
             return (Verdict){"dependency", "behind another stream"};
         if (f->is_usual_delay)
@@ -941,8 +940,8 @@ static int by_missing(const void *a, const void *b)
     return ordered ? ordered : order(x->ts, y->ts);
 }
 
-/* Whether the thread launched work after the previous work that is not in the trace, in the first
- * half of the gap or before. */
+/* Return whether the thread launched work in or before the first half of the gap that is not in the
+ * trace. */
 static bool lacks_work(const Trace *trace, const Gap *gap)
 {
     if (gap->previous_launch_ns == NOTHING || call_of(gap) == NOTHING)
@@ -956,24 +955,24 @@ static bool lacks_work(const Trace *trace, const Gap *gap)
         && call->ts - gap->start <= gap->end - call->ts;
 }
 
-/* The part of a segment that a wait accounts for which was running when the gap began, or when the
- * launching thread began to wait for this one: without it, the launch would have come that much earlier. */
+/* Return the part of a segment, ns, that is due to a wait that ran at `since` (the start of the gap, or of
+ * the wait for this thread): without it, the launch would have come that much earlier. */
 static int64_t inherited(const Walk *walk, const Buffer *waits, int64_t since,
                          const Segment *segment, int64_t end)
 {
     const Piece *wait = piece_at(waits, since);
     if (wait == NULL || wait->end <= since)
         return 0;
-    int64_t until = wait->end + least(since - wait->start, walk->longest_hold);
+    int64_t until = wait->end + least(since - wait->start, walk->longest_delay);
     return most(least(until, end) - most(wait->end, segment->start), 0);
 }
 
-/* The facts of a segment; `busy` is the thread that was at work in it. */
+/* Return the facts of a segment, and set `busy` to the thread that worked in it. */
 static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
                       const Segment *segment, const Thread **busy)
 {
     const int64_t length = gap->end - gap->start;
-    const int64_t *known = found_entry(&trace->calls, gap->launch);
+    const int64_t *known = find_entry(&trace->calls, gap->launch);
     const int64_t call = known ? *known : 0;
     Facts facts = {
         .host = segment->host_ns,
@@ -982,7 +981,7 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
         .is_coarse = (gap->flags & IS_COARSE) != 0,
         .lacks_launch = (gap->flags & LACKS_LAUNCH) != 0,
         .is_late = gap->is_late,
-        .is_short = length <= walk->longest_hold,
+        .is_short = length <= walk->longest_delay,
         .is_ordered = (call & IS_ORDERED) != 0,
         .is_usual_delay = gap->is_usual_delay,
         .is_unrecorded = segment->is_unrecorded,
@@ -1022,7 +1021,7 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
         if (gap->previous_flags & IS_COPY_TO_HOST)
             facts.sync += inherited(walk, &waits[COPY], since, segment, end);
     }
-    /* The driver's lock is that of the process. */
+    /* The driver's lock is shared by the process. */
     if (gap->flags & BY_CALL)
         facts.allocator += covered(&process_of(trace, gap->pid)->allocator,
                                    most(call_of(gap), segment->start),
@@ -1030,16 +1029,16 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
     return facts;
 }
 
-static bool give_word(Sweep *sweep, const char *word) { return give_text(sweep, word, strlen(word)); }
+static bool emit_word(Sweep *sweep, const char *word) { return emit_text(sweep, word, strlen(word)); }
 
-static bool give_number_text(Sweep *sweep, const Walk *walk, int32_t number)
+static bool emit_numbered_text(Sweep *sweep, const Walk *walk, int32_t number)
 {
     size_t size;
     const char *text = text_at(walk, number, &size);
-    return give_text(sweep, text, size);
+    return emit_text(sweep, text, size);
 }
 
-static bool give_segment(Sweep *sweep, const Walk *walk, const Trace *trace, const Gap *gap,
+static bool emit_segment(Sweep *sweep, const Walk *walk, const Trace *trace, const Gap *gap,
                          const Segment *segment, Verdict verdict, const Thread *busy)
 {
     const Thread *own = thread_of(trace, gap->pid, gap->tid);
@@ -1055,25 +1054,25 @@ static bool give_segment(Sweep *sweep, const Walk *walk, const Trace *trace, con
         if (busy_op != NOTHING || strcmp(verdict.cause, "data_loading") == 0)
             op = busy_op;
     }
-    return give_number(sweep, trace->id)
-        && give_number(sweep, gap - AT(trace->gaps, Gap, 0) + 1)
-        && give_number_text(sweep, walk, gap->device) && give_number(sweep, segment->start)
-        && give_number(sweep, segment->end) && give_number(sweep, segment->end - segment->start)
-        && give_word(sweep, verdict.cause) && give_word(sweep, verdict.reason)
-        && give_number(sweep, gap->previous_event) && give_number(sweep, gap->next_event)
-        && give_number(sweep, gap->next_piece) && give_number(sweep, gap->launch)
-        && give_number(sweep, gap->delay) && give_number(sweep, gap->pid)
-        && give_number(sweep, gap->tid) && give_number(sweep, segment->host_ns)
-        && give_number(sweep, busy_at) && give_number(sweep, busy_tid)
-        && give_number(sweep, busy_op) && give_number(sweep, op)
-        && give_number(sweep, segment->step)
-        && give_number_text(sweep, walk, segment->context.phase)
-        && give_number(sweep, segment->context.module)
-        && give_number_text(sweep, walk, segment->context.row) && give_number(sweep, function);
+    return emit_number(sweep, trace->id)
+        && emit_number(sweep, gap - AT(trace->gaps, Gap, 0) + 1)
+        && emit_numbered_text(sweep, walk, gap->device) && emit_number(sweep, segment->start)
+        && emit_number(sweep, segment->end) && emit_number(sweep, segment->end - segment->start)
+        && emit_word(sweep, verdict.cause) && emit_word(sweep, verdict.reason)
+        && emit_number(sweep, gap->previous_event) && emit_number(sweep, gap->next_event)
+        && emit_number(sweep, gap->next_piece) && emit_number(sweep, gap->launch)
+        && emit_number(sweep, gap->delay) && emit_number(sweep, gap->pid)
+        && emit_number(sweep, gap->tid) && emit_number(sweep, segment->host_ns)
+        && emit_number(sweep, busy_at) && emit_number(sweep, busy_tid)
+        && emit_number(sweep, busy_op) && emit_number(sweep, op)
+        && emit_number(sweep, segment->step)
+        && emit_numbered_text(sweep, walk, segment->context.phase)
+        && emit_number(sweep, segment->context.module)
+        && emit_numbered_text(sweep, walk, segment->context.row) && emit_number(sweep, function);
 }
 
-/* Give the segments of a gap. A wait that decides about neither of its sides splits nothing. */
-static bool give_gap(Sweep *sweep, Walk *walk, const Trace *trace, const Gap *gap)
+/* Emit the segments of a gap. Segments with the same cause that only a wait separates are joined. */
+static bool emit_gap(Sweep *sweep, Walk *walk, const Trace *trace, const Gap *gap)
 {
     walk->segments.size = 0;
     if (gap->is_late)
@@ -1082,31 +1081,31 @@ static bool give_gap(Sweep *sweep, Walk *walk, const Trace *trace, const Gap *ga
         *ADD(walk, &walk->segments, Segment)
             = (Segment){gap->start, gap->end, gap->step, gap->host_ns, gap->context, false, false};
     const size_t count = COUNT(walk->segments, Segment);
-    Segment held = {0};
-    Verdict held_verdict = {NULL, NULL};
-    const Thread *held_busy = NULL;
+    Segment pending = {0};
+    Verdict pending_verdict = {NULL, NULL};
+    const Thread *pending_busy = NULL;
     for (size_t i = 0; i < count && !walk->is_full; i++) {
         const Segment *segment = AT(walk->segments, Segment, i);
         const Thread *busy;
         Facts facts = facts_of(walk, trace, gap, segment, &busy);
         Verdict verdict = decide(&facts);
-        bool is_one = held_verdict.cause && strcmp(verdict.cause, held_verdict.cause) == 0
-            && strcmp(verdict.reason, held_verdict.reason) == 0 && busy == held_busy
+        bool is_one = pending_verdict.cause && strcmp(verdict.cause, pending_verdict.cause) == 0
+            && strcmp(verdict.reason, pending_verdict.reason) == 0 && busy == pending_busy
             && segment->follows_wait;
         if (is_one) {
-            held.end = segment->end;
-            held.host_ns += segment->host_ns;
+            pending.end = segment->end;
+            pending.host_ns += segment->host_ns;
             continue;
         }
-        if (held_verdict.cause
-            && !give_segment(sweep, walk, trace, gap, &held, held_verdict, held_busy))
+        if (pending_verdict.cause
+            && !emit_segment(sweep, walk, trace, gap, &pending, pending_verdict, pending_busy))
             return false;
-        held = *segment;
-        held_verdict = verdict;
-        held_busy = busy;
+        pending = *segment;
+        pending_verdict = verdict;
+        pending_busy = busy;
     }
-    return walk->is_full || held_verdict.cause == NULL
-        || give_segment(sweep, walk, trace, gap, &held, held_verdict, held_busy);
+    return walk->is_full || pending_verdict.cause == NULL
+        || emit_segment(sweep, walk, trace, gap, &pending, pending_verdict, pending_busy);
 }
 
 /* Traces */
@@ -1133,35 +1132,35 @@ static void free_trace(Trace *trace)
     clear_map(&trace->thread_places);
 }
 
-/* Give the gaps for which the host has been read, and drop what the others do not need. */
-static bool give_gaps(Sweep *sweep, Walk *walk, Trace *trace, int64_t before)
+/* Emit the gaps whose host events have been read, and drop events that later gaps do not need. */
+static bool emit_gaps(Sweep *sweep, Walk *walk, Trace *trace, int64_t before)
 {
     for (; trace->next < COUNT(trace->gaps, Gap) && !walk->is_full; trace->next++) {
         const Gap *gap = AT(trace->gaps, Gap, trace->next);
         int64_t read = most(call_of(gap), gap->is_late ? host_end(gap) : gap->start);
         if (read >= before)
             break;
-        if (!give_gap(sweep, walk, trace, gap))
+        if (!emit_gap(sweep, walk, trace, gap))
             return false;
     }
     drop_host(walk, trace);
     return true;
 }
 
-/* Give the remaining gaps of earlier traces, and free these traces. */
+/* Emit the remaining gaps of earlier traces, and free these traces. */
 static bool finish_traces(Sweep *sweep, Walk *walk, size_t before)
 {
     for (; walk->done < before; walk->done++) {
         Trace *trace = AT(walk->traces, Trace, walk->done);
         end_work(walk, trace);
-        if (!give_gaps(sweep, walk, trace, INT64_MAX))
+        if (!emit_gaps(sweep, walk, trace, INT64_MAX))
             return false;
         free_trace(trace);
     }
     return !walk->is_full || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
 
-/* The trace of a row; NULL where it has no work. */
+/* Return the trace of a row, or NULL if it has no work. */
 static Trace *trace_of(Walk *walk, int64_t id, int64_t section)
 {
     size_t count = COUNT(walk->traces, Trace);
@@ -1188,15 +1187,15 @@ static Trace *trace_of(Walk *walk, int64_t id, int64_t section)
     return AT(walk->traces, Trace, walk->place);
 }
 
-static bool take_row(Sweep *sweep, void *state, bool is_new_part)
+static bool read_row(Sweep *sweep, void *state, bool is_new_partition)
 {
     Walk *walk = state;
     int64_t section = number_of(sweep, SECTION);
-    (void)is_new_part;
+    (void)is_new_partition;
     if (section < walk->section)
         return sweep_fail(sweep, "the rows are out of order");
     if (section == LIMITS) {
-        walk->longest_hold = number_of(sweep, START);
+        walk->longest_delay = number_of(sweep, START);
         walk->short_call = number_of(sweep, END);
         walk->delay_factor = number_of(sweep, EVENT);
         walk->delay_count = number_of(sweep, PID);
@@ -1214,7 +1213,7 @@ static bool take_row(Sweep *sweep, void *state, bool is_new_part)
     int64_t event = number_of(sweep, EVENT), flags = number_of(sweep, FLAGS);
     switch (section) {
     case WORK:
-        take_work(walk, sweep, trace);
+        read_work(walk, sweep, trace);
         break;
     case STEPS:
         *ADD(walk, &trace->steps, Step) = (Step){start, end, event};
@@ -1227,9 +1226,9 @@ static bool take_row(Sweep *sweep, void *state, bool is_new_part)
         *ADD(walk, &trace->missing, MissingCall) = (MissingCall){pid, tid, start};
         break;
     default:
-        if (!finish_traces(sweep, walk, walk->place) || !give_gaps(sweep, walk, trace, start))
+        if (!finish_traces(sweep, walk, walk->place) || !emit_gaps(sweep, walk, trace, start))
             return false;
-        take_host(walk, sweep, trace);
+        read_host(walk, sweep, trace);
     }
     return !walk->is_full || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
@@ -1257,15 +1256,15 @@ static void free_walk(void *state)
 
 const SweepKind IDLE_GAPS = {
     .name = "idle_gaps",
-    .takes = "llllllll" "uuu" "llllllllll",
-    .gives = "llulll" "uu" "llllllllllll" "lulul",
+    .input_types = "llllllll" "uuu" "llllllllll",
+    .output_types = "llulll" "uu" "llllllllllll" "lulul",
     .names = {"trace_id", "gap_id", "device", "start_ns", "end_ns", "idle_ns", "cause", "reason",
               "previous_event_id", "next_event_id", "next_piece", "launch_id", "launch_delay_ns",
               "pid", "tid", "host_ns", "busy_at_ns", "busy_tid", "busy_op_id", "op_id", "step",
               "phase", "module_id", "row_name", "python_event_id"},
-    .part_columns = 1,
+    .partition_columns = 1,
     .state_bytes = sizeof(Walk),
-    .take = take_row,
-    .end = end_walk,
+    .read_row = read_row,
+    .finish = end_walk,
     .free = free_walk,
 };

@@ -26,7 +26,7 @@ static Outcome read_hex4(const char *at, const char *end, unsigned *unit)
     return FINE;
 }
 
-/* Read what follows a backslash; `code` is the character, `at` ends behind it. */
+/* Read the escape after a backslash: `code` is the character, `at` its end. */
 static Outcome read_escape(const char **at, const char *end, uint32_t *code)
 {
     const char *p = *at;
@@ -67,8 +67,8 @@ static Outcome read_escape(const char **at, const char *end, uint32_t *code)
     return FINE;
 }
 
-/* Return how many bytes a well-formed character of UTF-8 beyond ASCII takes; 0 if it is none, -1 if
- * the text ends inside. Table 3-7 of the Unicode standard. */
+/* Return the length of a UTF-8 character beyond ASCII (Table 3-7 of the Unicode standard), 0 if it is
+ * malformed, or -1 if the text ends inside it. */
 static int utf8_bytes(const unsigned char *p, const unsigned char *end)
 {
     unsigned char first = p[0], low = 0x80, high = 0xBF;
@@ -97,19 +97,19 @@ static int utf8_bytes(const unsigned char *p, const unsigned char *end)
     return bytes;
 }
 
-/* Return how many plain characters at least stand at `p`, 8 at most: no quote, backslash, control
- * character, and nothing that is not ASCII. There are eight bytes to look at. */
+/* Return the number of plain characters at `p`, or fewer, up to 8: ASCII without quotes, backslashes, and
+ * control characters. Eight bytes are readable. */
 static inline size_t count_plain(const char *p)
 {
     uint64_t word;
     memcpy(&word, p, sizeof word);
     uint64_t quote = word ^ EIGHT('"'), slash = word ^ EIGHT('\\');
-    /* A byte of zero or below 0x20 gets its top bit by the borrow; so may a byte behind it. */
+    /* The borrow sets the top bit of a zero byte, or one below 0x20, and maybe of the byte after it. */
     uint64_t marks = (quote - EIGHT(1)) | (slash - EIGHT(1)) | (word - EIGHT(0x20)) | word;
     return bytes_before_mark(marks & EIGHT(0x80));
 }
 
-/* Read a string from its opening quote on; `at` ends behind the closing one. */
+/* Read a string from its opening quote through its closing one. */
 static Outcome read_string(Reader *r, Token *token)
 {
     const char *p = r->at + 1, *end = r->end;
@@ -162,7 +162,7 @@ static Outcome read_number(Reader *r, Token *token)
     if (p >= end)
         return MORE;
     if (*p == '0') {
-        /* SQL writes -0 without its sign. */
+        /* DuckDB writes -0 without a sign. */
         if (p > token->start)
             token->type = NUMBER;
         p++;
@@ -192,7 +192,7 @@ static Outcome read_number(Reader *r, Token *token)
             return p < end ? ODD : MORE;
     }
     if (p >= end)
-        return MORE; /* It may go on. */
+        return MORE; /* It may continue. */
     token->end = p;
     r->at = p;
     return FINE;
@@ -251,7 +251,7 @@ Outcome read_separator(Reader *r, char closes, bool *is_closed)
     return skip_space(r) ? FINE : MORE;
 }
 
-/* Put a character as UTF-8. */
+/* Append a character as UTF-8. */
 static void put_character(Column *out, uint32_t code)
 {
     char utf8[4];
@@ -278,13 +278,13 @@ static void put_character(Column *out, uint32_t code)
     put(out, utf8, bytes);
 }
 
-/* Put a character as it stands in a JSON string that escapes only what it must. */
+/* Append a character of a JSON string, escaped only if necessary. */
 static void put_escaped(Column *out, uint32_t code)
 {
     static const char short_names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    const char *found = code < 0x80 && code != 0 ? strchr(short_names, (int)code) : NULL;
-    if (found != NULL) {
-        char escape[2] = {'\\', letters[found - short_names]};
+    const char *name = code < 0x80 && code != 0 ? strchr(short_names, (int)code) : NULL;
+    if (name != NULL) {
+        char escape[2] = {'\\', letters[name - short_names]};
         put(out, escape, 2);
     } else if (code < 0x20) {
         static const char digits[] = "0123456789ABCDEF";

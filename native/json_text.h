@@ -1,4 +1,4 @@
-/* Reads JSON text (RFC 8259) strictly, byte by byte. */
+/* Strict reader of JSON text (RFC 8259), byte by byte. */
 #ifndef TRACEKIT_JSON_TEXT_H
 #define TRACEKIT_JSON_TEXT_H
 
@@ -8,13 +8,13 @@
 
 #include "columns.h"
 
-#define MAX_DEPTH 100 /* of nesting in arguments */
+#define MAX_DEPTH 100 /* nesting of arguments */
 
-/* What reading a piece of text came to. */
+/* Result of reading a piece of text. */
 typedef enum {
     FINE,      /* read */
-    MORE,      /* the text ends inside */
-    ODD,       /* not read here; see events.h */
+    MORE,      /* the text ends inside it */
+    ODD,       /* unusual; see events.h */
     NO_MEMORY,
 } Outcome;
 
@@ -25,7 +25,7 @@ typedef struct {
 
 typedef enum { ABSENT, NULL_TOKEN, STRING, INTEGER, NUMBER, OTHER } TokenType;
 
-/* A value that is no object or array, as in the text: of a string what is between the quotes. */
+/* A scalar as it is written; of a string, the text between the quotes. */
 typedef struct {
     const char *start;
     const char *end;
@@ -43,8 +43,8 @@ static inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Of eight bytes of which each marked one has its top bit set here, return how many at least come
- * before the first marked one: exactly, where the compiler tells how to look. */
+/* Return the number of bytes before the first of eight bytes with its top bit set. Without compiler
+ * support it is a lower bound. */
 static inline size_t bytes_before_mark(uint64_t marks)
 {
     if (marks == 0)
@@ -58,17 +58,17 @@ static inline size_t bytes_before_mark(uint64_t marks)
 
 #define EIGHT(byte) (0x0101010101010101ULL * (byte))
 
-/* Return how many spaces at least stand at `p`, 8 at most; there are eight bytes to look at. */
+/* Return the number of spaces at `p`, or fewer, up to 8. Eight bytes are readable. */
 static inline size_t count_spaces(const char *p)
 {
     uint64_t word;
     memcpy(&word, p, sizeof word);
     uint64_t other = word ^ EIGHT(' ');
-    /* The top bit of each byte that is not zero; above it, bits of the next byte do not matter. */
+    /* The top bit of each nonzero byte; later bits do not matter. */
     return bytes_before_mark((((other & EIGHT(0x7F)) + EIGHT(0x7F)) | other) & EIGHT(0x80));
 }
 
-/* Go to the next character that is no white space; false at the end of the text. */
+/* Skip white space. Return false at the end of the text. */
 static inline bool skip_space(Reader *r)
 {
     const char *p = r->at, *end = r->end;
@@ -87,23 +87,23 @@ static inline bool skip_space(Reader *r)
     return p < end;
 }
 
-/* Return the value of a hexadecimal digit, -1 for none. */
+/* Return the value of a hexadecimal digit, or -1. */
 int hex_value(char c);
 
-/* Read a value that is no object or array. */
+/* Read a scalar. */
 Outcome read_scalar(Reader *r, Token *token);
 
-/* Read the key of a member and the colon behind it; `at` ends at the value. */
+/* Read the key of a member and its colon, up to the value. */
 Outcome read_key(Reader *r, Token *key);
 
-/* Read what stands between two members or items: a comma, or the bracket that `closes`. */
+/* Read the separator after a member or item: a comma, or the bracket `closes`. */
 Outcome read_separator(Reader *r, char closes, bool *is_closed);
 
-/* Put what is between the quotes of a string, as put_string does. */
+/* Slow path of put_string(). */
 void put_escaped_string(Column *out, const Token *token, bool is_resolved);
 
-/* Put what is between the quotes of a string, which has been read before, with every escape either
- * resolved or in its shortest form. `out` has room: neither is longer than what stands there. */
+/* Append the text between the quotes of a string token, with its escapes resolved or in their shortest
+ * form. `out` has room, because neither is longer than the token. */
 static inline void put_string(Column *out, const Token *token, bool is_resolved)
 {
     if (token->has_escape)
@@ -112,10 +112,10 @@ static inline void put_string(Column *out, const Token *token, bool is_resolved)
         put(out, token->start, (size_t)(token->end - token->start));
 }
 
-/* Copy a scalar as JSON; numbers keep all their digits. */
+/* Append a scalar as JSON, numbers with all digits. */
 void put_token(Column *out, const Token *token);
 
-/* Read any value, and go behind it. */
+/* Skip a value. `depth` is its nesting depth. */
 Outcome skip_value(Reader *r, int depth);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the readers are told from outside: which argument has which column, which phase is of which
- * kind. tracekit/event_description.py is where that is written down. */
+/* Description of events by Python: the column of each argument, and the kind of each phase.
+ * tracekit/event_description.py defines it. */
 #ifndef TRACEKIT_LAYOUT_H
 #define TRACEKIT_LAYOUT_H
 
@@ -14,47 +14,48 @@
 #define MAX_KEYS 64
 #define MAX_KINDS 16
 
-/* The members of an event that the code knows, by the column they go to. */
+/* Members of an event with code in the parser. */
 enum member { M_PH, M_CAT, M_NAME, M_PID, M_TID, M_TS, M_DUR, M_ID, M_S, M_BP, M_ARGS, MEMBERS };
 
-/* A member, or an argument that has a column. */
+/* Key of a member, or of an argument with a column. */
 typedef struct {
     char text[MAX_KEY_BYTES];
     uint8_t bytes;
-    uint8_t target; /* the member, or the column of the argument */
-    int8_t next;    /* the next key of this length, -1 for none */
+    uint8_t target; /* member, or column of the argument */
+    int8_t next;    /* next key of this length, or -1 */
 } Key;
 
 typedef struct {
     Key keys[MAX_KEYS];
     int count;
-    int8_t first[MAX_KEY_BYTES]; /* by length, -1 for none */
+    int8_t first[MAX_KEY_BYTES]; /* by length, or -1 */
 } KeyTable;
 
 typedef struct {
     char column_names[MAX_COLUMNS][MAX_NAME_BYTES];
     ColumnType types[MAX_COLUMNS];
     int column_count;
-    bool has_none[MAX_COLUMNS]; /* a number of an argument says that there is none: */
+    bool has_none[MAX_COLUMNS]; /* this number of an argument means NULL: */
     int64_t none[MAX_COLUMNS];
     KeyTable members;
     KeyTable arguments;
     char member_keys[MEMBERS][MAX_KEY_BYTES];
     char kind_names[MAX_KINDS][MAX_NAME_BYTES];
     int kind_count;
-    int8_t kind_of[128];       /* by phase, -1 for none */
-    int8_t named_kind_of[128]; /* where the event has the name: */
+    int8_t kind_of[128];       /* by phase, or -1 */
+    int8_t named_kind_of[128]; /* for events with this name: */
     char kind_event_name[MAX_KINDS][MAX_NAME_BYTES];
     int event_kind, flow_kind, metadata_kind;
     int64_t min_time_us, max_time_us, max_dur_us;
 } Layout;
 
+/* Remove all keys. */
 void key_table_clear(KeyTable *table);
 
-/* Add a key; false where it is too long or there are too many. */
+/* Add a key for a member or column. Return false if it is empty or too long, or the table is full. */
 bool key_table_add(KeyTable *table, const char *text, uint8_t target);
 
-/* Return what a key stands for, -1 for nothing. */
+/* Return the member or column of a key, or -1. */
 static inline int find_key(const KeyTable *table, const char *text, size_t bytes)
 {
     if (bytes >= MAX_KEY_BYTES)
@@ -67,16 +68,16 @@ static inline int find_key(const KeyTable *table, const char *text, size_t bytes
     return -1;
 }
 
-/* Return the column that the code knows by this name, -1 for none. */
+/* Return the column with code in the parser of this name, or -1. */
 int known_column(const char *name);
 
-/* Return the name of a column that the code knows. */
+/* Return the name of a column with code in the parser. */
 const char *known_name(int column);
 
-/* Return the member that goes to a column, MEMBERS for none. */
+/* Return the member of a column, or MEMBERS. */
 int member_of_column(int column);
 
-/* Make a batch without rows. */
+/* Initialize a batch without rows. */
 void batch_begin(Batch *batch, const Layout *layout);
 
 #endif

@@ -1,9 +1,9 @@
-/* The sweep over whose a nanosecond of a device is. */
+/* Sweep that assigns each nanosecond of a device to one event. */
 #include "sweep.h"
 
 #include <string.h>
 
-/* Differences of times, whatever the times are: sums of them are right though one may overflow. */
+/* Arithmetic modulo 2^64: sums of differences are right even if one of them overflows. */
 static int64_t minus(int64_t one, int64_t other)
 {
     return (int64_t)((uint64_t)one - (uint64_t)other);
@@ -19,15 +19,15 @@ static int64_t later(int64_t one, int64_t other)
     return one > other ? one : other;
 }
 
-/* Owned time. Compute comes before comm before memcpy; within a kind, the first of the order. So
- * what is a row's of its kind is known when it comes. What other kinds hide of it is not before
- * rows begin that begin later than it ends; until then it waits. */
+/* Compute owns time before comm, comm before memcpy; within a kind, the first event in order. The time of
+ * an event within its kind is known when it is read. The part that other kinds hide is known once rows
+ * start after its end; until then it waits. */
 
 enum { COMPUTE, COMM, MEMCPY, KINDS };
 
 enum { KIND = 8, TS = 9, END = 11, WALL = 1 };
 
-/* The time that work covers, of which the row that was taken last began last. */
+/* Union of the intervals read so far, in order of their starts. */
 typedef struct {
     int64_t total, until;
 } Cover;
@@ -41,7 +41,7 @@ static void cover(Cover *covered, int64_t start, int64_t end)
     covered->until = end;
 }
 
-/* How much of it lies before a moment that no row began behind. */
+/* Return the covered time before `at`, which is not before the last start. */
 static int64_t covered_before(const Cover *covered, int64_t at)
 {
     return covered->until > at ? minus(covered->total, minus(covered->until, at))
@@ -56,11 +56,11 @@ typedef struct {
 typedef struct {
     int64_t latest[KINDS];
     Cover hiding[KINDS];
-    Buffer waiting[KINDS]; /* pieces, which do not overlap, in order */
+    Buffer waiting[KINDS]; /* segments, which do not overlap, in order */
     size_t first[KINDS];
 } OwnedTime;
 
-/* Tell those that wait about time before a moment; return the first row that waits on. */
+/* Set the owned time of waiting rows that end by `until`. Return the first row that still waits. */
 static int64_t settle(Sweep *sweep, OwnedTime *own, bool is_all, int64_t until)
 {
     int64_t waits = INT64_MAX;
@@ -77,7 +77,7 @@ static int64_t settle(Sweep *sweep, OwnedTime *own, bool is_all, int64_t until)
             if (!is_all && piece->end > until)
                 break;
             int64_t hidden = minus(covered_before(hiding, piece->end), piece->before);
-            change_number(sweep, piece->row, WALL, minus(minus(piece->end, piece->start), hidden));
+            set_number(sweep, piece->row, WALL, minus(minus(piece->end, piece->start), hidden));
         }
         if (at < count && pieces[at].row < waits)
             waits = pieces[at].row;
@@ -90,7 +90,7 @@ static int64_t settle(Sweep *sweep, OwnedTime *own, bool is_all, int64_t until)
     return waits;
 }
 
-static bool take_owned_time(Sweep *sweep, void *state, bool is_new_part)
+static bool read_owned_time(Sweep *sweep, void *state, bool is_new_partition)
 {
     OwnedTime *own = state;
     int64_t start = number_of(sweep, TS), end = number_of(sweep, END);
@@ -101,9 +101,9 @@ static bool take_owned_time(Sweep *sweep, void *state, bool is_new_part)
         : size == 6 && memcmp(name, "memcpy", 6) == 0       ? MEMCPY
                                                             : KINDS;
     if (kind == KINDS)
-        return sweep_fail(sweep, "a kind of work is not known");
-    int64_t waits = settle(sweep, own, is_new_part, start);
-    if (is_new_part)
+        return sweep_fail(sweep, "unknown kind of work");
+    int64_t waits = settle(sweep, own, is_new_partition, start);
+    if (is_new_partition)
         for (int i = 0; i < KINDS; i++) {
             own->latest[i] = NOTHING;
             own->hiding[i] = (Cover){.until = NOTHING};
@@ -113,12 +113,12 @@ static bool take_owned_time(Sweep *sweep, void *state, bool is_new_part)
     own->latest[kind] = later(own->latest[kind], end);
     for (int i = kind + 1; i < KINDS; i++)
         cover(&own->hiding[i], start, end);
-    int64_t row = given_rows(sweep);
-    if (!give_number(sweep, minus(end, from)) || !give_number(sweep, minus(end, from)))
+    int64_t row = emitted_rows(sweep);
+    if (!emit_number(sweep, minus(end, from)) || !emit_number(sweep, minus(end, from)))
         return false;
     Waiting piece = {.row = row, .start = from, .end = end};
     bool must_wait = kind != COMPUTE && from < end;
-    hold_back(sweep, must_wait && row < waits ? row : waits);
+    hold_rows(sweep, must_wait && row < waits ? row : waits);
     return !must_wait || buffer_add(&own->waiting[kind], &piece, sizeof piece)
         || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
@@ -137,15 +137,15 @@ static void free_owned_time(void *state)
 
 const SweepKind OWNED_TIME = {
     .name = "owned_time",
-    .takes = "lullluuuulllll",
-    .gives = "ll",
+    .input_types = "lullluuuulllll",
+    .output_types = "ll",
     .names = {"trace_id", "device", "event_id", "piece", "stream", "category", "name", "class",
               "kind", "ts_ns", "dur_ns", "end_ns", "correlation", "bytes", "kind_wall_ns",
               "wall_ns"},
-    .widens = true,
-    .part_columns = 2,
+    .appends_columns = true,
+    .partition_columns = 2,
     .state_bytes = sizeof(OwnedTime),
-    .take = take_owned_time,
-    .end = end_owned_time,
+    .read_row = read_owned_time,
+    .finish = end_owned_time,
     .free = free_owned_time,
 };

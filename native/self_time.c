@@ -1,7 +1,7 @@
-/* The sweep over what threads worked on: a moment is of the innermost span that is open. */
+/* Sweep that assigns the time of each thread to the innermost open span. */
 #include "sweep.h"
 
-#define MOST_OPEN 10000
+#define MAX_OPEN 10000
 
 enum { TRACE, PID, TID, EVENT, TS, END, IS_WORK, IS_COLLECTIVE };
 
@@ -12,29 +12,29 @@ typedef struct {
 
 typedef struct {
     int64_t trace, tid;
-    int64_t collective_end; /* of the part; what came later has the rest */
-    int64_t starts_at;      /* of the spans that are about to start, the longest first */
-    Span starting[MOST_OPEN];
+    int64_t collective_end; /* in this partition; later spans get the time after it */
+    int64_t starts_at;      /* start of the spans in `starting`, the longest first */
+    Span starting[MAX_OPEN];
     int64_t now;
-    int64_t ends[MOST_OPEN]; /* of open spans, the latest first */
-    Span owner[MOST_OPEN];   /* at each depth what brought the thread there last */
+    int64_t ends[MAX_OPEN]; /* of open spans, the latest first */
+    Span owner[MAX_OPEN];   /* the span that reached each depth last */
     int starting_count, depth;
 } SelfTime;
 
-/* Go to a moment: what lies before it is the owner's. */
+/* Advance to `at`; the time before it belongs to the owner. */
 static bool go_to(Sweep *sweep, SelfTime *self, int64_t at)
 {
     Span *owner = &self->owner[self->depth - 1];
     bool is_good = true;
     if (at > self->now && owner->is_work)
-        is_good = give_number(sweep, self->trace) && give_number(sweep, owner->event)
-            && give_number(sweep, owner->piece++) && give_number(sweep, self->tid)
-            && give_number(sweep, self->now) && give_number(sweep, bounded_difference(at, self->now));
+        is_good = emit_number(sweep, self->trace) && emit_number(sweep, owner->event)
+            && emit_number(sweep, owner->piece++) && emit_number(sweep, self->tid)
+            && emit_number(sweep, self->now) && emit_number(sweep, bounded_difference(at, self->now));
     self->now = at;
     return is_good;
 }
 
-/* End the spans that end until a moment. */
+/* End the spans that end by `until`. */
 static bool end_spans(Sweep *sweep, SelfTime *self, int64_t until)
 {
     while (self->depth > 0 && self->ends[self->depth - 1] <= until) {
@@ -54,7 +54,7 @@ static bool start_spans(Sweep *sweep, SelfTime *self)
     if (self->depth > 0 && !go_to(sweep, self, self->starts_at))
         return false;
     self->now = self->starts_at;
-    if (self->depth + self->starting_count > MOST_OPEN)
+    if (self->depth + self->starting_count > MAX_OPEN)
         return sweep_fail(sweep, "too many spans are open");
     for (int i = 0; i < self->starting_count; i++) {
         int at = self->depth;
@@ -72,11 +72,11 @@ static bool end_self_time(Sweep *sweep, void *state)
     return start_spans(sweep, state) && end_spans(sweep, state, INT64_MAX);
 }
 
-static bool take_self_time(Sweep *sweep, void *state, bool is_new_part)
+static bool read_self_time(Sweep *sweep, void *state, bool is_new_partition)
 {
     SelfTime *self = state;
     int64_t from = number_of(sweep, TS), end = number_of(sweep, END);
-    if (is_new_part) {
+    if (is_new_partition) {
         if (!end_self_time(sweep, self))
             return false;
         self->trace = number_of(sweep, TRACE);
@@ -91,7 +91,7 @@ static bool take_self_time(Sweep *sweep, void *state, bool is_new_part)
         return true;
     if (self->starting_count > 0 && from > self->starts_at && !start_spans(sweep, self))
         return false;
-    if (self->starting_count == MOST_OPEN)
+    if (self->starting_count == MAX_OPEN)
         return sweep_fail(sweep, "too many spans are open");
     self->starts_at = from;
     int at = self->starting_count++;
@@ -103,11 +103,11 @@ static bool take_self_time(Sweep *sweep, void *state, bool is_new_part)
 
 const SweepKind SELF_TIME = {
     .name = "self_time",
-    .takes = "llllllll",
-    .gives = "llllll",
+    .input_types = "llllllll",
+    .output_types = "llllll",
     .names = {"trace_id", "event_id", "piece", "tid", "ts_ns", "dur_ns"},
-    .part_columns = 3,
+    .partition_columns = 3,
     .state_bytes = sizeof(SelfTime),
-    .take = take_self_time,
-    .end = end_self_time,
+    .read_row = read_self_time,
+    .finish = end_self_time,
 };

@@ -4,14 +4,14 @@
 #include <string.h>
 
 #define BLOCK_BYTES 64
-#define MIN_PIECE_BYTES ((size_t)4 << 10)  /* little is lost where reading begins anew */
-#define MAX_PIECE_BYTES ((size_t)32 << 10) /* its places stay in the cache */
-#define MAX_KEPT_BYTES ((size_t)16 << 20)
+#define MIN_PIECE_BYTES ((size_t)4 << 10)  /* little work is lost if reading restarts */
+#define MAX_PIECE_BYTES ((size_t)32 << 10) /* its offsets fit the cache */
+#define MAX_PENDING_BYTES ((size_t)16 << 20)
 
-/* A bit for each of 64 bytes. */
+/* One bit per byte of a block. */
 typedef struct {
     uint64_t quote, backslash, space;
-    uint64_t mark;    /* brackets, colons, commas, and control characters that are like them */
+    uint64_t mark;    /* brackets, colons, commas, and control characters with the same bits */
     uint64_t special; /* control characters, and beyond ASCII */
 } Masks;
 
@@ -39,7 +39,7 @@ static inline size_t count_bits(uint64_t bits)
 #endif
 }
 
-/* Return the bits of bytes that a backslash stands before which counts. */
+/* Return the bits of escaped bytes. */
 static inline uint64_t escaped_by(uint64_t backslash, uint64_t *is_escaped)
 {
     uint64_t escaped = *is_escaped;
@@ -54,14 +54,14 @@ static inline uint64_t escaped_by(uint64_t backslash, uint64_t *is_escaped)
     return escaped;
 }
 
-/* Note the places of a block. Eight are written at once, for their number is as good as random; what
- * is too many is written over. */
+/* Append the offsets of a block. Eight are written at a time to avoid mispredicted branches; the next
+ * block overwrites the excess. */
 static inline void add_block(Structure *s, const Masks *m, size_t base)
 {
     uint64_t quote = m->quote;
     if (m->backslash | s->is_escaped)
         quote &= ~escaped_by(m->backslash, &s->is_escaped);
-    /* Each bit becomes whether the quotes up to it are odd in number. */
+    /* Set each bit if the number of quotes up to it is odd. */
     uint64_t inside = quote;
     for (int by = 1; by < 64; by *= 2)
         inside ^= inside << by;
@@ -85,7 +85,7 @@ static inline void add_block(Structure *s, const Masks *m, size_t base)
 
 enum { QUOTE = 1, BACKSLASH = 2, SPACE = 4, MARK = 8, SPECIAL = 16 };
 
-/* Of every byte; as a table it would be 256 lines. */
+/* Class of each byte. A static table would have 256 lines. */
 static uint8_t class_of[256];
 
 static void make_classes(void)
@@ -99,7 +99,7 @@ static void make_classes(void)
     }
 }
 
-/* Return the bits of one class of eight bytes, of which the first is the lowest. */
+/* Return one bit per byte of a class, the first byte lowest. */
 static inline uint64_t gather(uint64_t classes, uint64_t class)
 {
     return (classes / class & 0x0101010101010101ULL) * 0x0102040810204080ULL >> 56;
@@ -130,15 +130,15 @@ static void look_plainly(Structure *s, const char *text, size_t base, size_t blo
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* Tell whether the processor has the instructions, and the system keeps the registers.
- * __builtin_cpu_supports() says no to all where Zig has compiled it. */
+/* Return whether the processor has the instructions and the system saves the registers.
+ * __builtin_cpu_supports() always returns false if compiled by Zig. */
 static bool has_avx2(void)
 {
-    unsigned a, b, c, d, kept, unused;
+    unsigned a, b, c, d, saved, unused;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_POPCNT))
         return false;
-    __asm__("xgetbv" : "=a"(kept), "=d"(unused) : "c"(0));
-    return (kept & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2)
+    __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+    return (saved & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2)
         && (b & bit_BMI);
 }
 
@@ -152,8 +152,8 @@ FOR_AVX2 static inline uint64_t bits_of(__m256i low, __m256i high)
 
 FOR_AVX2 static void look_by_avx2(Structure *s, const char *text, size_t base, size_t blocks)
 {
-    /* By the low half of a byte: the one byte with it that is white space, or a mark once its bit
-     * 0x20 is set; nothing that has that low half where there is none. */
+    /* By the low half of a byte: the only white space with it, and the only mark with bit 0x20 set; else
+     * a byte with another low half. */
     const __m256i spaces = _mm256_setr_epi8(
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0,
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0);
@@ -211,28 +211,28 @@ void structure_begin(Structure *s, const char *text, size_t bytes, size_t at)
     s->in_string = s->is_escaped = s->in_scalar = 0;
 }
 
-bool structure_more(Structure *s, size_t start, size_t kept)
+bool structure_more(Structure *s, size_t start, size_t place_count)
 {
-    size_t kept_bytes = s->end - start;
-    if (s->end == s->bytes || kept_bytes > MAX_KEPT_BYTES)
+    size_t pending_bytes = s->end - start;
+    if (s->end == s->bytes || pending_bytes > MAX_PENDING_BYTES)
         return false;
-    if (kept > 0)
-        memmove(s->at, s->at + s->count - kept, kept * sizeof *s->at);
-    s->count = kept;
-    /* As much again as is kept, so that what is long is not begun too often. */
+    if (place_count > 0)
+        memmove(s->at, s->at + s->count - place_count, place_count * sizeof *s->at);
+    s->count = place_count;
+    /* Read as much again as is pending, so that long events are not restarted too often. */
     size_t piece = 2 * s->piece < MIN_PIECE_BYTES ? MIN_PIECE_BYTES : 2 * s->piece;
     if (piece > MAX_PIECE_BYTES)
-        piece = kept_bytes > MAX_PIECE_BYTES ? kept_bytes : MAX_PIECE_BYTES;
+        piece = pending_bytes > MAX_PIECE_BYTES ? pending_bytes : MAX_PIECE_BYTES;
     size_t rest = s->bytes - s->end;
     bool is_last = rest <= piece;
     size_t blocks = (is_last ? rest : piece) / BLOCK_BYTES;
-    size_t wanted = s->count + (blocks + 1) * BLOCK_BYTES;
-    if (wanted > s->capacity) {
-        uint32_t *grown = realloc(s->at, wanted * sizeof *s->at);
+    size_t needed = s->count + (blocks + 1) * BLOCK_BYTES;
+    if (needed > s->capacity) {
+        uint32_t *grown = realloc(s->at, needed * sizeof *s->at);
         if (grown == NULL)
             return false;
         s->at = grown;
-        s->capacity = wanted;
+        s->capacity = needed;
     }
     look(s, s->text + s->end, s->end, blocks);
     s->end += s->piece = blocks * BLOCK_BYTES;

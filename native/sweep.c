@@ -7,9 +7,9 @@
 
 #include "exported.h"
 
-#define MOST_BATCHES_WAITING 8
+#define MAX_WAITING_BATCHES 8
 
-/* Bytes */
+/* Buffers */
 
 bool buffer_grow(Buffer *buffer, size_t size)
 {
@@ -40,9 +40,9 @@ void buffer_free(Buffer *buffer)
 /* The sweep */
 
 typedef struct {
-    Buffer valid, values; /* a byte a row; numbers or text */
-    Buffer ends;          /* of texts: int32 */
-} Given;
+    Buffer valid, values; /* validity, one byte per row; numbers, or concatenated texts */
+    Buffer ends;          /* texts only: int32 */
+} OutputColumn;
 
 struct Sweep {
     const SweepKind *kind;
@@ -50,14 +50,14 @@ struct Sweep {
     struct ArrowArrayStream source;
     struct ArrowArray batch;
     int64_t row;     /* in the batch */
-    Buffer part;     /* of the row before */
-    Buffer part_now; /* of this row */
-    bool has_part, has_ended;
-    bool is_narrow[MAX_SWEEP_COLUMNS]; /* numbers of 32 bits */
-    Given columns[MAX_SWEEP_COLUMNS];
+    Buffer partition;         /* of the previous row */
+    Buffer current_partition; /* of the current row */
+    bool has_partition, has_ended;
+    bool is_narrow[MAX_SWEEP_COLUMNS]; /* the column has 32 bits */
+    OutputColumn columns[MAX_SWEEP_COLUMNS];
     int column_count, next_column;
-    int64_t row_count, handed_on, held_from;
-    struct ArrowArray waiting[MOST_BATCHES_WAITING]; /* to be widened */
+    int64_t row_count, exported_rows, held_row;
+    struct ArrowArray waiting[MAX_WAITING_BATCHES]; /* that get columns appended */
     int waiting_count;
     const SweepAsks *asks;
     char error[256];
@@ -79,7 +79,7 @@ static bool no_memory(Sweep *sweep)
     return sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
 
-/* Rows that are taken */
+/* Input rows */
 
 static const struct ArrowArray *column_at(const Sweep *sweep, int column, int64_t *place)
 {
@@ -108,49 +108,49 @@ const char *text_of(const Sweep *sweep, int column, size_t *size)
         return NULL;
     const int32_t *ends = array->buffers[1];
     *size = (size_t)(ends[place + 1] - ends[place]);
-    /* There may be no buffer where all texts are empty. */
+    /* If all texts are empty, there may be no buffer. */
     return *size == 0 ? "" : (const char *)array->buffers[2] + ends[place];
 }
 
-/* Whether the row is of another part than the one before: 1, 0, or -1 where there is no memory. */
-static int begins_part(Sweep *sweep)
+/* Return 1 if the row starts a partition, 0 if not, or -1 if memory runs out. */
+static int starts_partition(Sweep *sweep)
 {
-    sweep->part_now.size = 0;
-    for (int i = 0; i < sweep->kind->part_columns; i++) {
+    sweep->current_partition.size = 0;
+    for (int i = 0; i < sweep->kind->partition_columns; i++) {
         size_t size = 0;
         const char *text = NULL;
-        if (sweep->kind->takes[i] == 'u')
+        if (sweep->kind->input_types[i] == 'u')
             text = text_of(sweep, i, &size);
-        int64_t number = sweep->kind->takes[i] == 'l' ? number_of(sweep, i)
+        int64_t number = sweep->kind->input_types[i] == 'l' ? number_of(sweep, i)
             : text == NULL                            ? NOTHING
                                                       : (int64_t)size;
-        if (!buffer_add(&sweep->part_now, &number, sizeof number)
-            || !buffer_add(&sweep->part_now, text, size))
+        if (!buffer_add(&sweep->current_partition, &number, sizeof number)
+            || !buffer_add(&sweep->current_partition, text, size))
             return -1;
     }
-    size_t size = sweep->part_now.size;
-    bool is_new = !sweep->has_part || sweep->part.size != size
-        || (size > 0 && memcmp(sweep->part.data, sweep->part_now.data, size) != 0);
-    Buffer before = sweep->part;
-    sweep->part = sweep->part_now;
-    sweep->part_now = before;
-    sweep->has_part = true;
+    size_t size = sweep->current_partition.size;
+    bool is_new = !sweep->has_partition || sweep->partition.size != size
+        || (size > 0 && memcmp(sweep->partition.data, sweep->current_partition.data, size) != 0);
+    Buffer before = sweep->partition;
+    sweep->partition = sweep->current_partition;
+    sweep->current_partition = before;
+    sweep->has_partition = true;
     return is_new;
 }
 
-/* Rows that are given */
+/* Output rows */
 
-static inline bool give(Sweep *sweep, const void *data, size_t size, bool is_there)
+static inline bool emit_value(Sweep *sweep, const void *data, size_t size, bool is_not_null)
 {
-    Given *given = &sweep->columns[sweep->next_column];
-    uint8_t valid = is_there;
-    bool is_text = sweep->kind->gives[sweep->next_column] == 'u';
-    if (!buffer_add(&given->valid, &valid, 1) || !buffer_add(&given->values, data, size))
+    OutputColumn *output = &sweep->columns[sweep->next_column];
+    uint8_t valid = is_not_null;
+    bool is_text = sweep->kind->output_types[sweep->next_column] == 'u';
+    if (!buffer_add(&output->valid, &valid, 1) || !buffer_add(&output->values, data, size))
         return no_memory(sweep);
-    int32_t end = (int32_t)given->values.size;
-    if (given->values.size > INT32_MAX)
-        return sweep_fail(sweep, "too much is held back");
-    if (is_text && !buffer_add(&given->ends, &end, sizeof end))
+    int32_t end = (int32_t)output->values.size;
+    if (output->values.size > INT32_MAX)
+        return sweep_fail(sweep, "too many rows are pending");
+    if (is_text && !buffer_add(&output->ends, &end, sizeof end))
         return no_memory(sweep);
     sweep->next_column++;
     if (sweep->next_column == sweep->column_count) {
@@ -160,50 +160,50 @@ static inline bool give(Sweep *sweep, const void *data, size_t size, bool is_the
     return true;
 }
 
-bool give_number(Sweep *sweep, int64_t number)
+bool emit_number(Sweep *sweep, int64_t number)
 {
-    return give(sweep, &number, sizeof number, number != NOTHING);
+    return emit_value(sweep, &number, sizeof number, number != NOTHING);
 }
 
-bool give_text(Sweep *sweep, const char *text, size_t size)
+bool emit_text(Sweep *sweep, const char *text, size_t size)
 {
-    return give(sweep, text, size, text != NULL);
+    return emit_value(sweep, text, size, text != NULL);
 }
 
-bool give_column(Sweep *sweep, int column)
+bool emit_column(Sweep *sweep, int column)
 {
     size_t size;
-    if (sweep->kind->takes[column] == 'l') {
+    if (sweep->kind->input_types[column] == 'l') {
         int64_t place, number = number_of(sweep, column);
-        return give(sweep, &number, sizeof number, column_at(sweep, column, &place) != NULL);
+        return emit_value(sweep, &number, sizeof number, column_at(sweep, column, &place) != NULL);
     }
     const char *text = text_of(sweep, column, &size);
-    return give_text(sweep, text, size);
+    return emit_text(sweep, text, size);
 }
 
-int64_t given_rows(const Sweep *sweep)
+int64_t emitted_rows(const Sweep *sweep)
 {
     return sweep->row_count;
 }
 
-void hold_back(Sweep *sweep, int64_t row)
+void hold_rows(Sweep *sweep, int64_t row)
 {
-    sweep->held_from = row;
+    sweep->held_row = row;
 }
 
-void change_number(Sweep *sweep, int64_t row, int column, int64_t number)
+void set_number(Sweep *sweep, int64_t row, int column, int64_t number)
 {
-    ((int64_t *)sweep->columns[column].values.data)[row - sweep->handed_on] = number;
+    ((int64_t *)sweep->columns[column].values.data)[row - sweep->exported_rows] = number;
 }
 
-/* Arrays that are handed on */
+/* Output arrays */
 
 typedef struct {
     struct ArrowArray child[MAX_SWEEP_COLUMNS], *children[MAX_SWEEP_COLUMNS];
-    struct ArrowArray batch; /* whose columns come first, or nothing */
+    struct ArrowArray batch; /* its columns come first; empty unless columns are appended */
     const void *buffers[MAX_SWEEP_COLUMNS][3];
     const void *none[1];
-} Handed;
+} Exported;
 
 static void release_child(struct ArrowArray *array)
 {
@@ -212,18 +212,18 @@ static void release_child(struct ArrowArray *array)
 
 static void release_array(struct ArrowArray *array)
 {
-    Handed *handed = array->private_data;
+    Exported *exported = array->private_data;
     for (int i = 0; i < MAX_SWEEP_COLUMNS; i++)
         for (int j = 0; j < 3; j++)
-            free((void *)handed->buffers[i][j]);
-    if (handed->batch.release != NULL)
-        handed->batch.release(&handed->batch);
-    free(handed);
+            free((void *)exported->buffers[i][j]);
+    if (exported->batch.release != NULL)
+        exported->batch.release(&exported->batch);
+    free(exported);
     array->release = NULL;
 }
 
-/* Move the first rows of a column into buffers. */
-static bool move_rows(Given *given, bool is_text, size_t rows, const void **to)
+/* Move the first rows of a column into Arrow buffers. */
+static bool move_values(OutputColumn *output, bool is_text, size_t rows, const void **to)
 {
     uint8_t *bits = calloc(rows / 8 + 1, 1);
     int32_t *ends = is_text ? calloc(rows + 1, sizeof *ends) : NULL;
@@ -233,70 +233,70 @@ static bool move_rows(Given *given, bool is_text, size_t rows, const void **to)
     if (bits == NULL || (is_text && ends == NULL))
         return false;
     for (size_t i = 0; i < rows; i++)
-        bits[i / 8] |= (uint8_t)(given->valid.data[i] << (i % 8));
+        bits[i / 8] |= (uint8_t)(output->valid.data[i] << (i % 8));
     if (is_text) {
-        memcpy(ends + 1, given->ends.data, rows * sizeof *ends);
+        memcpy(ends + 1, output->ends.data, rows * sizeof *ends);
         bytes = (size_t)ends[rows];
-        buffer_drop(&given->ends, rows * sizeof *ends);
-        for (size_t i = 0; i < given->ends.size / sizeof *ends; i++)
-            ((int32_t *)given->ends.data)[i] -= ends[rows];
+        buffer_drop(&output->ends, rows * sizeof *ends);
+        for (size_t i = 0; i < output->ends.size / sizeof *ends; i++)
+            ((int32_t *)output->ends.data)[i] -= ends[rows];
     }
     char *values = malloc(bytes + 1);
     to[is_text ? 2 : 1] = values;
     if (values == NULL)
         return false;
     if (bytes > 0)
-        memcpy(values, given->values.data, bytes);
-    buffer_drop(&given->values, bytes);
-    buffer_drop(&given->valid, rows);
+        memcpy(values, output->values.data, bytes);
+    buffer_drop(&output->values, bytes);
+    buffer_drop(&output->valid, rows);
     return true;
 }
 
-/* Hand on the first rows, where there are some: behind the columns of a batch, if the sweep widens. */
-static bool hand_on(Sweep *sweep, int64_t rows, struct ArrowArray *array)
+/* Export the first rows, after the columns of an input batch if the sweep appends columns. */
+static bool export_rows(Sweep *sweep, int64_t rows, struct ArrowArray *array)
 {
-    Handed *handed = calloc(1, sizeof *handed);
-    if (handed == NULL)
+    Exported *exported = calloc(1, sizeof *exported);
+    if (exported == NULL)
         return no_memory(sweep);
     int first = 0;
-    if (sweep->kind->widens) {
-        handed->batch = sweep->waiting[0];
+    if (sweep->kind->appends_columns) {
+        exported->batch = sweep->waiting[0];
         memmove(sweep->waiting, sweep->waiting + 1, sizeof sweep->waiting - sizeof *array);
         sweep->waiting_count--;
-        for (; first < handed->batch.n_children; first++)
-            handed->children[first] = handed->batch.children[first];
+        for (; first < exported->batch.n_children; first++)
+            exported->children[first] = exported->batch.children[first];
     }
     *array = (struct ArrowArray){
         .length = rows,
         .n_buffers = 1,
         .n_children = first + sweep->column_count,
-        .buffers = handed->none,
-        .children = handed->children,
+        .buffers = exported->none,
+        .children = exported->children,
         .release = release_array,
-        .private_data = handed,
+        .private_data = exported,
     };
     for (int i = 0; i < sweep->column_count; i++) {
-        bool is_text = sweep->kind->gives[i] == 'u';
-        handed->children[first + i] = &handed->child[i];
-        handed->child[i] = (struct ArrowArray){
+        bool is_text = sweep->kind->output_types[i] == 'u';
+        exported->children[first + i] = &exported->child[i];
+        exported->child[i] = (struct ArrowArray){
             .length = rows,
             .null_count = -1,
             .n_buffers = is_text ? 3 : 2,
-            .buffers = handed->buffers[i],
+            .buffers = exported->buffers[i],
             .release = release_child,
         };
-        if (!move_rows(&sweep->columns[i], is_text, (size_t)rows, handed->buffers[i])) {
+        if (!move_values(&sweep->columns[i], is_text, (size_t)rows, exported->buffers[i])) {
             release_array(array);
             return no_memory(sweep);
         }
     }
-    sweep->handed_on += rows;
+    sweep->exported_rows += rows;
     return true;
 }
 
 /* The stream */
 
-/* Take the next batch: 1, 0 at the end, -1 where there is none. */
+/* Read the next batch. Return 1, 0 at the end, or -1 on failure. */
 static int next_batch(Sweep *sweep)
 {
     struct ArrowArrayStream *source = &sweep->source;
@@ -304,27 +304,27 @@ static int next_batch(Sweep *sweep)
         sweep->batch.release(&sweep->batch);
     if (source->get_next(source, &sweep->batch) == 0)
         return sweep->batch.release != NULL;
-    const char *said = source->get_last_error(source);
+    const char *message = source->get_last_error(source);
     sweep->batch.release = NULL;
-    sweep_fail(sweep, said == NULL ? "the rows cannot be read" : said);
+    sweep_fail(sweep, message == NULL ? "the rows cannot be read" : message);
     return -1;
 }
 
-static bool take_batch(Sweep *sweep)
+static bool read_batch(Sweep *sweep)
 {
     for (sweep->row = 0; sweep->row < sweep->batch.length; sweep->row++) {
-        int is_new = begins_part(sweep);
+        int is_new = starts_partition(sweep);
         if (is_new < 0)
             return no_memory(sweep);
-        if (!sweep->kind->take(sweep, sweep->state, is_new == 1))
+        if (!sweep->kind->read_row(sweep, sweep->state, is_new == 1))
             return false;
     }
-    if (!sweep->kind->widens || sweep->held_from > sweep->row_count)
-        sweep->held_from = sweep->row_count;
-    if (!sweep->kind->widens || sweep->batch.length == 0)
+    if (!sweep->kind->appends_columns || sweep->held_row > sweep->row_count)
+        sweep->held_row = sweep->row_count;
+    if (!sweep->kind->appends_columns || sweep->batch.length == 0)
         return true;
-    if (sweep->waiting_count == MOST_BATCHES_WAITING)
-        return sweep_fail(sweep, "too much is held back");
+    if (sweep->waiting_count == MAX_WAITING_BATCHES)
+        return sweep_fail(sweep, "too many rows are pending");
     if (sweep->batch.offset != 0)
         return sweep_fail(sweep, "a batch begins within its columns");
     sweep->waiting[sweep->waiting_count++] = sweep->batch;
@@ -337,19 +337,19 @@ static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *a
     Sweep *sweep = stream->private_data;
     memset(array, 0, sizeof *array);
     for (;;) {
-        int64_t ready = (sweep->has_ended ? sweep->row_count : sweep->held_from) - sweep->handed_on;
-        if (sweep->kind->widens && sweep->waiting_count > 0)
+        int64_t ready = (sweep->has_ended ? sweep->row_count : sweep->held_row) - sweep->exported_rows;
+        if (sweep->kind->appends_columns && sweep->waiting_count > 0)
             ready = ready >= sweep->waiting[0].length ? sweep->waiting[0].length : 0;
         if (ready > 0)
-            return hand_on(sweep, ready, array) ? 0 : ENOMEM;
+            return export_rows(sweep, ready, array) ? 0 : ENOMEM;
         if (sweep->has_ended)
             return 0;
         int status = next_batch(sweep);
-        if (status < 0 || (status == 1 && !take_batch(sweep)))
+        if (status < 0 || (status == 1 && !read_batch(sweep)))
             return EIO;
         sweep->has_ended = status == 0;
-        if (sweep->has_ended && sweep->kind->end != NULL
-            && !sweep->kind->end(sweep, sweep->state))
+        if (sweep->has_ended && sweep->kind->finish != NULL
+            && !sweep->kind->finish(sweep, sweep->state))
             return EIO;
     }
 }
@@ -374,20 +374,20 @@ static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema
     } *own = calloc(1, sizeof *own);
     if (own == NULL)
         return ENOMEM;
-    int kept = kind->widens ? (int)strlen(kind->takes) : 0;
+    int copied = kind->appends_columns ? (int)strlen(kind->input_types) : 0;
     *schema = (struct ArrowSchema){
         .format = "+s",
         .name = "",
-        .n_children = kept + sweep->column_count,
+        .n_children = copied + sweep->column_count,
         .children = own->children,
         .release = release_schema,
         .private_data = own,
     };
     for (int i = 0; i < schema->n_children; i++) {
-        char format = i < kept ? kind->takes[i] : kind->gives[i - kept];
+        char format = i < copied ? kind->input_types[i] : kind->output_types[i - copied];
         own->children[i] = &own->child[i];
         own->child[i] = (struct ArrowSchema){
-            .format = format == 'u' ? "u" : i < kept && sweep->is_narrow[i] ? "i" : "l",
+            .format = format == 'u' ? "u" : i < copied && sweep->is_narrow[i] ? "i" : "l",
             .name = kind->names[i],
             .flags = ARROW_FLAG_NULLABLE,
             .release = release_nothing,
@@ -415,8 +415,8 @@ static void stream_release(struct ArrowArrayStream *stream)
         buffer_free(&sweep->columns[i].values);
         buffer_free(&sweep->columns[i].ends);
     }
-    buffer_free(&sweep->part);
-    buffer_free(&sweep->part_now);
+    buffer_free(&sweep->partition);
+    buffer_free(&sweep->current_partition);
     if (sweep->kind->free != NULL)
         sweep->kind->free(sweep->state);
     free(sweep->state);
@@ -424,9 +424,9 @@ static void stream_release(struct ArrowArrayStream *stream)
     stream->release = NULL;
 }
 
-/* The function that Python calls */
+/* Python interface */
 
-/* Look whether the columns are those that a sweep takes. */
+/* Return whether the source has the columns of a sweep; set which of them have 32 bits. */
 static bool has_columns(struct ArrowArrayStream *source, const char *formats, bool *is_narrow)
 {
     struct ArrowSchema schema;
@@ -458,8 +458,8 @@ EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArr
     bool is_narrow[MAX_SWEEP_COLUMNS];
     const char *wrong = kind == NULL ? "no such sweep:"
         : source->release == NULL    ? "nothing to read for"
-        : !has_columns(source, kind->takes, is_narrow)
-        ? "the columns must be of other types for"
+        : !has_columns(source, kind->input_types, is_narrow)
+        ? "wrong column types for"
         : NULL;
     struct ArrowArrayStream *stream = wrong ? NULL : calloc(1, sizeof *stream);
     Sweep *sweep = wrong ? NULL : calloc(1, sizeof *sweep);
@@ -468,13 +468,13 @@ EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArr
         free(stream);
         free(sweep);
         free(state);
-        snprintf(why, room, "%s %s", wrong ? wrong : "there is no memory for", name);
+        snprintf(why, room, "%s %s", wrong ? wrong : "out of memory for", name);
         return NULL;
     }
     sweep->kind = kind;
     sweep->state = state;
     memcpy(sweep->is_narrow, is_narrow, sizeof is_narrow);
-    sweep->column_count = (int)strlen(kind->gives);
+    sweep->column_count = (int)strlen(kind->output_types);
     sweep->asks = asks;
     sweep->source = *source;
     source->release = NULL;

@@ -1,5 +1,5 @@
-/* A sweep takes the rows of an Arrow stream in their order, one by one, and gives rows of its own as
- * another Arrow stream. What it holds does not grow with what it has handed on. */
+/* Sweeps: each reads the sorted rows of an Arrow stream and returns its own rows as another stream. Its
+ * memory does not grow with the number of rows already returned. */
 #ifndef TRACEKIT_SWEEP_H
 #define TRACEKIT_SWEEP_H
 
@@ -12,19 +12,25 @@
 
 #define MAX_SWEEP_COLUMNS 32
 
-/* No time of an event, and no id. */
+/* NULL in integer columns. */
 #define NOTHING INT64_MIN
 
-/* Bytes that grow. */
+/* Growing byte buffer. */
 typedef struct {
     char *data;
     size_t size, room;
 } Buffer;
 
+/* Reserve `size` more bytes. Return false if memory runs out. */
 bool buffer_grow(Buffer *buffer, size_t size);
-void buffer_drop(Buffer *buffer, size_t size); /* the first ones */
+
+/* Remove the first `size` bytes. */
+void buffer_drop(Buffer *buffer, size_t size);
+
+/* Free the memory. */
 void buffer_free(Buffer *buffer);
 
+/* Append bytes. Return false if memory runs out. */
 static inline bool buffer_add(Buffer *buffer, const void *data, size_t size)
 {
     if (buffer->room - buffer->size < size && !buffer_grow(buffer, size))
@@ -35,7 +41,7 @@ static inline bool buffer_add(Buffer *buffer, const void *data, size_t size)
     return true;
 }
 
-/* Sums and differences of numbers that SQL hands over, which may be any: at the bounds they stay. */
+/* Sum and difference, clamped to 64 bits: numbers from SQL can have any value. */
 static inline int64_t bounded_sum(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -50,57 +56,59 @@ static inline int64_t bounded_difference(int64_t a, int64_t b)
 
 typedef struct Sweep Sweep;
 
-/* Columns are numbers of 64 bits ("l") or texts ("u"), as Arrow writes their types. */
+/* Definition of a sweep. Columns are 64-bit integers ("l") or texts ("u"), as in Arrow formats. */
 typedef struct {
     const char *name;
-    const char *takes, *gives;                  /* a letter for each column */
-    const char *const names[MAX_SWEEP_COLUMNS]; /* of the columns that come out */
-    int part_columns;                           /* so many columns say which part a row is of */
-    bool widens; /* gives a row for each one, behind the columns that it has */
+    const char *input_types, *output_types;     /* one letter per column */
+    const char *const names[MAX_SWEEP_COLUMNS]; /* of all columns of the result */
+    int partition_columns;                      /* number of first columns that identify a partition */
+    bool appends_columns;                       /* adds columns to the input rows, not new rows */
     size_t state_bytes;
-    bool (*take)(Sweep *sweep, void *state, bool is_new_part); /* false where it gives up */
-    /* Where there is something to do: after the last row, and when all is over. */
-    bool (*end)(Sweep *sweep, void *state);
+    bool (*read_row)(Sweep *sweep, void *state, bool is_new_partition); /* false on failure */
+    /* Optional: called after the last row, and to free the state. */
+    bool (*finish)(Sweep *sweep, void *state);
     void (*free)(void *state);
 } SweepKind;
 
 extern const SweepKind OWNED_TIME, IDLE_GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, MOMENTS,
     RUN_STEPS, PATH;
 
-/* Say why a sweep gives up, and return false. */
+/* Set the error message of a sweep, and return false. */
 bool sweep_fail(Sweep *sweep, const char *why);
 
-/* Whom a sweep asks about rows that it does not know itself. */
+/* Python callback that decides about rows for a sweep. */
 typedef struct {
-    int (*ask)(int question);   /* 0 where there is no answer; called from any thread */
-    int64_t *numbers;           /* of the question, then of the answer */
-    const unsigned char *flags; /* of each kind of row, as the sweep defines them */
+    int (*ask)(int question);   /* returns 0 on failure; called from any thread */
+    int64_t *numbers;           /* arguments of the question, replaced by the answer */
+    const unsigned char *flags; /* one byte per kind of row, as the sweep defines them */
     int64_t kind_count;
 } SweepAsks;
 
-/* Return the stream that a sweep makes of another, which it takes over; its owner frees it once it is
- * released. NULL where it does not, with the reason in `why`. `asks` is NULL, or lives as long as the
- * stream is read. */
+/* Return the result stream of the sweep `name` over `source`, which it takes over. The caller frees it
+ * after its release. `asks` is NULL, or valid while the stream is read. Return NULL on failure, with
+ * the reason in `why`, which has `room` bytes. */
 struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
                                       const SweepAsks *asks, char *why, size_t room);
 
-/* NULL where nobody was given to be asked. */
+/* Return the callback of a sweep, or NULL. */
 const SweepAsks *sweep_asks(const Sweep *sweep);
 
-/* Read a column of the row that is taken: NOTHING for a number, NULL for a text that is not there. */
+/* Return a value of the current input row: NOTHING or NULL for an SQL NULL. */
 int64_t number_of(const Sweep *sweep, int column);
 const char *text_of(const Sweep *sweep, int column, size_t *size);
 
-/* Write a row: a value for each column in turn. */
-bool give_number(Sweep *sweep, int64_t number);
-bool give_text(Sweep *sweep, const char *text, size_t size);
-bool give_column(Sweep *sweep, int column); /* of the row that is taken */
+/* Append the value of the next column of the current output row; emit_column() copies a column of the
+ * input row. Return false on failure. */
+bool emit_number(Sweep *sweep, int64_t number);
+bool emit_text(Sweep *sweep, const char *text, size_t size);
+bool emit_column(Sweep *sweep, int column);
 
-/* How many rows were given. */
-int64_t given_rows(const Sweep *sweep);
+/* Return the number of output rows so far. */
+int64_t emitted_rows(const Sweep *sweep);
 
-/* Keep this row and those behind it: their numbers may change. For a sweep that widens. */
-void hold_back(Sweep *sweep, int64_t row);
-void change_number(Sweep *sweep, int64_t row, int column, int64_t number);
+/* Hold this output row and later ones, because set_number() may change their values. For sweeps that
+ * append columns. */
+void hold_rows(Sweep *sweep, int64_t row);
+void set_number(Sweep *sweep, int64_t row, int column, int64_t number);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads JSON text (RFC 8259) strictly from place to place of its structure, and copies it without
+/* Strict reader of JSON text (RFC 8259) that follows the offsets of its structure, and copies it without
  * white space. */
 #ifndef TRACEKIT_WALKER_H
 #define TRACEKIT_WALKER_H
@@ -6,15 +6,15 @@
 #include "json_text.h"
 #include "structure.h"
 
-/* Where reading is: at a place, before which everything has been read. */
+/* Position of the reader: everything before offset `*at` has been read. */
 typedef struct {
     const char *text;
     const char *end;
     const uint32_t *at;
-    const uint32_t *last; /* behind the last place that is known */
+    const uint32_t *last; /* end of the known offsets */
 } Walker;
 
-/* Text that is being copied: what has been put, and the piece of the text that comes behind it. */
+/* Copy in progress: the output, and the contiguous text to append next. */
 typedef struct {
     Column *out;
     const char *from;
@@ -22,21 +22,22 @@ typedef struct {
     const char *end; /* of the text */
 } Copy;
 
-/* What there is room for behind what is copied. */
+/* Room that must follow the copied text. */
 #define COPY_SLACK_BYTES 16
 
+/* Return whether another offset is known. */
 static inline bool has_place(const Walker *w)
 {
     return w->at < w->last;
 }
 
-/* The byte at the next place, of which there is one. */
+/* Return the byte at the next offset. */
 static inline char next_byte(const Walker *w)
 {
     return w->text[*w->at];
 }
 
-/* Go over the byte that must come next. */
+/* Skip the byte that must come next. */
 static inline Outcome walk_byte(Walker *w, char byte)
 {
     if (!has_place(w))
@@ -47,8 +48,8 @@ static inline Outcome walk_byte(Walker *w, char byte)
     return FINE;
 }
 
-/* Read what stands between two members or items: a comma, or the bracket that `closes`. There is a
- * place behind a comma. */
+/* Read the separator after a member or item: a comma, or the bracket `closes`. After a comma, another
+ * offset is known. */
 static inline Outcome walk_separator(Walker *w, char closes, bool *is_closed)
 {
     if (!has_place(w))
@@ -61,10 +62,10 @@ static inline Outcome walk_separator(Walker *w, char closes, bool *is_closed)
     return *is_closed || has_place(w) ? FINE : MORE;
 }
 
-/* Read a string that asks for a closer look. */
+/* Read a string with escapes or characters beyond ASCII. */
 Outcome walk_unusual_string(Walker *w, Token *token);
 
-/* Read a string, at whose quote the next place is. */
+/* Read a string whose quote is at the next offset. */
 static inline Outcome walk_string(Walker *w, Token *token)
 {
     if (w->last - w->at < 2)
@@ -80,10 +81,10 @@ static inline Outcome walk_string(Walker *w, Token *token)
     return FINE;
 }
 
-/* Read a word or a number, whatever it looks like. */
+/* Read a word, or a number in a rare format. */
 Outcome walk_unusual_scalar(Walker *w, Token *token);
 
-/* Read a value that is no object or array. */
+/* Read a scalar. */
 static inline Outcome walk_scalar(Walker *w, Token *token)
 {
     const char *p = w->text + *w->at;
@@ -94,7 +95,7 @@ static inline Outcome walk_scalar(Walker *w, Token *token)
     token->start = p;
     token->type = INTEGER;
     token->has_escape = false;
-    /* The next place ends it at the latest: no byte behind that is looked at. */
+    /* The next offset ends the scalar at the latest, so no later byte is read. */
     while (is_digit(*p))
         p++;
     if (p == token->start || (*token->start == '0' && p - token->start > 1))
@@ -111,7 +112,7 @@ static inline Outcome walk_scalar(Walker *w, Token *token)
     return FINE;
 }
 
-/* Read the key of a member and the colon behind it; there is a place for the value. */
+/* Read the key of a member and its colon; the offset of the value is known. */
 static inline Outcome walk_key(Walker *w, Token *key)
 {
     if (next_byte(w) != '"')
@@ -122,7 +123,7 @@ static inline Outcome walk_key(Walker *w, Token *key)
     return outcome == FINE && !has_place(w) ? MORE : outcome;
 }
 
-/* Put the piece that is still to be copied. */
+/* Append the pending text. */
 static inline void copy_piece(Copy *copy)
 {
     size_t bytes = (size_t)(copy->to - copy->from);
@@ -135,7 +136,7 @@ static inline void copy_piece(Copy *copy)
     }
 }
 
-/* Copy a part of the text. What follows on the part before is copied with it. */
+/* Copy a part of the text; adjacent parts are copied together. */
 static inline void copy_text(Copy *copy, const char *start, const char *end)
 {
     if (start != copy->to) {
@@ -145,7 +146,7 @@ static inline void copy_text(Copy *copy, const char *start, const char *end)
     copy->to = end;
 }
 
-/* Copy a scalar as JSON; numbers keep all their digits, strings the escapes that they need. */
+/* Copy a scalar as JSON: numbers with all digits, strings with the necessary escapes. */
 static inline void copy_token(Copy *copy, const Token *token)
 {
     bool is_quoted = token->type == STRING;
@@ -158,14 +159,14 @@ static inline void copy_token(Copy *copy, const Token *token)
     }
 }
 
-/* Go over the byte that has been found at the next place, and copy it. */
+/* Copy the byte at the next offset and advance. */
 static inline void copy_byte(Walker *w, Copy *copy)
 {
     const char *byte = w->text + *w->at++;
     copy_text(copy, byte, byte + 1);
 }
 
-/* Copy a key that was just read, and the colon behind it. */
+/* Copy the last key and its colon. */
 static inline void copy_key(const Walker *w, Copy *copy, const Token *key)
 {
     const char *colon = w->text + w->at[-1];
@@ -173,7 +174,7 @@ static inline void copy_key(const Walker *w, Copy *copy, const Token *key)
     copy_text(copy, colon, colon + 1);
 }
 
-/* Read what stands between two members or items, and copy it. */
+/* Read a separator and copy it. */
 static inline Outcome copy_separator(Walker *w, Copy *copy, char closes, bool *is_closed)
 {
     Outcome outcome = walk_separator(w, closes, is_closed);
@@ -182,7 +183,8 @@ static inline Outcome copy_separator(Walker *w, Copy *copy, char closes, bool *i
     return outcome;
 }
 
-/* Read any value and copy it without white space. `copy` has room for the rest of the text. */
+/* Read a value at nesting depth `depth` and copy it without white space. `copy` has room for the rest of
+ * the text. */
 Outcome copy_value(Walker *w, Copy *copy, int depth);
 
 #endif

@@ -38,14 +38,14 @@ Outcome to_ns(const Token *token, int64_t max_us, int64_t *ns)
     const char *p = token->start;
     bool is_negative = p < token->end && *p == '-';
     p += is_negative;
-    const char *whole = p;
+    const char *first_digit = p;
     int64_t number = 0;
     for (; p < token->end && is_digit(*p); p++) {
-        if (p - whole == 16)
+        if (p - first_digit == 16)
             return ODD;
         number = 10 * number + (*p - '0');
     }
-    if (p == whole || number > max_us)
+    if (p == first_digit || number > max_us)
         return ODD;
     number *= NS_PER_US;
     if (p < token->end) {
@@ -58,7 +58,7 @@ Outcome to_ns(const Token *token, int64_t max_us, int64_t *ns)
             number += unit * (*p - '0');
         }
         if (p < token->end) {
-            /* Below a nanosecond: to the nearer one; what is as near to both is not decided here. */
+            /* Round to the nearest nanosecond; a tie is odd. */
             int first = *p - '0';
             bool is_more = false;
             for (const char *rest = p; rest < token->end; rest++) {

@@ -188,7 +188,7 @@ def cli(tmp_path: Path, keep_stores: Callable[..., None]) -> Callable[..., CliRe
     ) -> CliResult:
         words = [*map(str, args)]
         keep_stores(tmp_path / "cache", *(samples.pop(word) for word in words if word in samples))
-        # Who runs the tests side by side sets a width.
+        # Concurrent tests set a width.
         own = ("TRACEKIT_", "COLUMNS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         environment = {**inherited, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), **(env or {})}

@@ -1,6 +1,6 @@
 """Prints what some extras ask for, a requirement a line: `python tests/extras.py EXTRA…`.
 
-pip installs that beside a tracekit which is there already, and which it would make anew otherwise.
+pip installs that next to an installed tracekit, which it would otherwise build again.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_one_slow_rank(tmp_path: Path) -> None:
     run = make_run(tmp_path, Layout(data=4), TINY, Faults(slow_ranks={2: 2.0}))
     assert run.truth.waits["0", 1] == {0: 300_000, 1: 300_000, 2: 0, 3: 300_000}
     assert run.truth.last["0", 1] == 2
-    # The second follows at once, so nobody waits; the third follows after 350 µs of work.
+    # The second follows at once, so no rank waits; the third follows after 350 µs of work.
     assert set(run.truth.waits["0", 2].values()) == {0}
     assert run.truth.waits["0", 3] == {0: 350_000, 1: 350_000, 2: 0, 3: 350_000}
     assert read_waits(run) == run.truth.waits

@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
     """Return where the commands of all pages keep what they write; samples are ingested already."""
     folder = tmp_path_factory.mktemp("manual")
     keep_stores(folder / "cache", *SAMPLES)
-    # `make collect` and `make docs` make them, and nobody has to run those before the tests.
+    # `make collect` and `make docs` create them, and need not run before the tests.
     for name in ("runs", "build"):
         (folder / name).mkdir()
     return folder

@@ -62,7 +62,7 @@ def open(
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
-    ceilings: str | Path | None = None,
+    peak_rates: str | Path | None = None,
     capture: str | Place | Sequence[str | Place] = (),
     queries: str | Path | Sequence[str | Path] = (),
     unsafe: bool = False,
@@ -79,7 +79,7 @@ def open(
         traces: read the traces. False reads only manifests, requests, and microbenchmarks.
         cache: keep the ingested trace, so that it opens faster the next time.
         rules: a rules file, which the classifier applies before the built-in rules.
-        ceilings: measured peak rates of devices: a run folder of ``tracekit bench``, or its
+        peak_rates: measured peak rates of devices: a run folder of ``tracekit bench``, or its
             ``benchmarks.jsonl``. The default is the run folder of the trace.
         capture: traces that recorded the capture of CUDA graphs which this trace replays. They
             give replayed kernels their op, shapes, and module.
@@ -93,7 +93,7 @@ def open(
     Raises:
         TraceError: a path does not exist, or contains no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, ``ceilings`` has no usable measurement, or a
+        UsageError: the rules file is not valid, ``peak_rates`` has no usable measurement, or a
             folder of queries does not exist.
         QueryError: a SQL file in a folder of queries cannot be used.
     """
@@ -102,7 +102,7 @@ def open(
             paths,
             cache=cache,
             rules=None if rules is None else Path(rules),
-            ceilings=None if ceilings is None else Path(ceilings),
+            peak_rates=None if peak_rates is None else Path(peak_rates),
             capture=capture,
             queries=[queries] if isinstance(queries, str | Path) else queries,
             is_unsafe=unsafe,
@@ -129,7 +129,7 @@ class OpenRequest:
     paths: Sequence[str | Place]
     cache: bool = True
     rules: Path | None = None
-    ceilings: Path | None = None
+    peak_rates: Path | None = None
     capture: str | Place | Sequence[str | Place] = ()
     queries: Sequence[str | Path] = ()
     progress: Callable[[Progress], None] | None = None
@@ -153,16 +153,16 @@ def open_request(request: OpenRequest) -> Trace:
     if folders:
         load_library(folders)
     # Reports errors in this file before the trace is read, which may take long.
-    ceilings = () if request.ceilings is None else points_of(request.ceilings)
+    peak_rates = () if request.peak_rates is None else points_of(request.peak_rates)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
         given_store = _given_store(request.paths)
     if given_store is not None:
-        return _open_given_store(given_store, request, ceilings, folders, is_cached=is_cached)
+        return _open_given_store(given_store, request, peak_rates, folders, is_cached=is_cached)
     dataset = given_dataset(request.paths)
     if dataset is not None:
         _reject_ingest_options(f"{dataset.shown}: a dataset", request)
-        return _open_dataset(dataset, ceilings, folders, is_unsafe=request.is_unsafe)
+        return _open_dataset(dataset, peak_rates, folders, is_unsafe=request.is_unsafe)
     with named_paths():
         sources = with_captures(
             find_sources(request.paths, traces=request.reads_traces), request.capture
@@ -191,11 +191,11 @@ def open_request(request: OpenRequest) -> Trace:
             if len(sources.traces) > 1:
                 _warn_of_other_times(store.connection)
         on_error.pop_all()
-    return Trace(store, resources, contents, ceilings, folders)
+    return Trace(store, resources, contents, peak_rates, folders)
 
 
 def points_of(run: Path) -> list[tuple[object, ...]]:
-    """Return the measurements of a run of ``tracekit bench``, as rows of ``ceiling_point``.
+    """Return the measurements of a run of ``tracekit bench``, as rows of ``peak_rate_point``.
 
     Raises:
         UsageError: no measurement is a peak rate of a device.
@@ -222,12 +222,12 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
             create_tables(connection, library_file())
             load_runs(connection, [folder], work_folder)
             fill_named_peaks(connection)
-            ensure(connection, ["ceiling_point", "bench_ceilings"])
+            ensure(connection, ["peak_rate_point", "bench_peak_rates"])
             [(rejected_count, count)] = connection.execute(
                 "SELECT (SELECT rejected_count FROM run), count(*) "
-                "FROM bench_ceilings('ceiling_point')"
+                "FROM bench_peak_rates('peak_rate_point')"
             ).fetchall()
-            points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM ceiling_point")
+            points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM peak_rate_point")
             found = points.fetchall()
     finally:
         shutil.rmtree(work_folder, ignore_errors=True)
@@ -263,7 +263,7 @@ def _is_cache_safe() -> bool:
 def _open_given_store(
     given: Place,
     request: OpenRequest,
-    ceilings: Sequence[Sequence[object]],
+    peak_rates: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_cached: bool,
@@ -293,7 +293,7 @@ def _open_given_store(
         session_of(connection).limit_s = limit_s or None
         given_stores.append(str(given))
         store = OpenStore(connection, path)
-        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
+        return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
 
 
 def _open_ranks(
@@ -315,7 +315,7 @@ def _open_ranks(
     # Comparisons with given peak rates are computed on demand, from all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
-    is_summary = request.only_breakdown and not is_cached and request.ceilings is None
+    is_summary = request.only_breakdown and not is_cached and request.peak_rates is None
     many = DistributedIngest(
         sources,
         contents,
@@ -381,7 +381,7 @@ def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _open_dataset(
     dataset: Location,
-    ceilings: Sequence[Sequence[object]],
+    peak_rates: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_unsafe: bool,
@@ -402,7 +402,7 @@ def _open_dataset(
         _warn_of_other_make(dataset.shown, found.manifest.made_by)
         missing = tuple((one.location, one.reason) for one in found.manifest.missing)
         store = OpenStore(found.connection, dataset.local_path, missing=missing)
-        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
+        return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
 
 
 def _open_temporary(
@@ -500,11 +500,11 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
 
     Analyses that depend on peak rates of devices are left out, because those may change.
     """
-    from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
+    from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_RATE
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
-    measured = (DEVICE_CEILING, DEVICE_PEAK)
+    measured = (DEVICE_PEAK_RATE, DEVICE_PEAK)
     return [name for name in names if is_relation(name) and not depends_on(name, measured)]
 
 

@@ -86,14 +86,14 @@ class Trace:
         store: OpenStore,
         resources: contextlib.ExitStack,
         contents: Contents | None = None,
-        ceilings: Sequence[Sequence[object]] = (),
+        peak_rates: Sequence[Sequence[object]] = (),
         query_folders: Sequence[Path] = (),
     ) -> None:
         self._store = store
         self._resources = resources
         self._known_contents = contents
-        self._ceilings = ceilings
-        self._has_ceilings = False
+        self._peak_rates = peak_rates
+        self._has_peak_rates = False
         self._query_folders = query_folders
         self._library: Library | None = None
         self._is_closed = False
@@ -141,11 +141,11 @@ class Trace:
             raise StoreError(
                 "the trace is closed", hint="query before close(), inside its with block"
             )
-        if self._ceilings and not self._has_ceilings:
+        if self._peak_rates and not self._has_peak_rates:
             from tracekit.analysis.relations import Relations
 
-            Relations(self._store.connection).give("ceiling_point", self._ceilings)
-            self._has_ceilings = True
+            Relations(self._store.connection).give("peak_rate_point", self._peak_rates)
+            self._has_peak_rates = True
 
     @property
     def store_path(self) -> Path | None:
@@ -235,7 +235,7 @@ class Trace:
             self._predictors.clear()
             self._store.connection.close()
             self._store.connection = renew(self._resources)
-            self._has_ceilings = False
+            self._has_peak_rates = False
             return question()
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:

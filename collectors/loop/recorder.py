@@ -302,7 +302,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def _end_for_theirs(self) -> None:
         """Stop tracekit's profiler because the loop starts its own."""
-        # Whoever starts it after the optimizer has stepped does so between two steps.
+        # A start after the optimizer has stepped is between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "found"
         if is_between:
             self._watch.steps.begin()

@@ -149,8 +149,8 @@ class LoopTraces:
     def leave(self, *, is_ended: bool) -> None:
         """Drop the profile: it belongs to the parent of a fork or to another thread.
 
-        If the program has ended, stop it as far as another thread can: torch crashes (SIGSEGV) if a
-        thread ends while its profile runs, and if another thread exports the trace.
+        If the program has ended, stop it to the extent that another thread can: torch crashes
+        (SIGSEGV) if a thread ends while its profile runs, and if another thread exports the trace.
         """
         if self.has_begun and not is_ended:
             end_without_destructors()

@@ -108,13 +108,13 @@ class LoopWatch(training_hooks.Listener):
         self._calls = _Calls()
         # The roots that are trained, and whether they are in training mode for that.
         self.trained: _Flags = WeakKeyDictionary()
-        # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
+        # By root: whether it is, contains, or is part of a trained model, if checked.
         self._kin: _Flags = WeakKeyDictionary()
         # Of a root the module whose mode is its own.
         self._trained_parts: WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = (
             WeakKeyDictionary()
         )
-        # Whether one is a copy of a trained one, as far as it was asked.
+        # By model: whether it is a copy of a trained one, if checked.
         self._copies: _Flags = WeakKeyDictionary()
         # In which step something was called without gradients, and whether in the one before, too.
         self._called_at: dict[object, tuple[int, bool]] = {}

@@ -110,7 +110,7 @@ def end(children: Sequence[Child], term_s: float) -> None:
     try:
         sessions.end_sessions(leaders, term_s, _KILL_S, reap)
     except KeyboardInterrupt:
-        # Whoever asks twice has no more patience.
+        # A second request ends the child immediately.
         sessions.end_sessions(leaders, 0, _KILL_S, reap)
         raise
     finally:

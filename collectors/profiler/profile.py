@@ -89,7 +89,7 @@ class Profile:
     `step()` ends each step, and the trace is written at the end of the block. Without the block,
     `start()`, `stop()`, and `export()` do the same at times that the caller chooses; another thread
     may call `export()`. `save()` does only half of it: torch writes its JSON holding the GIL, and
-    `trace_file.compress` can run where nobody waits for it.
+    `trace_file.compress` can run in the background.
 
         with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
             for number in range(profile.step_count):
@@ -162,7 +162,7 @@ class Profile:
 
     def begin(self) -> None:
         """Begin the schedule, like entering the block."""
-        # Whoever asks for no warm-up knows.
+        # No warm-up is an explicit choice.
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
         self._ended_count = 0

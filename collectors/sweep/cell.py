@@ -78,7 +78,7 @@ class CellLock:
         descriptor, holder = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), 0
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it may have removed the file.
+            # The previous holder may have removed the file.
             if os.path.samestat(os.fstat(descriptor), self._path.stat()):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)

@@ -1,4 +1,4 @@
-"""`make docs-update`: write the outputs of commands and notebooks and the picture anew.
+"""`make docs-update`: rewrite the outputs of commands, notebooks, and the picture.
 
 With names of pages written by hand, only the outputs of their commands. Look at the difference
 before you commit it.

@@ -119,7 +119,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
 
 
 def _asked(run: Path) -> dict[str, Any]:
-    """Return the options that the first advice asks for, as far as it names numbers."""
+    """Return the options of the first advice that have numbers."""
     import tracekit
     from tracekit import manifest
     from tracekit.prediction.rerun import options_of
@@ -239,17 +239,20 @@ def summary(judged: Sequence[Judged]) -> str:
     healthy = [one for one in judged if one.expected is None]
     told = [one for one in faults if one.is_named and one.true_pct is not None]
     return (
-        f"{sum(one.is_named for one in faults)} of {len(faults)} causes come first; the interval "
-        f"holds what came in {sum(one.is_held for one in told)} of these {len(told)}; "
-        f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs hear none."
+        f"{sum(one.is_named for one in faults)} of {len(faults)} causes are ranked first; "
+        "the interval contains the measured gain in "
+        f"{sum(one.is_held for one in told)} of these {len(told)}; "
+        f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs get no "
+        "advice."
     )
 
 
 def table(judged: Sequence[Judged], seed: int) -> str:
     """Return the rows as Markdown."""
     head = (
-        "| program | cause | said first | of the | gain, % | interval, % | came, % | cause first "
-        "| held |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| program | cause | first advice | gain of | gain, % | interval, % | measured, % "
+        "| cause is first | in interval |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     rows = "".join(f"{one.line()}\n" for one in judged)
     return f"Seed {seed}. {summary(judged)}\n\n{head}{rows}"

@@ -33,7 +33,7 @@ def timed(name: str, step: Callable[[], T]) -> T:
 
 
 def main() -> None:
-    """Take the stages one by one, and write what each took, ms."""
+    """Run the stages sequentially, and write the duration of each, ms."""
     trace, out = map(Path, sys.argv[1:])
     timed("start: click and the command", partial(__import__, "tracekit.cli.breakdown"))
     timed("start: duckdb", partial(__import__, "duckdb"))

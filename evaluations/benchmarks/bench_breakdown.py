@@ -1,8 +1,8 @@
-"""`tracekit breakdown` against HTA and against merely parsing the file, side by side in one run.
+"""`tracekit breakdown` compared with HTA and with only parsing the file, in one run.
 
     python bench_breakdown.py --hta-python ENV/bin/python [TRACE]
 
-Every figure is a whole process, cold: no cache of ours, while the file itself is in the page
+Every figure is a complete process without tracekit's cache, while the file itself is in the page
 cache for all alike.
 """
 

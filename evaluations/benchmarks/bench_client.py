@@ -3,7 +3,7 @@
     python evaluations/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
 
 One burst of requests goes to a server in another process that computes nothing. It answers at once,
-which gives the client's ceiling, and then one token to every request per gap, as an engine does.
+which gives the client's limit, and then one token to every request per gap, as an engine does.
 Every event carries the instant at which the server wrote it, on the clock that the client reads, so
 that the delay of each token (socket, event loop, client) is measured and not estimated. It needs a
 quiet machine; the client's CPU time a token is what holds on a busy one too.

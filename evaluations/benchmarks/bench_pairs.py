@@ -128,7 +128,7 @@ def stages(bin_folder: Path, trace: Path, folder: Path) -> dict[str, float]:
 
 
 def print_stages(new: dict[str, float], old: dict[str, float], least_ms: float = 1) -> None:
-    """Print stages side by side, but for those that take next to nothing in both."""
+    """Print stages in columns, except those with negligible times in both."""
     for name in dict.fromkeys((*new, *old)):
         one, other = new.get(name), old.get(name)
         if max(one or 0, other or 0) >= least_ms:

@@ -59,7 +59,7 @@ def compare(
     """Measure both in turn, print the ratio of the medians, and tell whether it is near enough."""
     own, other = [], []
     for number in range(rounds):
-        # Whoever comes second finds the caches warm: each is first as often.
+        # The second finds warm caches, so each is first equally often.
         for mine in (True, False) if number % 2 else (False, True):
             (own if mine else other).append(ours() if mine else theirs())
     ratio = statistics.median(own) / statistics.median(other)

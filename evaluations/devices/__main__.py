@@ -68,7 +68,9 @@ def table(folder: Path) -> str:
             ops = [times(path, BY_OP) for path in (predicted, right)]
         assert found.predicted_ns is not None
         interval = f"{found.low_ns / 1e6:.1f} to {found.high_ns / 1e6:.1f}"
-        lines.append((label, "whole pass", *map(ms, (before, found.predicted_ns, after)), interval))
+        lines.append(
+            (label, "complete pass", *map(ms, (before, found.predicted_ns, after)), interval)
+        )
         for name, right_ns in sorted(classes[2].items(), key=lambda item: -item[1])[:5]:
             came = [one.get(name, 0) for one in classes[:2]]
             off = f"{100 * (came[1] / right_ns - 1):+.0f} %"

@@ -6,9 +6,9 @@
 The first makes a folder of at most 64 MB here, the second at most eight files in OUT on the host.
 The host has Python 3.12, torch for CUDA, transformers, accelerate and peft; nothing is fetched
 there. The folder holds the tests, wheels of tracekit, pytest, DeepSpeed and bitsandbytes, and
-LightLLM's source and wheels; what could not be had is said and left out. `run` makes an environment
-of the wheels and the host's packages, runs the tests that measure nothing side by side and the
-others one by one until its time is over, and leaves nothing running. What follows `--` goes to
+LightLLM's source and wheels; unavailable ones are reported and left out. `run` makes an environment
+of the wheels and the host's packages, runs the tests without measurements concurrently and the
+others sequentially until its time is over, and leaves nothing running. What follows `--` goes to
 pytest: files, `-k`.
 """
 

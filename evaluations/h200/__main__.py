@@ -162,14 +162,15 @@ def advice_table(folder: Path) -> str:
             )
         )
     heads = (
-        *("recording", "plain step, ms", "estimated, ms", "idle recorded, %", "estimated, %"),
-        *("plain, %", "first advice", "gain", "impossible sentences"),
+        *("recording", "unprofiled step, ms", "estimated, ms", "idle recorded, %", "estimated, %"),
+        *("unprofiled, %", "first advice", "gain", "impossible statements"),
     )
     return (
         f"{made_parts.table(heads, rows)}\n"
-        f"Of {count} sentences {faulty} are impossible. Estimates are "
+        f"Of {count} statements, {faulty} are impossible. Estimates are "
         f"{statistics.median(map(abs, errors)):.1f} % off in the median, "
-        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(held)} of {len(held)} intervals hold."
+        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(held)} of {len(held)} "
+        "intervals contain the measured time."
     )
 
 

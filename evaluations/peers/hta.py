@@ -225,7 +225,7 @@ FIGURES = (
         "FROM path_piece",
     ),
     *(
-        Figure(_MEMORY, f"{name} in use at moment 744, bytes", size, _HELD.format(name))
+        Figure(_MEMORY, f"{name} in use at event 744, bytes", size, _HELD.format(name))
         for name, size in _SIZES.items()
     ),
 )

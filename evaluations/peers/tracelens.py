@@ -1,4 +1,4 @@
-"""TraceLens' reports of its own test traces, held against ours: ops, categories, costs."""
+"""TraceLens' reports of its own test traces, compared with tracekit's: ops, categories, costs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reports(clone: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def captures_of(path: Path) -> list[Path]:
-    """Return the traces of the captures that a trace replays, as far as the clone has them."""
+    """Return the captures that a trace replays, if the clone has them."""
     files = (path.parent / "capture_traces").glob("*.json.gz")
     return [file for file in files if file.read_bytes()[:2] == b"\x1f\x8b"]
 
@@ -63,7 +63,7 @@ def operators(clone: Path) -> str:
     """Return the table of ops, and of ops by their arguments.
 
     Raises:
-        AssertionError: a key or a count differs, or a time of ours is shorter.
+        AssertionError: a key or a count differs, or a time of tracekit's is shorter.
     """
     rows: list[tuple[object, ...]] = []
     for path, report in reports(clone):

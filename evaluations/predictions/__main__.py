@@ -51,7 +51,7 @@ class HungError(RuntimeError):
 
 
 def run_all(commands: Sequence[tuple[list[str], dict[str, str]]], log: Path) -> None:
-    """Run commands side by side, each with more in its environment.
+    """Run commands concurrently, each with additional environment variables.
 
     Raises:
         RuntimeError: one failed.

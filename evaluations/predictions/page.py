@@ -48,7 +48,7 @@ class Row:
 
     @property
     def is_held(self) -> bool:
-        """Whether the interval holds what came."""
+        """Whether the interval contains the measured value."""
         return self.low_ms <= self.after_ms <= self.high_ms
 
     @property
@@ -84,7 +84,7 @@ def summary(rows: Sequence[Row]) -> str:
         return "Nothing was predicted.\n"
     parts = [
         ("all", rows),
-        ("worked out from the trace", [row for row in rows if not row.has_factor]),
+        ("derived from the trace", [row for row in rows if not row.has_factor]),
         ("work scaled by the user's factor", [row for row in rows if row.has_factor]),
     ]
     columns = [_amounts(some) for _, some in parts]
@@ -99,22 +99,20 @@ def _amounts(rows: Sequence[Row]) -> dict[str, str]:
     real = [row for row in told if not row.is_noise and not row.is_null]
     worst = max(told, key=lambda row: abs(row.error_pct), default=None)
     within = [sum(error <= limit for error in errors) for limit in (3.3, 5, 10)]
-    count = len(told)
+    count, held = len(told), sum(row.is_held for row in told)
     longer = sum(row.error_pct > 0 for row in told)
     noise_pct = statistics.median(row.noise_pct for row in told) if told else 0
     return {
         "pairs with a prediction": f"{count} of {len(rows)}",
-        "median of the errors, without their sign": (
-            f"{statistics.median(errors):.1f} %" if errors else "–"
-        ),
+        "median absolute error": (f"{statistics.median(errors):.1f} %" if errors else "–"),
         "within 3.3 %, 5 %, 10 %": f"{within[0]}, {within[1]}, {within[2]} of {count}",
         "worst": f"{worst.error_pct:+.1f} % ({worst.name})" if worst else "–",
-        "too long, too short": f"{longer}, {sum(row.error_pct < 0 for row in told)}",
-        "the interval holds what came": f"{sum(row.is_held for row in told)} of {count}",
-        "the sign is right, of changes beyond the noise": (
+        "predictions too long, too short": f"{longer}, {sum(row.error_pct < 0 for row in told)}",
+        "the interval contains the measured value": f"{held} of {count}",
+        "correct sign, of changes beyond the noise": (
             f"{sum(row.has_sign for row in real)} of {len(real)}"
         ),
-        "median noise of A against A": f"{noise_pct:.1f} %" if told else "–",
+        "median noise of repeated runs of A": f"{noise_pct:.1f} %" if told else "–",
     }
 
 
@@ -125,7 +123,7 @@ def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:
 rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC).date()}.
 
 {summary(rows)}
-| pair | change | A, ms | predicted (interval), ms | B, ms | B against A | error | noise |
+| pair | change | A, ms | predicted (interval), ms | B, ms | B relative to A | error | noise |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 """

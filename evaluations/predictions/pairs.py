@@ -119,7 +119,7 @@ PAIRS: tuple[Pair, ...] = (
     # Of 20 passes over memory, SGD has 3.
     _pair("AdamW → SGD, by bytes", {"batch": 16}, _ADAM, {}, "phase=optimizer x0.15",
           "host phase=optimizer x0.15"),
-    _pair("Adam by single ops → fused", {"batch": 16}, {"optimizer": "single"},
+    _pair("for-loop Adam → fused", {"batch": 16}, {"optimizer": "single"},
           {"optimizer": "fused"}, "optimizer fused"),
     # Two ranks of gloo.
     _pair("stall of one rank removed", {"ddp": True}, {"stall_ms": 40}, {},
@@ -142,7 +142,7 @@ PAIRS: tuple[Pair, ...] = (
              "recompute off"),
     _trained("Trainer: attention fused", {"length": 256}, {"attention": "eager"}, {},
              "attention fused"),
-    _trained("Trainer: Adam by single ops → fused", {"length": 16, "width": 512},
+    _trained("Trainer: for-loop Adam → fused", {"length": 16, "width": 512},
              {"optimizer": "adamw_torch"}, {}, "optimizer fused"),
     _trained("Trainer: 4 and 6 → 8 texts", {}, {}, {"batch": 8}, "batch=8 of=4,6",
              c={"batch": 6}),

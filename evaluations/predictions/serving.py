@@ -82,7 +82,7 @@ class ServingRow:
         return 100 * (self.median("predicted", measure) / self.median("b", measure) - 1)
 
     def is_held(self, measure: str) -> bool:
-        """Return whether the interval holds what came."""
+        """Return whether the interval contains the measured value."""
         low, high = self.median("low", measure), self.median("high", measure)
         return low <= self.median("b", measure) <= high
 
@@ -105,7 +105,7 @@ class ServingRow:
             digits = 0 if b >= 100 else 2
             cells.append(
                 f"{a:.{digits}f} → {told:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
-                f"{'' if self.is_held(measure) else ' ✗'}), came {b:.{digits}f} "
+                f"{'' if self.is_held(measure) else ' ✗'}), measured {b:.{digits}f} "
                 f"± {self.noise_pct(measure):.0f} % | {self.error_pct(measure):+.1f} %"
             )
         if self.refusal:
@@ -214,7 +214,7 @@ def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
 {torch.__version__}, one thread, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f};
 {datetime.now(UTC).date()}. {len(told)} of {len(rows)} pairs have a prediction.
 
-| | median error | wished for | pairs within that | worst | the interval holds what came |
+| | median error | target | pairs within target | worst | the interval contains the measured value |
 | --- | --- | --- | --- | --- | --- |
 {chr(10).join(lines)}
 

@@ -114,8 +114,8 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
             )
         )
     heads = (
-        *("recording", "plain, ms", "recorded, ms", "estimated, ms", "interval, ms", "off"),
-        *("idle recorded, %", "estimated, %", "plain, %", "of it the profiler's, %", "factor"),
+        *("recording", "unprofiled, ms", "recorded, ms", "estimated, ms", "interval, ms", "off"),
+        *("idle recorded, %", "estimated, %", "unprofiled, %", "due to the profiler, %", "factor"),
     )
     return made_parts.table(heads, lines)
 

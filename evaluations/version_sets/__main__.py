@@ -5,9 +5,9 @@
 Each set gets an environment with its own packages alone. A program runs there without tracekit, and
 then, tracekit installed without an extra, under `tracekit collect`: what it prints and the packages
 it imports must be the same, and the trace must account for all of its time. A set whose Python or
-packages are not to be had is said to be not tried, which is no failure. Torch's wheels without CUDA
-come from TORCH_INDEX (none if empty), those of the newest
-by requirement TORCH: what PyPI has takes gigabytes.
+packages are not available is reported as not tried, which is no failure. Torch's wheels without
+CUDA come from TORCH_INDEX (none if empty), those of the newest by requirement TORCH: what PyPI has
+takes gigabytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SETS = {
 
 
 class NotTriedError(Exception):
-    """The Python or the packages of a set are not to be had here."""
+    """The Python or the packages of a set are not available."""
 
 
 def main(names: list[str]) -> None:
@@ -109,7 +109,7 @@ def tried(one: Set, folder: Path) -> str:
     """Return the versions of a set that tracekit works with.
 
     Raises:
-        NotTriedError: something of it is not to be had.
+        NotTriedError: the Python or a package is not available.
         AssertionError: the program or its packages are not as without tracekit.
         CalledProcessError: a command failed.
     """

@@ -21,7 +21,7 @@ measured AS (
         trace_id, device, backend, group_size,
         'comm_' || replace(op, '_', '') AS class,
         max(bus_bytes_per_s) AS bus_bytes_per_s
-    FROM ceilings('collective')
+    FROM peak_rates('collective')
     GROUP BY ALL
 ),
 
@@ -29,7 +29,7 @@ slow AS (
     SELECT
         r.class, sum(r.transfer_count) AS transfer_count, sum(r.comm_ns)::BIGINT AS comm_ns,
         min(r.bus_bytes_per_s) AS bus_bytes_per_s,
-        max(m.bus_bytes_per_s) AS ceiling,
+        max(m.bus_bytes_per_s) AS peak_rate,
         min(r.bus_bytes_per_s / m.bus_bytes_per_s) AS share
     FROM reached AS r
     INNER JOIN measured AS m
@@ -47,7 +47,7 @@ SELECT
     format(
         '{} {} transfers reach only {:.1f} GB/s (measured peak: {:.1f} GB/s)',
         transfer_count, class,
-        bus_bytes_per_s / 1e9, ceiling / 1e9
+        bus_bytes_per_s / 1e9, peak_rate / 1e9
     ) AS what,
     class AS place,
     format('class={} x{:.3f}', class, share) AS change,

@@ -204,37 +204,37 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                     '(communication)',
                     marked_row
                 )
-            } AS found
+            } AS derived
         FROM query_table(facts)
     )
 
     SELECT
-        * EXCLUDE (found),
+        * EXCLUDE (derived),
         CASE
             WHEN NOT is_weak_row
-                THEN {rule: 1, reason: 'own range', module_id: NULL, row_name: found.own_row}
-            WHEN module_id IS NOT NULL AND NOT found.is_backward
-                THEN {rule: 2, reason: found.call_reason, module_id: module_id, row_name: NULL}
+                THEN {rule: 1, reason: 'own range', module_id: NULL, row_name: derived.own_row}
+            WHEN module_id IS NOT NULL AND NOT derived.is_backward
+                THEN {rule: 2, reason: derived.call_reason, module_id: module_id, row_name: NULL}
             WHEN forward_module_id IS NOT NULL
                 THEN {
                     rule: 3, reason: 'sequence number', module_id: forward_module_id, row_name: NULL
                 }
             WHEN module_id IS NOT NULL
-                THEN {rule: 4, reason: found.call_reason, module_id: module_id, row_name: NULL}
-            WHEN hook_module_id IS NOT NULL AND found.is_backward
+                THEN {rule: 4, reason: derived.call_reason, module_id: module_id, row_name: NULL}
+            WHEN hook_module_id IS NOT NULL AND derived.is_backward
                 THEN {rule: 5, reason: 'own range', module_id: hook_module_id, row_name: NULL}
             WHEN is_weak_row AND has_modules
-                THEN {rule: 6, reason: 'own range', module_id: NULL, row_name: found.own_row}
-            WHEN range_id IS NOT NULL AND NOT found.is_backward AND NOT found.is_loss
+                THEN {rule: 6, reason: 'own range', module_id: NULL, row_name: derived.own_row}
+            WHEN range_id IS NOT NULL AND NOT derived.is_backward AND NOT derived.is_loss
                 THEN {rule: 7, reason: 'own range', module_id: range_id, row_name: NULL}
-            WHEN forward_range_id IS NOT NULL AND NOT found.is_loss
+            WHEN forward_range_id IS NOT NULL AND NOT derived.is_loss
                 THEN {
                     rule: 8, reason: 'sequence number', module_id: forward_range_id, row_name: NULL
                 }
-            WHEN range_id IS NOT NULL AND NOT found.is_loss
+            WHEN range_id IS NOT NULL AND NOT derived.is_loss
                 THEN {rule: 9, reason: 'own range', module_id: range_id, row_name: NULL}
             WHEN is_weak_row
-                THEN {rule: 10, reason: 'own range', module_id: NULL, row_name: found.own_row}
+                THEN {rule: 10, reason: 'own range', module_id: NULL, row_name: derived.own_row}
             WHEN launch_id IS NOT NULL AND kind = 'comm'
                 THEN {
                     rule: 11, reason: 'launch context', module_id: NULL, row_name: '(communication)'
@@ -243,7 +243,7 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 THEN {
                     rule: 12, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }
-            WHEN found.is_loss THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
+            WHEN derived.is_loss THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
             WHEN launch_id IS NOT NULL AND copy_of(class) = 'h2d' AND NOT is_training
                 THEN {
                     rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'

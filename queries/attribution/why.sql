@@ -1,4 +1,4 @@
--- Attribution rules tried for a device event, with the evidence and the deciding rule.
+-- Attribution rules tried for a device event, and the deciding one.
 -- The first rows are the facts, followed by the rules in order up to the deciding one. Select events by `event_id` or
 -- `kernel`; the longest ones are shown.
 --
@@ -15,11 +15,11 @@
 --   decides     VARCHAR  phase or module, or facts
 --   rule        INTEGER  rule number; NULL for facts and if no rule decided
 --   question    VARCHAR  what was asked
---   found       VARCHAR  evidence
+--   evidence    VARCHAR  facts that the rule compared
 --   answer      VARCHAR  decision: phase, module, or row; NULL unless decided
 --   reason      VARCHAR  how that is known, as in analysis reasons
 --   is_decided  BOOLEAN  this row decided; NULL for facts
--- Keep:     event_id, decides, rule, found, answer, reason
+-- Keep:     event_id, decides, rule, evidence, answer, reason
 -- Invariant: coalesce(is_decided, FALSE) = (answer IS NOT NULL)
 -- Invariant: (answer IS NULL) = (reason IS NULL)
 
@@ -130,7 +130,7 @@ answered AS (
             around, around, around, around, around, around,
             around, around, around, around, around, around,
             repeated, by_name
-        ] AS phase_found,
+        ] AS phase_evidence,
         [
             row_mark,
             own_module || '; ' || node,
@@ -143,7 +143,7 @@ answered AS (
             phase || '; ' || node || '; ' || traits,
             class || '; ' || traits,
             phase, repeated, by_name
-        ] AS module_found
+        ] AS module_evidence
     FROM evidence
 ),
 
@@ -154,7 +154,7 @@ fact_row AS (
             {
                 rule: 1,
                 question: 'device event',
-                found: format(
+                evidence: format(
                     '{} on device {}{}, {:,} ns', name, device,
                     coalesce(format(', stream {}', stream), ''), dur_ns
                 )
@@ -162,7 +162,7 @@ fact_row AS (
             {
                 rule: 2,
                 question: 'launch',
-                found: CASE
+                evidence: CASE
                     WHEN link = 'cpu' THEN 'none: CPU op'
                     WHEN launch_id IS NOT NULL
                         THEN format(
@@ -177,12 +177,12 @@ fact_row AS (
             {
                 rule: 3,
                 question: 'enclosing op',
-                found: coalesce(format('{}, event {}', op_name, op_id), 'none')
+                evidence: coalesce(format('{}, event {}', op_name, op_id), 'none')
             },
             {
                 rule: 4,
                 question: 'step',
-                found: coalesce(step::VARCHAR, 'none')
+                evidence: coalesce(step::VARCHAR, 'none')
             }
         ], recursive := TRUE)
     FROM answered
@@ -191,7 +191,7 @@ fact_row AS (
 rule_row AS (
     SELECT
         e.trace_id, e.event_id, r.decides, r.rule, r.question,
-        if(r.decides = 'phase', e.phase_found[r.rule], e.module_found[r.rule]) AS found,
+        if(r.decides = 'phase', e.phase_evidence[r.rule], e.module_evidence[r.rule]) AS evidence,
         coalesce(if(r.decides = 'phase', e.phase_rule, e.module_rule) = r.rule, FALSE)
             AS is_decided,
         if(r.decides = 'phase', e.phase, e.place) AS decision,
@@ -205,7 +205,7 @@ last_row AS (
     SELECT
         trace_id, event_id, decides, NULL AS rule,
         'any other evidence?' AS question,
-        'no rule decided' AS found,
+        'no rule decided' AS evidence,
         TRUE AS is_decided,
         any_value(decision) AS decision,
         any_value(decision_reason) AS decision_reason
@@ -241,7 +241,7 @@ shown AS (
         'facts' AS decides,
         rule AS position,
         NULL::INTEGER AS rule,
-        question, found,
+        question, evidence,
         NULL::BOOLEAN AS is_decided,
         NULL::VARCHAR AS decision,
         NULL::VARCHAR AS decision_reason
@@ -250,7 +250,7 @@ shown AS (
     SELECT
         trace_id, event_id,
         if(decides = 'phase', 2, 3) AS part,
-        decides, rule AS position, rule, question, found, is_decided, decision, decision_reason
+        decides, rule AS position, rule, question, evidence, is_decided, decision, decision_reason
     FROM tried_row
     UNION ALL
     SELECT
@@ -264,12 +264,12 @@ shown AS (
             WHEN name IS NULL THEN 'the trace has no event with this id'
             WHEN launched IS NULL THEN format('none: {} ({})', name, category)
             ELSE format('none: {} ({}); it launched events {}', name, category, launched)
-        END AS found, NULL AS is_decided, NULL AS decision, NULL AS decision_reason
+        END AS evidence, NULL AS is_decided, NULL AS decision, NULL AS decision_reason
     FROM other_event
 )
 
 SELECT
-    t.rank, s.event_id, s.decides, s.rule, s.question, s.found,
+    t.rank, s.event_id, s.decides, s.rule, s.question, s.evidence,
     if(s.is_decided, s.decision, NULL) AS answer,
     if(s.is_decided, s.decision_reason, NULL) AS reason,
     s.is_decided

@@ -1,4 +1,4 @@
--- GEMM benchmarks (`tracekit bench gemm`) by shape and type, with their share of peak.
+-- GEMM benchmarks (`tracekit bench gemm`) by shape and type.
 -- Figure 11 and Table XII of the paper. Rates and their interval are those of the median time. The peak is the dense
 -- rate in the data sheet (queries/rules/devices.toml).
 --

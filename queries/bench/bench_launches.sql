@@ -1,4 +1,4 @@
--- Launch benchmarks (`tracekit bench launches`): kernels, graphs, stream synchronization, and small ops.
+-- Launch benchmarks (`tracekit bench launches`) of kernels, graphs, and ops.
 -- wall_clock is the host time of the call; cuda_event the time per call on the device with a full queue.
 --
 -- Kind:     analysis

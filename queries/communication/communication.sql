@@ -1,9 +1,8 @@
--- Time, overlap, and bandwidth of collectives by class and process group, per device.
--- Bus bandwidth is algorithm bandwidth (bytes / duration) times 2(n-1)/n for all-reduce, (n-1)/n for all-gather,
--- reduce-scatter, and all-to-all, else 1. The message is the input; for all-gathers the output. Both cover collectives
--- with known arguments. On cpu, the c10d op and the backend's span both count as time, but count, bytes, and bandwidth
--- are those of the span. The ceiling is the bus bandwidth measured by `tracekit bench` for the same collective,
--- backend, and group size at its best message size.
+-- Time, overlap, and bandwidth of collectives, per device.
+-- Bus bandwidth is bytes / duration times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
+-- all-to-all, else 1. The message is the input; for all-gathers the output. Bandwidths cover collectives with known
+-- arguments. On cpu, the c10d op and the backend's span both count as time, but only the span as a call with bytes. The
+-- measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend, and group size.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,35 +11,35 @@
 --   by_label  BOOLEAN = false  split by the purpose given by ranges, such as a layer
 -- Columns:
 --   rank INTEGER, device VARCHAR, class VARCHAR
---   collective               VARCHAR  name, as in the call; NULL if only the kernel's name is known
---   class_source             VARCHAR  source of the class: kernel arguments, record_param_comms, range, op, or name
+--   collective                     VARCHAR  name, as in the call; NULL if only the kernel's name is known
+--   class_source                   VARCHAR  kernel arguments, record_param_comms, range, op, or name
 --   pg_name VARCHAR, pg_desc VARCHAR, group_size INTEGER
---   call_count               BIGINT   number of collectives
+--   call_count                     BIGINT   number of collectives
 --   kernel_ns BIGINT, comm_ns BIGINT
---   wall_ns                  BIGINT   exposed part, ns; adds up to exposed_comm_ns
---   overlapped_pct           DOUBLE   share of comm_ns with concurrent compute, 0 to 100
---   wall_pct                 DOUBLE
---   kernel_pct               DOUBLE   kernel_ns as a share of the device window, percent; overlap counts twice
---   step_kernel_ns           DOUBLE   sum of durations per step, ns; NULL without steps
---   step_pct                 DOUBLE   step_kernel_ns as a share of the mean step, percent; overlap counts twice
---   sized_count              BIGINT   number of collectives with known message size
---   message_bytes            BIGINT   sum of message sizes, bytes
---   algorithm_bytes_per_s    DOUBLE
---   bus_bytes_per_s          DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
---   kernel_count             BIGINT   number of device events: call_count, and on cpu the calls of the spans
---   sized_ns                 BIGINT   sum of durations with known message size, ns; NULL for none or 0
---   reason                   VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
---   label                    VARCHAR  purpose given by ranges, if by_label
---   ceiling_bus_bytes_per_s  DOUBLE   measured peak bus bandwidth, bytes/s
---   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
+--   wall_ns                        BIGINT   exposed part, ns; adds up to exposed_comm_ns
+--   overlapped_pct                 DOUBLE   share of comm_ns with concurrent compute, 0 to 100
+--   wall_pct                       DOUBLE
+--   kernel_pct                     DOUBLE   kernel_ns as a share of the device window, percent; overlap counts twice
+--   step_kernel_ns                 DOUBLE   sum of durations per step, ns; NULL without steps
+--   step_pct                       DOUBLE   step_kernel_ns as a share of the mean step, percent; overlap counts twice
+--   sized_count                    BIGINT   number of collectives with known message size
+--   message_bytes                  BIGINT   sum of message sizes, bytes
+--   algorithm_bytes_per_s          DOUBLE
+--   bus_bytes_per_s                DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
+--   kernel_count                   BIGINT   number of device events: call_count, and on cpu the calls of the spans
+--   sized_ns                       BIGINT   sum of durations with known message size, ns; NULL for none or 0
+--   reason                         VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
+--   label                          VARCHAR  purpose given by ranges, if by_label
+--   measured_peak_bus_bytes_per_s  DOUBLE   measured peak bus bandwidth, bytes/s
+--   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR
 -- Keep:     rank, device, class, pg_name, call_count, kernel_ns, overlapped_pct, wall_pct, message_bytes,
---           bus_bytes_per_s, ceiling_pct, algorithm_bytes_per_s
+--           bus_bytes_per_s, measured_peak_pct, algorithm_bytes_per_s
 -- View:
 --   breakdown  totals=communication_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 -- Invariant: reason IS NOT NULL OR (algorithm_bytes_per_s IS NOT NULL AND bus_bytes_per_s IS NOT NULL)
--- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
+-- Invariant: (measured_peak_reason IS NULL) = (measured_peak_pct IS NOT NULL)
 
 WITH step_time AS (
     SELECT trace_id, device, count(*) AS step_count, sum(span_ns)::BIGINT AS span_ns
@@ -105,18 +104,19 @@ SELECT
     s.step_kernel_ns / t.step_count AS step_kernel_ns,
     100.0 * s.step_kernel_ns / nullif(t.span_ns, 0) AS step_pct,
     s.sized_count, s.message_bytes, s.algorithm_bytes_per_s, s.bus_bytes_per_s, s.kernel_count,
-    s.sized_ns, s.reason, s.label, c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
-    100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS ceiling_pct,
-    c.source AS ceiling_source, CASE
+    s.sized_ns, s.reason, s.label, c.bus_bytes_per_s AS measured_peak_bus_bytes_per_s,
+    100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS measured_peak_pct,
+    c.source AS measured_peak_source, CASE
         WHEN s.why IS NOT NULL THEN s.why
-        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
+        WHEN peak_rate_gap(r.trace_id, r.reason) IS NOT NULL
+            THEN peak_rate_gap(r.trace_id, r.reason)
         WHEN c.bus_bytes_per_s IS NULL
             THEN format('not measured with {} in a group of {}', s.backend, s.group_size)
-    END AS ceiling_reason
+    END AS measured_peak_reason
 FROM rated AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN step_time AS t ON s.trace_id = t.trace_id AND s.device = t.device
-LEFT JOIN ceilings('collective') AS c
+LEFT JOIN peak_rates('collective') AS c
     ON
         s.trace_id = c.trace_id
         AND is_listed(c.device, s.device)
@@ -125,6 +125,6 @@ LEFT JOIN ceilings('collective') AS c
         AND s.backend = c.backend
         AND s.group_size = c.group_size
         AND s.why IS NULL
-LEFT JOIN ceiling_reasons('collective') AS r
+LEFT JOIN peak_rate_reasons('collective') AS r
     ON s.trace_id = r.trace_id AND is_listed(r.device, s.device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name, s.label

@@ -1,4 +1,4 @@
--- Collectives that some ranks did not enter or finish, or entered with another call or size.
+-- Collectives that some ranks did not enter or finish, or called differently.
 -- From flight recorder dumps of all ranks; one row per collective, or per unfinished point-to-point call. A rank is
 -- missing if its last call in the group came earlier, or if it has none and its dump is complete; calls that fell out
 -- of a dump are ignored. Calls with one number are a coalesced collective. Sizes of all_to_all, scatter, and *_v may

@@ -1,4 +1,4 @@
--- Bandwidth of collectives in NCCL inspector logs, by communicator, kind, and size.
+-- Bandwidth of collectives in NCCL inspector logs.
 -- The logs contain the last finished collective of each interval, so spanned_count gives the number from first to last.
 -- Times are integral µs on the clock named by timing_source. The message is the data of one rank; algorithm bandwidth
 -- of all-gather and reduce-scatter counts the data of all ranks.

@@ -1,4 +1,4 @@
--- Compute that overlaps with communication, by class of collectives and kernel.
+-- Compute that overlaps with communication, by collective class and kernel.
 -- Each nanosecond belongs to one collective and one kernel, those that started first; rows of a class add up to its
 -- communication time.
 --

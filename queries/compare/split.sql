@@ -1,4 +1,4 @@
--- Complete breakdown of each step into busy and idle time, for `tracekit compare`.
+-- Busy and idle time of each step in detail, for `tracekit compare`.
 -- Busy rows are keyed by class, phase, module, op with shape, and name; idle rows by cause, phase, module, and the op
 -- that kept the CPU busy. Work and gaps are split where steps begin on the device, so wall_ns adds up to the length of
 -- each step and to the window. Idle time outside the window has the cause before_first_work or behind_last_work.

@@ -1,4 +1,4 @@
--- GPU time inside torch.compile regions, by graph, kernel, and generated file.
+-- GPU time in torch.compile regions, by graph, kernel, and generated file.
 -- Modules inside a region are not called; regions, sequence numbers, and kernel arguments provide the attribution. Rows
 -- without a pass hold work outside regions, so wall_ns adds up to the busy time of the device if limit is 0.
 --

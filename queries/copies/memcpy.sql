@@ -1,27 +1,27 @@
--- Copies and memsets by direction and kind of memory, with bytes and bandwidth.
--- Bandwidth is bytes over the sum of durations, for copies with known bytes. The ceiling is the rate measured by
+-- Copies and memsets by direction and memory.
+-- Bandwidth is bytes over the sum of durations, for copies with known bytes. The measured peak is the rate measured by
 -- `tracekit bench` for the same device, direction, and kind of host memory.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    device_events WHERE kind = 'memcpy' OR copy_of(class) = 'set'
 -- Columns:
---   rank                   INTEGER
---   device                 VARCHAR  device number
---   direction              VARCHAR
---   name                   VARCHAR  name, as recorded, with the kinds of memory
+--   rank                       INTEGER
+--   device                     VARCHAR  device number
+--   direction                  VARCHAR
+--   name                       VARCHAR  name, as recorded, with the kinds of memory
 --   copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
---   bytes                  BIGINT   bytes moved, where known; NULL if never known
---   sized_count            BIGINT   number of copies with known bytes
---   bandwidth_bytes_per_s  DOUBLE   bandwidth of copies with known bytes, bytes/s
---   sized_ns               BIGINT   sum of durations of copies with known bytes, ns; NULL for none or 0
---   ceiling_bytes_per_s    DOUBLE   measured peak rate of such copies, bytes/s
---   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
--- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, ceiling_pct
+--   bytes                      BIGINT   bytes moved, where known; NULL if never known
+--   sized_count                BIGINT   number of copies with known bytes
+--   bandwidth_bytes_per_s      DOUBLE   bandwidth of copies with known bytes, bytes/s
+--   sized_ns                   BIGINT   sum of durations of copies with known bytes, ns; NULL for none or 0
+--   measured_peak_bytes_per_s  DOUBLE   measured peak rate of such copies, bytes/s
+--   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR
+-- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, measured_peak_pct
 -- View:
 --   breakdown  totals=memcpy_totals
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)
--- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
+-- Invariant: (measured_peak_reason IS NULL) = (measured_peak_pct IS NOT NULL)
 
 WITH summed AS (
     SELECT
@@ -40,7 +40,7 @@ WITH summed AS (
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
--- Corresponding kind of copy in tracekit bench, as far as the name shows it.
+-- Corresponding kind of copy in tracekit bench, if the name shows it.
 named AS (
     SELECT
         *,
@@ -62,20 +62,22 @@ named AS (
 
 SELECT
     n.rank, n.device, n.direction, n.name, n.copy_count, n.kernel_ns, n.wall_ns, n.bytes,
-    n.sized_count, n.bandwidth_bytes_per_s, n.sized_ns, c.bytes_per_s AS ceiling_bytes_per_s,
-    100.0 * n.bandwidth_bytes_per_s / c.bytes_per_s AS ceiling_pct,
-    c.source AS ceiling_source, CASE
+    n.sized_count, n.bandwidth_bytes_per_s, n.sized_ns, c.bytes_per_s AS measured_peak_bytes_per_s,
+    100.0 * n.bandwidth_bytes_per_s / c.bytes_per_s AS measured_peak_pct,
+    c.source AS measured_peak_source, CASE
         WHEN n.why IS NOT NULL THEN n.why
-        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
+        WHEN peak_rate_gap(r.trace_id, r.reason) IS NOT NULL
+            THEN peak_rate_gap(r.trace_id, r.reason)
         WHEN c.bytes_per_s IS NULL THEN 'no such copy was measured on this device'
-    END AS ceiling_reason
+    END AS measured_peak_reason
 FROM named AS n
-LEFT JOIN ceilings('copy') AS c
+LEFT JOIN peak_rates('copy') AS c
     ON
         n.trace_id = c.trace_id
         AND is_listed(c.device, n.device)
         AND n.op = c.op
         AND n.memory = if(n.op = 'd2d', 'none', c.memory)
         AND n.why IS NULL
-LEFT JOIN ceiling_reasons('copy') AS r ON n.trace_id = r.trace_id AND is_listed(r.device, n.device)
+LEFT JOIN peak_rate_reasons('copy') AS r
+    ON n.trace_id = r.trace_id AND is_listed(r.device, n.device)
 ORDER BY n.rank NULLS LAST, n.trace_id, n.device, n.kernel_ns DESC, n.direction, n.name

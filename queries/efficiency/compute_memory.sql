@@ -1,8 +1,8 @@
--- Compute time by phase, op class, and type, with its roofline bound (compute or memory).
+-- Compute time by phase, op class, and type, with its roofline bound.
 -- FLOPs and ideal bytes come from op shapes (`op_costs`), the time from all compute that the ops launched. Work is
 -- memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Uncounted work has rows without a
 -- class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds refer to the data sheet, those with
--- ceiling_ to rates measured by `tracekit bench`. Tensors in a cache can exceed the memory rate.
+-- measured_peak_ to rates measured by `tracekit bench`. Tensors in a cache can exceed the memory rate.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -24,18 +24,18 @@
 --   peak_source                  VARCHAR  source of peak and bandwidth
 --   top_op                       VARCHAR  op with the most time
 --   reason                       VARCHAR  why something is missing; else NULL
---   ceiling_flop_per_s           DOUBLE   measured peak GEMM rate for the type, FLOP/s
---   ceiling_memory_bytes_per_s   DOUBLE   measured peak memory rate, bytes/s
---   ceiling_ridge_flop_per_byte  DOUBLE   ratio of the two
---   ceiling_bound                VARCHAR  compute or memory, by the measured rates
---   ceiling_attainable_pct       DOUBLE   share of the measured attainable rate, percent
---   ceiling_source               VARCHAR  source of the measured rates
---   ceiling_reason               VARCHAR  why a measured rate is missing; else NULL
+--   measured_peak_flop_per_s           DOUBLE   measured peak GEMM rate for the type, FLOP/s
+--   measured_peak_memory_bytes_per_s   DOUBLE   measured peak memory rate, bytes/s
+--   measured_peak_ridge_flop_per_byte  DOUBLE   ratio of the two
+--   measured_peak_bound                VARCHAR  compute or memory, by the measured rates
+--   measured_peak_attainable_pct       DOUBLE   share of the measured attainable rate, percent
+--   measured_peak_source               VARCHAR  source of the measured rates
+--   measured_peak_reason               VARCHAR  why a measured rate is missing; else NULL
 -- Keep:     rank, device, phase, op_class, dtype, kernel_ns, kernel_pct, flop_per_s, memory_bytes_per_s, bound,
 --           attainable_pct, op_count
 -- Invariant: (op_class IS NULL) = (flops IS NULL)
 -- Invariant: reason IS NOT NULL OR bound IS NOT NULL
--- Invariant: ceiling_reason IS NOT NULL OR ceiling_bound IS NOT NULL
+-- Invariant: measured_peak_reason IS NOT NULL OR measured_peak_bound IS NOT NULL
 
 WITH work AS (
     SELECT
@@ -99,21 +99,21 @@ placed AS (
         p.flop_per_s AS peak_flop_per_s, p.memory_bytes_per_s AS peak_bytes_per_s,
         p.source AS peak_source,
         p.flop_per_s / p.memory_bytes_per_s AS ridge,
-        c.flop_per_s AS ceiling_flop_per_s, c.source AS product_source,
-        m.bytes_per_s AS ceiling_bytes_per_s, m.source AS memory_source,
-        c.flop_per_s / m.bytes_per_s AS ceiling_ridge,
-        coalesce(ceiling_gap(pr.trace_id, pr.reason), mr.reason) AS no_ceiling
+        c.flop_per_s AS measured_peak_flop_per_s, c.source AS product_source,
+        m.bytes_per_s AS measured_peak_bytes_per_s, m.source AS memory_source,
+        c.flop_per_s / m.bytes_per_s AS measured_peak_ridge,
+        coalesce(peak_rate_gap(pr.trace_id, pr.reason), mr.reason) AS no_peak_rate
     FROM summed AS s
     INNER JOIN device_windows AS w USING (trace_id, device)
     LEFT JOIN device_peak AS p
         ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.dtype = p.dtype
-    LEFT JOIN ceilings('product') AS c
+    LEFT JOIN peak_rates('product') AS c
         ON s.trace_id = c.trace_id AND is_listed(c.device, s.device) AND s.dtype = c.dtype
-    LEFT JOIN ceilings('memory') AS m
+    LEFT JOIN peak_rates('memory') AS m
         ON s.trace_id = m.trace_id AND is_listed(m.device, s.device)
-    LEFT JOIN ceiling_reasons('product') AS pr
+    LEFT JOIN peak_rate_reasons('product') AS pr
         ON s.trace_id = pr.trace_id AND is_listed(pr.device, s.device)
-    LEFT JOIN ceiling_reasons('memory') AS mr
+    LEFT JOIN peak_rate_reasons('memory') AS mr
         ON s.trace_id = mr.trace_id AND is_listed(mr.device, s.device)
 )
 
@@ -143,28 +143,28 @@ SELECT
             THEN 'more bytes than the memory bandwidth allows: part of the data stayed in a cache'
         WHEN 1e9 * flops / nullif(kernel_ns, 0) > peak_flop_per_s
             THEN 'more operations than the device can execute: not all of the shapes was computed'
-    END AS reason, ceiling_flop_per_s,
-    if(uncounted IS NULL, ceiling_bytes_per_s, NULL) AS ceiling_memory_bytes_per_s,
-    ceiling_ridge AS ceiling_ridge_flop_per_byte, CASE
-        WHEN intensity < ceiling_ridge THEN 'memory'
-        WHEN intensity >= ceiling_ridge THEN 'compute'
-    END AS ceiling_bound,
+    END AS reason, measured_peak_flop_per_s,
+    if(uncounted IS NULL, measured_peak_bytes_per_s, NULL) AS measured_peak_memory_bytes_per_s,
+    measured_peak_ridge AS measured_peak_ridge_flop_per_byte, CASE
+        WHEN intensity < measured_peak_ridge THEN 'memory'
+        WHEN intensity >= measured_peak_ridge THEN 'compute'
+    END AS measured_peak_bound,
     if(
-        ceiling_ridge IS NULL OR bytes IS NULL,
+        measured_peak_ridge IS NULL OR bytes IS NULL,
         NULL,
         100.0 * greatest(
-            1e9 * flops / nullif(kernel_ns, 0) / ceiling_flop_per_s,
-            1e9 * bytes / nullif(kernel_ns, 0) / ceiling_bytes_per_s
+            1e9 * flops / nullif(kernel_ns, 0) / measured_peak_flop_per_s,
+            1e9 * bytes / nullif(kernel_ns, 0) / measured_peak_bytes_per_s
         )
-    ) AS ceiling_attainable_pct,
+    ) AS measured_peak_attainable_pct,
     if(uncounted IS NULL, nullif(concat_ws('; ', product_source, memory_source), ''), NULL)
-        AS ceiling_source,
+        AS measured_peak_source,
     CASE
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
-        WHEN no_ceiling IS NOT NULL THEN no_ceiling
-        WHEN ceiling_ridge IS NULL THEN 'no GEMM of this type was measured on this device'
+        WHEN no_peak_rate IS NOT NULL THEN no_peak_rate
+        WHEN measured_peak_ridge IS NULL THEN 'no GEMM of this type was measured on this device'
         WHEN bytes = 0 THEN 'no bytes to read or write'
-    END AS ceiling_reason
+    END AS measured_peak_reason
 FROM placed
 ORDER BY rank NULLS LAST, trace_id, device, phase, kernel_ns DESC, op_class, dtype, reason

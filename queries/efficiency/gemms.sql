@@ -1,8 +1,7 @@
--- Matrix multiplications by op, size, and type, with their share of peak, per device.
+-- Matrix multiplications by op, size, and type, per device.
 -- GEMM ops with shapes (mm, addmm, bmm, linear, grouped, scaled, …), timed by all compute they launch; other GEMM
 -- kernels have no size, with a reason. The peak is the dense rate of the operand type (queries/rules/devices.toml), of
--- tf32 where an fp32 product runs on a tf32 kernel. The ceiling is the rate measured by `tracekit bench`; higher clocks
--- can exceed it.
+-- tf32 where an fp32 GEMM runs on a tf32 kernel. The measured peak is from `tracekit bench`; higher clocks can exceed it.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,27 +10,27 @@
 --   by_module  BOOLEAN = false  split by module
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   op_name             VARCHAR  op; NULL outside ops
+--   op_name                   VARCHAR  op; NULL outside ops
 --   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR
---   layout              VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
---   call_count          BIGINT   number of calls, or kernels without an op
---   kernel_ns           BIGINT   sum of durations, ns
---   mean_ns             DOUBLE   time per call, ns
---   kernel_pct          DOUBLE   share of the device window, 0 to 100; more if kernels overlap
+--   layout                    VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
+--   call_count                BIGINT   number of calls, or kernels without an op
+--   kernel_ns                 BIGINT   sum of durations, ns
+--   mean_ns                   DOUBLE   time per call, ns
+--   kernel_pct                DOUBLE   share of the device window, 0 to 100; more if kernels overlap
 --   flops BIGINT, flop_per_s DOUBLE
---   peak_type           VARCHAR  type of the peak rate
---   peak_flop_per_s     DOUBLE   dense peak of the device, FLOP/s
---   peak_pct            DOUBLE
---   peak_source         VARCHAR  source of the peak: vendor document, or command line
---   module_path         VARCHAR  module with layers as *, if by_module; NULL if none or several
---   reason              VARCHAR  why size or peak is missing; else NULL
---   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
---   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
--- Keep:     rank, device, op_name, m, n, k, batch, dtype, call_count, kernel_ns, flop_per_s, peak_pct, ceiling_pct,
---           kernel_pct
+--   peak_type                 VARCHAR  type of the peak rate
+--   peak_flop_per_s           DOUBLE   dense peak of the device, FLOP/s
+--   peak_pct                  DOUBLE
+--   peak_source               VARCHAR  source of the peak: vendor document, or command line
+--   module_path               VARCHAR  module with layers as *, if by_module; NULL if none or several
+--   reason                    VARCHAR  why size or peak is missing; else NULL
+--   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
+--   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR
+-- Keep:     rank, device, op_name, m, n, k, batch, dtype, call_count, kernel_ns, flop_per_s, peak_pct,
+--           measured_peak_pct, kernel_pct
 -- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count
 -- Invariant: reason IS NOT NULL OR peak_pct IS NOT NULL
--- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
+-- Invariant: (measured_peak_reason IS NULL) = (measured_peak_pct IS NOT NULL)
 
 WITH work AS (
     SELECT
@@ -129,21 +128,22 @@ SELECT
         WHEN s.kernel_ns = 0 THEN 'shorter than the clock resolution'
         WHEN 1e9 * s.flops > s.kernel_ns * p.flop_per_s
             THEN 'more operations than the device can execute: its name, peak, or shapes are wrong'
-    END AS reason, c.flop_per_s AS ceiling_flop_per_s,
-    100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS ceiling_pct,
-    c.source AS ceiling_source, CASE
+    END AS reason, c.flop_per_s AS measured_peak_flop_per_s,
+    100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS measured_peak_pct,
+    c.source AS measured_peak_source, CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
-        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
+        WHEN peak_rate_gap(r.trace_id, r.reason) IS NOT NULL
+            THEN peak_rate_gap(r.trace_id, r.reason)
         WHEN c.flop_per_s IS NULL THEN 'no GEMM of this type was measured on this device'
         WHEN s.kernel_ns = 0 THEN 'shorter than the clock resolution'
-    END AS ceiling_reason
+    END AS measured_peak_reason
 FROM summed AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN device_peak AS p
     ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.peak_type = p.dtype
-LEFT JOIN ceilings('product') AS c
+LEFT JOIN peak_rates('product') AS c
     ON s.trace_id = c.trace_id AND is_listed(c.device, s.device) AND s.peak_type = c.dtype
-LEFT JOIN ceiling_reasons('product') AS r
+LEFT JOIN peak_rate_reasons('product') AS r
     ON s.trace_id = r.trace_id AND is_listed(r.device, s.device)
 QUALIFY
     $limit = 0

@@ -2,8 +2,8 @@
 -- FLOPs of GEMMs, attention, and convolutions at the dense peak of their types, relative to the step; MFU excludes
 -- recompute, HFU includes it. Without shapes for min_covered_pct of the time, both are refused (at_least_mfu_pct counts
 -- the known part), unless run.json gives parameters: 4 N + 2 T FLOPs per token for N parameters, T of them trained.
--- Without steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, ceiling_… to rates measured
--- by `tracekit bench`.
+-- Without steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, measured_peak_… to rates
+-- measured by `tracekit bench`.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,38 +11,38 @@
 --   min_covered_pct  DOUBLE = 95  minimum share of time with known FLOPs, 0 to 100
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   step                BIGINT   step number; NULL for the window of a trace without steps
---   step_ns             BIGINT   length of the step on the device (span_ns in steps), or of the window, ns
---   work_ns             BIGINT
---   source              VARCHAR  shapes or parameters; NULL if FLOPs are unknown
---   flops               BIGINT   known FLOPs
---   recompute_flops     BIGINT   FLOPs of recompute; NULL if from parameters
---   dtype               VARCHAR  type of most FLOPs
---   peak_flop_per_s     DOUBLE   dense peak of the device for that type, FLOP/s
---   peak_source         VARCHAR  source of the peak: vendor documents, or command line
---   flop_per_s          DOUBLE   flops / step_ns, FLOP/s
---   covered_pct         DOUBLE   share of the time of such kernels with known FLOPs, 0 to 100
---   mfu_pct             DOUBLE   model FLOPs utilization, 0 to 100
---   hfu_pct             DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if from parameters
---   work_mfu_pct        DOUBLE   MFU relative to work_ns, for last steps whose range on the host is long
---   run_mfu_pct         DOUBLE   MFU of an unprofiled step; NULL if none was measured
---   at_least_mfu_pct    DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
---   unknown_ops         VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
---   reason              VARCHAR  why MFU is not reported; else NULL
---   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
---   ceiling_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
---   ceiling_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
---   ceiling_source      VARCHAR
---   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; else NULL
--- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
---           dtype, covered_pct
+--   step                      BIGINT   step number; NULL for the window of a trace without steps
+--   step_ns                   BIGINT   length of the step on the device (span_ns in steps), or of the window, ns
+--   work_ns                   BIGINT
+--   source                    VARCHAR  shapes or parameters; NULL if FLOPs are unknown
+--   flops                     BIGINT   known FLOPs
+--   recompute_flops           BIGINT   FLOPs of recompute; NULL if from parameters
+--   dtype                     VARCHAR  type of most FLOPs
+--   peak_flop_per_s           DOUBLE   dense peak of the device for that type, FLOP/s
+--   peak_source               VARCHAR  source of the peak: vendor documents, or command line
+--   flop_per_s                DOUBLE   flops / step_ns, FLOP/s
+--   covered_pct               DOUBLE   share of the time of such kernels with known FLOPs, 0 to 100
+--   mfu_pct                   DOUBLE   model FLOPs utilization, 0 to 100
+--   hfu_pct                   DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if from parameters
+--   work_mfu_pct              DOUBLE   MFU relative to work_ns, for last steps whose range on the host is long
+--   run_mfu_pct               DOUBLE   MFU of an unprofiled step; NULL if none was measured
+--   at_least_mfu_pct          DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
+--   unknown_ops               VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
+--   reason                    VARCHAR  why MFU is not reported; else NULL
+--   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
+--   measured_peak_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
+--   measured_peak_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
+--   measured_peak_source      VARCHAR
+--   measured_peak_reason      VARCHAR  why measured_peak_mfu_pct is missing; else NULL
+-- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct,
+--           measured_peak_mfu_pct, measured_peak_hfu_pct, dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
 -- Invariant: at_least_mfu_pct IS NULL OR mfu_pct IS NULL
 -- Invariant: run_mfu_pct IS NULL OR mfu_pct IS NOT NULL
 -- Invariant: (source IS NULL) = (flops IS NULL)
--- Invariant: (ceiling_reason IS NULL) = (ceiling_mfu_pct IS NOT NULL)
--- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
+-- Invariant: (measured_peak_reason IS NULL) = (measured_peak_mfu_pct IS NOT NULL)
+-- Invariant: measured_peak_hfu_pct IS NULL OR measured_peak_mfu_pct <= measured_peak_hfu_pct
 -- Note: parameter counts exclude attention's own GEMMs and include all experts of a mixture of experts
 
 WITH marked AS (
@@ -79,8 +79,8 @@ typed AS (
         c.trace_id, c.device, c.step, c.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
         any_value(p.source) AS peak_source,
-        any_value(k.flop_per_s) AS ceiling_flop_per_s,
-        any_value(k.source) AS ceiling_source,
+        any_value(k.flop_per_s) AS measured_peak_flop_per_s,
+        any_value(k.source) AS measured_peak_source,
         sum(c.flops)::BIGINT AS flops,
         coalesce(sum(c.flops) FILTER (c.phase = 'recompute'), 0)::BIGINT AS recompute_flops,
         sum(if(c.is_known, c.kernel_ns, c.heavy_ns))::BIGINT AS heavy_ns,
@@ -88,7 +88,7 @@ typed AS (
     FROM costed AS c
     LEFT JOIN device_peak AS p
         ON c.trace_id = p.trace_id AND p.device IN (c.device, '*') AND c.dtype = p.dtype
-    LEFT JOIN ceilings('product') AS k
+    LEFT JOIN peak_rates('product') AS k
         ON c.trace_id = k.trace_id AND is_listed(k.device, c.device) AND c.dtype = k.dtype
     GROUP BY c.trace_id, c.device, c.step, c.dtype
 ),
@@ -143,17 +143,18 @@ summed AS (
         arg_max_null(peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
             AS peak_flop_per_s,
         string_agg(DISTINCT peak_source, '; ' ORDER BY peak_source) AS peak_source,
-        arg_max_null(ceiling_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
-            AS ceiling_flop_per_s,
-        arg_max_null(ceiling_source, (flops, dtype)) FILTER (flops IS NOT NULL) AS ceiling_source,
+        arg_max_null(measured_peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
+            AS measured_peak_flop_per_s,
+        arg_max_null(measured_peak_source, (flops, dtype)) FILTER (flops IS NOT NULL)
+            AS measured_peak_source,
         100.0 * sum(known_ns)::BIGINT / nullif(sum(heavy_ns), 0)::BIGINT AS covered_pct,
         count(*) FILTER (dtype IS NOT NULL AND peak_flop_per_s IS NULL) AS unknown_peak_count,
-        count(*) FILTER (dtype IS NOT NULL AND ceiling_flop_per_s IS NULL)
-            AS unknown_ceiling_count,
+        count(*) FILTER (dtype IS NOT NULL AND measured_peak_flop_per_s IS NULL)
+            AS unknown_peak_rate_count,
         1e9 * sum(flops / peak_flop_per_s) AS ideal_ns,
         1e9 * sum((flops - recompute_flops) / peak_flop_per_s) AS model_ideal_ns,
-        1e9 * sum(flops / ceiling_flop_per_s) AS ceiling_ideal_ns,
-        1e9 * sum((flops - recompute_flops) / ceiling_flop_per_s) AS ceiling_model_ideal_ns
+        1e9 * sum(flops / measured_peak_flop_per_s) AS peak_ideal_ns,
+        1e9 * sum((flops - recompute_flops) / measured_peak_flop_per_s) AS peak_model_ideal_ns
     FROM typed
     GROUP BY trace_id, device, step
 ),
@@ -187,14 +188,14 @@ by_parameters AS (
         span.trace_id, span.device, span.step, m.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
         any_value(p.source) AS peak_source,
-        any_value(k.flop_per_s) AS ceiling_flop_per_s,
-        any_value(k.source) AS ceiling_source,
+        any_value(k.flop_per_s) AS measured_peak_flop_per_s,
+        any_value(k.source) AS measured_peak_source,
         any_value(m.flops) AS flops
     FROM span
     INNER JOIN manifest AS m USING (trace_id)
     LEFT JOIN device_peak AS p
         ON m.trace_id = p.trace_id AND p.device IN (span.device, '*') AND m.dtype = p.dtype
-    LEFT JOIN ceilings('product') AS k
+    LEFT JOIN peak_rates('product') AS k
         ON m.trace_id = k.trace_id AND is_listed(k.device, span.device) AND m.dtype = k.dtype
     WHERE span.step IS NOT NULL AND m.flops IS NOT NULL
     GROUP BY span.trace_id, span.device, span.step, m.dtype
@@ -205,7 +206,7 @@ judged AS (
         span.*,
         s.* EXCLUDE (trace_id, device, step),
         u.unknown_ops,
-        ceiling_gap(r.trace_id, r.reason) AS no_ceiling,
+        peak_rate_gap(r.trace_id, r.reason) AS no_peak_rate,
         CASE
             WHEN s.covered_pct IS NULL THEN 'no GEMMs, attention, or convolutions'
             WHEN s.flops IS NULL
@@ -230,14 +231,14 @@ judged AS (
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
             WHEN too_little IS NOT NULL THEN too_little
         END AS reason, CASE
-            WHEN no_ceiling IS NOT NULL THEN no_ceiling
+            WHEN no_peak_rate IS NOT NULL THEN no_peak_rate
             WHEN not_counted IS NOT NULL THEN not_counted
-            WHEN s.unknown_ceiling_count > 0
+            WHEN s.unknown_peak_rate_count > 0
                 THEN 'no GEMM of one of the types was measured on this device'
             WHEN too_little IS NOT NULL THEN too_little
-        END AS ceiling_reason
+        END AS measured_peak_reason
     FROM span
-    LEFT JOIN ceiling_reasons('product') AS r
+    LEFT JOIN peak_rate_reasons('product') AS r
         ON span.trace_id = r.trace_id AND is_listed(r.device, span.device)
     LEFT JOIN summed AS s
         ON
@@ -271,15 +272,16 @@ step_flops AS (
         if(source = 'parameters', 1e9 * p.flops / p.peak_flop_per_s, j.model_ideal_ns)
             AS model_ideal_ns,
         if(source = 'parameters', NULL, j.ideal_ns) AS ideal_ns,
-        if(source = 'parameters', p.ceiling_flop_per_s, j.ceiling_flop_per_s)
-            AS ceiling_flop_per_s,
-        if(source = 'parameters', p.ceiling_source, j.ceiling_source) AS ceiling_source,
+        if(source = 'parameters', p.measured_peak_flop_per_s, j.measured_peak_flop_per_s)
+            AS measured_peak_flop_per_s,
+        if(source = 'parameters', p.measured_peak_source, j.measured_peak_source)
+            AS measured_peak_source,
         if(
             source = 'parameters',
-            1e9 * p.flops / p.ceiling_flop_per_s,
-            j.ceiling_model_ideal_ns
-        ) AS ceiling_model_ideal_ns,
-        if(source = 'parameters', NULL, j.ceiling_ideal_ns) AS ceiling_ideal_ns,
+            1e9 * p.flops / p.measured_peak_flop_per_s,
+            j.peak_model_ideal_ns
+        ) AS peak_model_ideal_ns,
+        if(source = 'parameters', NULL, j.peak_ideal_ns) AS peak_ideal_ns,
         CASE
             WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0
                 THEN j.reason
@@ -291,12 +293,12 @@ step_flops AS (
                         'the peak of this device for that type is unknown'
                     )
         END AS reason, CASE
-            WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.ceiling_reason
-            WHEN p.ceiling_flop_per_s IS NULL
+            WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.measured_peak_reason
+            WHEN p.measured_peak_flop_per_s IS NULL
                 THEN coalesce(
-                    j.no_ceiling, 'no GEMM of that type was measured on this device'
+                    j.no_peak_rate, 'no GEMM of that type was measured on this device'
                 )
-        END AS ceiling_reason
+        END AS measured_peak_reason
     FROM judged AS j
     LEFT JOIN by_parameters AS p USING (trace_id, device, step)
 ),
@@ -330,9 +332,11 @@ SELECT
         NULL
     ) AS run_mfu_pct,
     if(is_at_least, 100.0 * model_ideal_ns / step_ns, NULL) AS at_least_mfu_pct,
-    unknown_ops, reason, ceiling_flop_per_s,
-    if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
-    if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
-    ceiling_source, ceiling_reason
+    unknown_ops, reason, measured_peak_flop_per_s,
+    if(measured_peak_reason IS NULL, 100.0 * peak_model_ideal_ns / step_ns, NULL)
+        AS measured_peak_mfu_pct,
+    if(measured_peak_reason IS NULL, 100.0 * peak_ideal_ns / step_ns, NULL)
+        AS measured_peak_hfu_pct,
+    measured_peak_source, measured_peak_reason
 FROM trusted
 ORDER BY rank NULLS LAST, trace_id, device, step

@@ -28,9 +28,9 @@ WITH roof AS (
         'measured' AS roof,
         c.flop_per_s, m.bytes_per_s AS memory_bytes_per_s, c.source
     FROM device_windows AS w
-    INNER JOIN ceilings('product') AS c
+    INNER JOIN peak_rates('product') AS c
         ON w.trace_id = c.trace_id AND is_listed(c.device, w.device)
-    INNER JOIN ceilings('memory') AS m
+    INNER JOIN peak_rates('memory') AS m
         ON w.trace_id = m.trace_id AND is_listed(m.device, w.device)
 ),
 

@@ -1,4 +1,4 @@
--- Device window of each rank, recorded and replayed from the dependency graph.
+-- Device window of each rank, recorded and replayed.
 -- The replay uses typical latencies and gaps, and no unexplained time. Its error bounds the accuracy of predictions.
 --
 -- Kind:     analysis

@@ -12,7 +12,7 @@
 --   rank             INTEGER
 --   event_id         BIGINT   device event
 --   name             VARCHAR
---   moment           VARCHAR  start or end
+--   boundary         VARCHAR  start or end
 --   kind             VARCHAR  kind of dependency
 --   known_by         VARCHAR
 --   source           VARCHAR  cause
@@ -23,7 +23,7 @@
 --   unexplained_ns   BIGINT   unexplained time of the binding edge, ns
 --   is_binding       BOOLEAN  the last of all causes
 --   reason           VARCHAR  explanation of the dependency
--- Keep:     event_id, moment, kind, known_by, source, before_ns, is_binding
+-- Keep:     event_id, boundary, kind, known_by, source, before_ns, is_binding
 
 WITH chosen AS (
     SELECT s.*, t.rank
@@ -43,7 +43,7 @@ WITH chosen AS (
 
 SELECT
     c.rank, c.event_id, c.name,
-    if(e.target_node % 2 = 0, 'start', 'end') AS moment,
+    if(e.target_node % 2 = 0, 'start', 'end') AS boundary,
     e.kind, e.known_by,
     CASE
         WHEN e.source_node = 0 THEN 'all ranks starting'

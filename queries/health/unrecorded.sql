@@ -1,4 +1,4 @@
--- Host work in traces without recorded device work, with the reason why it is missing.
+-- Host work in traces without recorded device work.
 -- The CPU is not taken for the device in these traces. Time belongs to the innermost open op or runtime call of each
 -- thread. If the host has no ops, one row reports the missing work.
 --

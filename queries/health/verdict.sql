@@ -1,4 +1,4 @@
--- Main findings of a run: late rank, largest share, largest loss, and data quality.
+-- Main findings: late rank, largest share, largest loss, and data quality.
 -- A rank is late if others waited mostly for it (excluding passed-on waits) for at least 1 % of their windows; it is
 -- late by the part of its time furthest above the median of the others, if that explains half of the wait. A loss is
 -- exposed communication, exposed copies, or idle time of one cause (except not_recorded and profiler), limited to the

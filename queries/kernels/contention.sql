@@ -7,16 +7,16 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER
---   device        VARCHAR  device number
---   beside        VARCHAR  concurrent work: comm or compute
---   slope_pct     DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster
---   extra_ns      DOUBLE   time above the median alone, ns
---   overlap_ns    BIGINT   time of overlap with other work, ns
---   kind_count    BIGINT   number of kinds of kernels compared
---   kernel_count  BIGINT   number of concurrent kernels compared
---   alone_count   BIGINT   number of kernels alone compared with
---   compared_pct  DOUBLE   overlap_ns as a share of all overlap, 0 to 100
+--   rank             INTEGER
+--   device           VARCHAR  device number
+--   concurrent_work  VARCHAR  concurrent work: comm or compute
+--   slope_pct        DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster
+--   extra_ns         DOUBLE   time above the median alone, ns
+--   overlap_ns       BIGINT   time of overlap with other work, ns
+--   kind_count       BIGINT   number of kinds of kernels compared
+--   kernel_count     BIGINT   number of concurrent kernels compared
+--   alone_count      BIGINT   number of kernels alone compared with
+--   compared_pct     DOUBLE   overlap_ns as a share of all overlap, 0 to 100
 -- Invariant: kind_count <= kernel_count AND kind_count <= alone_count AND overlap_ns > 0
 
 WITH work AS (
@@ -71,37 +71,37 @@ alone AS (
         AND quantile_cont(dur_ns, 0.75) - quantile_cont(dur_ns, 0.25) <= 0.1 * median(dur_ns)
 ),
 
-beside AS (
-    SELECT *, 'comm' AS beside, comm_ns AS overlap_ns, compute_ns = 0 AS is_all
+overlapped AS (
+    SELECT *, 'comm' AS concurrent_work, comm_ns AS overlap_ns, compute_ns = 0 AS is_all
     FROM covered
     WHERE comm_ns > 0
     UNION ALL BY NAME
-    SELECT *, 'compute' AS beside, compute_ns AS overlap_ns, comm_ns = 0 AS is_all
+    SELECT *, 'compute' AS concurrent_work, compute_ns AS overlap_ns, comm_ns = 0 AS is_all
     FROM covered
     WHERE compute_ns > 0
 ),
 
 compared AS (
     SELECT
-        b.trace_id, b.device, b.beside, b.kernel,
+        b.trace_id, b.device, b.concurrent_work, b.kernel,
         sum(b.dur_ns - a.dur_ns) AS extra_ns,
         sum(b.overlap_ns) AS overlap_ns,
         count(*) AS kernel_count,
         any_value(a.alone_count) AS alone_count
-    FROM beside AS b
+    FROM overlapped AS b
     INNER JOIN alone AS a USING (trace_id, device, kernel)
     WHERE b.is_all
     GROUP BY ALL
 ),
 
-all_beside AS (
-    SELECT trace_id, device, beside, sum(overlap_ns) AS all_ns
-    FROM beside
+all_overlapped AS (
+    SELECT trace_id, device, concurrent_work, sum(overlap_ns) AS all_ns
+    FROM overlapped
     GROUP BY ALL
 )
 
 SELECT
-    w.rank, w.device, c.beside,
+    w.rank, w.device, c.concurrent_work,
     100.0 * sum(c.extra_ns) / sum(c.overlap_ns) AS slope_pct,
     sum(c.extra_ns) AS extra_ns,
     sum(c.overlap_ns)::BIGINT AS overlap_ns,
@@ -110,7 +110,7 @@ SELECT
     sum(c.alone_count)::BIGINT AS alone_count,
     100.0 * sum(c.overlap_ns) / any_value(a.all_ns) AS compared_pct
 FROM compared AS c
-INNER JOIN all_beside AS a USING (trace_id, device, beside)
+INNER JOIN all_overlapped AS a USING (trace_id, device, concurrent_work)
 INNER JOIN device_windows AS w USING (trace_id, device)
-GROUP BY w.rank, w.trace_id, w.device, c.beside
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, c.beside
+GROUP BY w.rank, w.trace_id, w.device, c.concurrent_work
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, c.concurrent_work

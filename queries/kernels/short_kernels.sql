@@ -1,4 +1,4 @@
--- Very short kernels with their time, idle time before them, and share bound by launches.
+-- Very short kernels, with the idle time before them.
 -- A kernel shorter than its launch call cannot fill the device. Such work benefits from fusion, larger batches, or CUDA
 -- graphs.
 --

@@ -1,4 +1,4 @@
--- Peak memory of each device, with unused reserved memory at that time.
+-- Peak memory and unused reserved memory of each device.
 -- Unused reserved memory is the cost of caching and fragmentation.
 --
 -- Kind:     analysis

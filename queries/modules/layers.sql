@@ -1,4 +1,4 @@
--- Time per layer, by modules, or else by repeated kernel sequences.
+-- Time per layer, by modules or repeated kernel sequences.
 -- Without modules these are the blocks of repeated_layer, and the work before and after them. Layers are numbered from 0
 -- in forward order. If outer_count is not 0, the model has layers of another form, whose work counts as before and after.
 --

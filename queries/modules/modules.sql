@@ -1,4 +1,4 @@
--- GPU time by module and phase, as a tree, per device.
+-- GPU time by module and phase.
 -- `self` excludes submodules, `total` includes them. Work outside modules has rows in parentheses, so self_wall_ns adds
 -- up to the busy time of the device.
 --

@@ -1,4 +1,4 @@
--- GPU time by part of a decoder (embedding, QKV, RoPE, attention, MLP, norms, …) and phase, per device.
+-- GPU time by part of a decoder and phase, per device.
 -- The paper's rows. Backward work has the role of its forward op. Fused attention is one row; communication inside
 -- modules belongs to non-overlapping communication. Work of graph replays without modules, work without a recorded
 -- launch, and bare Linears are inferred from their position or repetition, else (unattributed).

@@ -1,4 +1,4 @@
--- Collectives with the longest waits between ranks, and the straggler of each.
+-- Collectives with the longest waits between ranks, and their stragglers.
 -- One row per matched collective, and one per group, class, and reason for unmatched ones. The rank with the shortest
 -- duration arrived last; what others take longer is wait. If traces are missing (rank_count below expected_count), the
 -- actual straggler may be one of the missing ranks.

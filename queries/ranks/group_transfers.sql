@@ -1,4 +1,4 @@
--- Transfer time and bandwidth per process group (or pair of ranks), message class, and size.
+-- Transfer time and bandwidth per process group, message class, and size.
 -- Compared with groups of the same purpose, size, and number of machines. Collectives with a missing rank are excluded
 -- because that rank may be the last. c * keep
 --

@@ -1,4 +1,4 @@
--- Kinds of parallelism of the run, with their process groups and communication cost.
+-- Kinds of parallelism, with process groups and communication cost.
 -- One row per kind and size of process group. The kind comes from the group's description, else from its traffic, else
 -- from the layout of its ranks. Times cover collectives matched over all ranks.
 --

@@ -1,4 +1,4 @@
--- Distribution over ranks of each part of the time, with the ranks at its extremes.
+-- Distribution of each part of the time over ranks, with the extreme ranks.
 -- Parts are those of the timeline, the mean step, waits in collectives, own time between them, and busy time by phase.
 -- Quantiles are nearest-rank; among equal values the lowest rank is named.
 --

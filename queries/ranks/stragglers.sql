@@ -1,4 +1,4 @@
--- Ranks, nodes, and links that are slower than their peers, with the wait they caused.
+-- Ranks, nodes, and links that are slower than their peers.
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
 -- (1.4826 × median absolute deviation) and by 1 %; a link likewise, by its transfer time and 10 %. A node replaces its
 -- ranks if most of them are outliers. If half or more of a stage is slow alike, `ranks` names them together. Needs at

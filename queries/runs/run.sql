@@ -1,4 +1,4 @@
--- Runs with their configuration, machine, results, and outcome, one row per run.json.
+-- Runs with configuration, machine, results, and outcome.
 -- Unreadable manifests are included with the outcome unreadable.
 --
 -- Kind:     analysis

@@ -1,4 +1,4 @@
--- Life of the slowest requests as a sequence of queueing, prefill, decode, and answering.
+-- Life of the slowest requests: queueing, prefill, decode, and answering.
 -- queued: sent to the first step. prefill and decode: engine steps before and after the first token. between steps: no
 -- step served it. answering: last step to the end. Times with unrecorded steps are `not traced`; requests without any
 -- recorded step have waiting (to the first token) and answering only, and come last. Steps serve their complete batch;

@@ -1,4 +1,4 @@
--- Queueing, prefill, and decode time of the slowest requests, with the device time of their steps.
+-- Queueing, prefill, and decode of the slowest requests.
 -- Requests are linked to the engine steps that served them (`request_step`). Prefill steps began before the first
 -- token, decode steps after. Step times are shared by all requests of the batch. Only recorded steps count; see
 -- traced_step_count. Traces without a base time have no queue_ns; warm-up is excluded.

@@ -1,4 +1,4 @@
--- Time of a serving engine by kind of work: GEMM, RoPE, norms, Triton, all-reduce, …, per device and phase.
+-- Time of a serving engine by kind of work, per device.
 -- The paper's table of an inference engine. RoPE and RMSNorm are recognized by module or kernel name, then GEMMs and
 -- Triton kernels, and the rest by class. Every nanosecond of the window is in one row; idle time belongs to the phase
 -- of the device event that ends it.

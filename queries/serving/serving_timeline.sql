@@ -1,4 +1,4 @@
--- Device time of a serving engine by section of the forward pass: before the layers, attention, FFN, after the layers.
+-- Device time of a serving engine by part of the forward pass.
 -- The paper's timeline of an inference engine. Work in a layer outside both sections (all-reduce, residual add) belongs
 -- to the section before it; work outside modules is `other`. Idle time belongs to the section of the device event that
 -- ends it.

@@ -1,4 +1,4 @@
--- Steady state of a serving engine under full load, with its throughput, per device.
+-- Steady state of a serving engine under full load, per device.
 -- The longest run of steps in which the number of running requests stays within tolerance_pct of its maximum. Running
 -- requests are those of steps that decode; prefill-only steps are not judged and belong to the run if they lie inside
 -- it. Rates count tokens over busy and idle device time of its steps, because the host may run ahead.

@@ -1,7 +1,7 @@
 -- Energy of each device by window, phase, step, and load.
 -- Integrates power between samples (trapezoids) or takes differences of an energy counter; idle time is included.
 -- Energy counters take precedence over instant power, and that over average power. The energy is that of the complete
--- device, whoever used it; cpu means the CPU packages without memory. A load covers its requests from the first sent to
+-- device, including other programs; cpu means the CPU packages without memory. A load covers its requests from the first sent to
 -- the last end; concurrent requests have no energy of their own.
 --
 -- Kind:     analysis

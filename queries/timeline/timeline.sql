@@ -1,4 +1,4 @@
--- Breakdown of each device window into compute, exposed communication, exposed copies, and idle time.
+-- Compute, exposed, and idle time of each device window.
 -- Communication is exposed while nothing is computed, copies while nothing is computed or communicated.
 --
 -- Kind:     analysis

@@ -73,7 +73,7 @@ def test_a_kernel_alone_is_nothing_to_change(tiny_trace: Tiny) -> None:
 
 @pytest.mark.nightly("runs every command that shows evidence")
 def test_what_shows_the_evidence_is_a_command(cli: Callable[..., CliResult]) -> None:
-    """Run the commands that the SQL of the rules names: one that is missing helps nobody."""
+    """Run the commands that the SQL of the rules names: none may be missing."""
     commands = set()
     for rule in RULES:
         text = load_catalog().analysis(rule).sql

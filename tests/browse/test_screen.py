@@ -104,7 +104,7 @@ def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
     for row in view.page(answers, 0, "").rows:
         below = view.deeper(row)
         assert below is not None
-        told = below.told(["t"], "'").split("\n")
+        told = below.definition(["t"], "'").split("\n")
         shown = below.page(answers, 0, "'").rows
         assert (told[0], told[-1]) == ("tracekit sql t - <<'SQL'", "SQL")
         statement = "\n".join(told[1:-1])

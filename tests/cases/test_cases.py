@@ -33,7 +33,7 @@ ARGUMENTS = {
     "allocated": "Total Allocated",
     "reserved": "Total Reserved",
 }
-CEILINGS = "ceilings"
+PEAK_RATES = "peak_rates"
 OF_TRACE: dict[str, Callable[..., Sequence[Any]]] = {
     "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
     "predict_run": lambda trace, *changes: predicted(trace.predict(*changes)),
@@ -79,9 +79,9 @@ class Case:
     questions: list[Question] = field(default_factory=list)
 
     @property
-    def ceilings(self) -> str | None:
+    def peak_rates(self) -> str | None:
         """Return the folder of benchmarks that are of no run, if there are any."""
-        return CEILINGS if any(path.startswith(CEILINGS) for path in self.lines) else None
+        return PEAK_RATES if any(path.startswith(PEAK_RATES) for path in self.lines) else None
 
     @property
     def is_alone(self) -> bool:
@@ -131,7 +131,7 @@ def case_of(name: str, text: str) -> Case:
             run, file = words[0], f"{words[0]}/rank0.json"
             case.runs[run] = dict(map(argument, words[1:]))
         elif kind in ("request", "benchmark"):
-            lines = case.lines.setdefault(f"{run or CEILINGS}/{kind}s.jsonl", [])
+            lines = case.lines.setdefault(f"{run or PEAK_RATES}/{kind}s.jsonl", [])
             number_of = {"request": "request_id", "benchmark": "bench_id"}[kind]
             lines.append({number_of: len(lines), **dict(map(argument, words))})
         elif kind == "sample":
@@ -300,7 +300,9 @@ def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[
 
 def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None) -> Path:
     """Write the files of a case into a folder; return what is to be opened."""
-    measured = {} if case.ceilings is None else {CEILINGS: {"stage": "bench", "engine": "torch"}}
+    measured = (
+        {} if case.peak_rates is None else {PEAK_RATES: {"stage": "bench", "engine": "torch"}}
+    )
     for run, members in {**case.runs, **measured}.items():
         known = {"run_id": run, "tracekit_version": "0", "created_at": "2026-01-31T12:00:00Z"}
         (folder / run).mkdir(parents=True)
@@ -319,7 +321,7 @@ def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None
     opened = folder / next(iter(case.runs)) if len(case.runs) == 1 else folder
     if case.samples:
         (opened / "power.csv").write_text("\n".join(case.samples), "utf-8")
-    return opened if case.ceilings is None or case.runs else folder / "rank0.json"
+    return opened if case.peak_rates is None or case.runs else folder / "rank0.json"
 
 
 def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
@@ -369,9 +371,11 @@ def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
             yield from wrong_answers(case, None, *asked_of_rows(case))
         elif case.is_alone:
             path = write(case, folder / str(number))
-            ceilings = case.ceilings and folder / str(number) / case.ceilings
+            peak_rates = case.peak_rates and folder / str(number) / case.peak_rates
             reads_traces = bool(case.files)
-            with tracekit.open(path, traces=reads_traces, cache=False, ceilings=ceilings) as trace:
+            with tracekit.open(
+                path, traces=reads_traces, cache=False, peak_rates=peak_rates
+            ) as trace:
                 yield from wrong_answers(case, None, *asked_once(trace))
 
 

@@ -99,7 +99,7 @@ def test_the_first_of_two_is_recorded(tmp_path: Path, idle: subprocess.Popen[byt
     assert not claim.take()
     assert not claim.take(), "nothing is known of what it does meanwhile"
     assert rejected_count(tmp_path, 0) == 1, "one process, however often it asks"
-    assert RankClaim(tmp_path, 1).take(), "another rank is nobody's"
+    assert RankClaim(tmp_path, 1).take(), "another rank is free"
     idle.kill()
     idle.wait()
     assert claim.take(), "it has ended: a launcher starts the rank again"

@@ -221,7 +221,7 @@ def test_what_the_best_test_finds_is_found() -> None:
 def test_the_correlation_of_neighbours() -> None:
     rising = [float(value) for value in range(8)]
     assert autocorrelation(rising, rising) == pytest.approx(0.75, abs=0.01)
-    # By hand: ranks 1 … 8 about 4.5 have the sum of squares 42, products of neighbours 26.25.
+    # By hand: ranks 1 … 8 about 4.5 have the sum of squares 42, products of adjacent ones 26.25.
     assert 26.25 / 42 + 1 / 8 == 0.75
     up_and_down = [1.0, 8, 2, 7, 3, 6, 4, 5]
     assert autocorrelation(up_and_down, up_and_down) == 0
@@ -240,7 +240,7 @@ def test_a_tail_is_widened() -> None:
 
 
 def test_dependent_steps_raise_fewer_alarms() -> None:
-    """Neighbours with a correlation of 0.6 and no difference: who knows it is less often wrong."""
+    """Adjacent samples with a correlation of 0.6 and no difference: fewer false alarms."""
     draw = random.Random(3)
 
     def series() -> list[float]:

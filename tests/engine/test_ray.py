@@ -136,7 +136,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
     finally:
         is_over.set()
         killer.join()
-    # The four ranks of its batch are read again one by one, unless the signal came too late.
+    # The four ranks of its batch are read again sequentially, unless the signal came too late.
     assert len(killed) == 1
     done = sorted(len(result.batch.ranks) for result in engine.results)
     assert done in (4 * [1] + 3 * [4], 4 * [4])
@@ -228,7 +228,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
 def test_an_unreachable_cluster_is_an_error(ray: Any) -> None:
     del ray
     with socket.socket() as bound:
-        # Nobody listens.
+        # The port is closed.
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(UsageError, match=address):

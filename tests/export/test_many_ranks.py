@@ -1,4 +1,4 @@
-"""Ranks on one axis: their clocks aligned, their collectives side by side with arrows."""
+"""Ranks on one axis: their clocks aligned, their collectives linked by arrows."""
 
 from __future__ import annotations
 

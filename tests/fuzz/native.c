@@ -332,7 +332,7 @@ static void try_sweep(void)
     };
     const SweepKind *kind = kinds[chance(sizeof kinds / sizeof *kinds)];
     const SweepAsks asks = {answer, asked, (const unsigned char *)"\x41\x42\x46\x52\x60", 6};
-    Source own = {kind->takes, (int64_t)chance(5), 0};
+    Source own = {kind->input_types, (int64_t)chance(5), 0};
     struct ArrowArrayStream source = {
         source_schema, source_next, source_error, release_source, &own,
     };

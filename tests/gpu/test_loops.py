@@ -97,7 +97,7 @@ def _claim_compiled(trial: Trial, folder: Path, loop: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses."""
+    """Return an unused port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         return int(server.getsockname()[1])

@@ -78,7 +78,7 @@ def claim_trace(
 
 
 def claim_training(trial: Trial, path: Path, opt: str) -> None:
-    """Hold the trace of a training run of ours against what its methods (`--opt`) make it."""
+    """Compare the trace of a training run with the claims of its methods (`--opt`)."""
     methods = opt.split("+")
     # The optimizer of LoRA-FA takes a pseudo-inverse of every matrix in every step, which is of no
     # class: of a small model that is half of the time.

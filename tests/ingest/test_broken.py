@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.ingest.faults import KEPT_FAULTS
+from tracekit.ingest.faults import MAX_FAULTS
 
 Load = Callable[..., Any]
 
@@ -273,18 +273,18 @@ def test_a_long_good_event_is_kept(load: Load) -> None:
     long = event("x" * 500_000)
     loaded = load(around(long), block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [5, 500_000, 4]
-    # A damaged event makes the reader go through the neighbors one by one.
+    # A damaged event makes the reader read the adjacent events separately.
     loaded = load(f"[{long},{HEAD}" + f'"cut ,{long},{LAST}]', block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [500_000, 500_000, 4]
 
 
 def test_all_faults_are_counted_and_the_first_are_stored(tmp_path: Any) -> None:
-    count = KEPT_FAULTS + 5
+    count = MAX_FAULTS + 5
     path = tmp_path / "rank0.json"
     path.write_text("[" + ",".join([FIRST, *['{"ph":"X","name":"a","dur":2}'] * count]) + "]")
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql("SELECT event_count, rejected_count FROM trace").rows == [(1, count)]
         kept = "SELECT count(*), min(event_id), max(event_id) FROM rejected"
-        assert trace.sql(kept).rows == [(KEPT_FAULTS, 1, KEPT_FAULTS)]
+        assert trace.sql(kept).rows == [(MAX_FAULTS, 1, MAX_FAULTS)]
         health = {row["metric"]: row["value"] for row in trace.health().to_dicts()}
     assert health["rejected"] == count

@@ -74,7 +74,7 @@ def deep(depth: int) -> object:
 
 
 def chain() -> list[object]:
-    """Return lists that are shallow one by one and deep together."""
+    """Return lists that are shallow individually and deep together."""
     found: list[object] = []
     last: object = 0
     for _ in range(30):

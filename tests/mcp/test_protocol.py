@@ -316,7 +316,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
 def test_a_link_that_comes_after_the_check_leads_nowhere(
     folder: Path, environment: dict[str, str]
 ) -> None:
-    """Whoever can write the folder can replace a file by a link between check and opening."""
+    """A user who can write to the folder can replace a file by a link after the check."""
     outside = shutil.copyfile(folder / "a.json", folder.parent / "outside.json")
     (folder / "link.json").symlink_to(outside)
     passed = "answers.allowed = lambda folders, name: folders[0] / name"

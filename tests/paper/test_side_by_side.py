@@ -92,7 +92,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(
     assert (small["paper_tokens_per_s"], small["our_tokens_per_s"]) == (None, 1.0)
     (other_stage,) = alone(rows, "tuned")
     assert other_stage["note"] == "stage finetune: the paper's table is for stage pretrain"
-    # 38 methods of the paper, four of ours that are none of them, and one of another stage.
+    # 38 methods of the paper, four of these runs that are none of them, and one of another stage.
     assert len(rows) == 38 + 5
     empty = next(row for row in rows if row["method"] == "Z2+O" and row["model"] == "Llama2-7B")
     assert empty["note"] == "no run of Llama2-7B, Z2+O, batch size 1"

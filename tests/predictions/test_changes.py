@@ -240,7 +240,7 @@ def test_bench_is_of_the_same_device(tmp_path: Path, cli: Cli, measured: Path) -
     for name, code in (("X", 0), ("Y", 5)):
         properties = [{"id": 0, "name": name}]
         path = written(tmp_path / "trace.json", REDUCTION, deviceProperties=properties)
-        done = cli("predict", path, "--change", "latency x2", "--ceilings", measured)
+        done = cli("predict", path, "--change", "latency x2", "--peak-rates", measured)
         assert done.exit_code == code
 
 

@@ -1,4 +1,4 @@
-"""What users give: peaks, measured ceilings, and the length of a step without the profiler."""
+"""Peaks, measured peak rates, and unprofiled step times that users provide."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: 
 
 
 @pytest.mark.nightly("breaks down a trace twice")
-def test_a_breakdown_has_measured_ceilings_and_no_store_keeps_them(
+def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(
     cache: Path, tiny_trace: Callable[..., Path], make_bench: Callable[..., Path]
 ) -> None:
     name = "NVIDIA H100 80GB HBM3"
@@ -81,10 +81,10 @@ def test_a_breakdown_has_measured_ceilings_and_no_store_keeps_them(
     path = tiny_trace(events, deviceProperties=[{"id": 0, "name": name, "numSms": 132}])
     device = {"device": "cuda:0", "device_name": name, "unit_count": 132, "thread_count": 8}
     bench = make_bench("b", [copy], **device)
-    for ceilings, share in ((bench, 50), (bench, 50), (None, None)):
-        with tracekit.open(path, ceilings=ceilings) as trace:
+    for peak_rates, share in ((bench, 50), (bench, 50), (None, None)):
+        with tracekit.open(path, peak_rates=peak_rates) as trace:
             (row,) = trace.breakdown()["memcpy"].to_dicts()
-            assert row["ceiling_pct"] == (share if share is None else pytest.approx(share))
+            assert row["measured_peak_pct"] == (share if share is None else pytest.approx(share))
 
 
 def test_a_step_without_the_profiler_has_a_utilization_of_its_own(

@@ -219,7 +219,7 @@ def test_a_key_is_of_the_type_of_what_it_joins() -> None:
 
 
 def test_columns_named_as_keys_of_events_have_one() -> None:
-    """Of tables and views for users: an event_id without a key joins nobody knows what."""
+    """Of tables and views for users: an event_id without a key joins wrong rows."""
     names = {"trace_id", "event_id", "launch_id", "op_id", "module_id", "parent_id"}
     bare = [
         f"{spec.name}.{column.name}"

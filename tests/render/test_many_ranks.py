@@ -24,7 +24,7 @@ def test_a_strip_shows_every_rank_or_the_highest_of_a_cell() -> None:
     assert marks(marked, 4).plain == "   ▲"
     assert strip([None, 0.0], [False, False], 4).plain == " ▁"
     assert [list(cell) for cell in cells_of_ranks(5, 2)] == [[0, 1], [2, 3, 4]]
-    # Nobody is left out, however narrow the screen.
+    # No rank is left out, however narrow the screen.
     assert sorted(rank for cell in cells_of_ranks(1000, 77) for rank in cell) == list(range(1000))
 
 

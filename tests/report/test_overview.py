@@ -1,4 +1,4 @@
-"""The report of several runs: side by side, a way to each, and of two how they differ."""
+"""The report of several runs: figures, links, and differences of two runs."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ def opened_as_ranks(
     folder: Path,
     cases: Sequence[Sequence[Event]],
     *,
-    ceilings: Path | None = None,
+    peak_rates: Path | None = None,
     **top_level: Any,
 ) -> Iterator[tracekit.Trace]:
     """Open traces as one run; the events at each place are those of the rank of that number.
 
-    `top_level` are members that each file has beside `traceEvents`; `ceilings` is as for
+    `top_level` are members that each file has beside `traceEvents`; `peak_rates` is as for
     `tracekit.open`.
     """
     paths = []
@@ -37,7 +37,7 @@ def opened_as_ranks(
         whole = {**top_level, "distributedInfo": info, "traceEvents": [*events]}
         paths.append(folder / f"rank{rank}.json")
         paths[-1].write_text(json.dumps(whole), "utf-8")
-    with tracekit.open(*paths, cache=False, ceilings=ceilings) as trace:
+    with tracekit.open(*paths, cache=False, peak_rates=peak_rates) as trace:
         yield trace
 
 

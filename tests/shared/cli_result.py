@@ -45,7 +45,7 @@ def run_here(
         io.TextIOWrapper(content, encoding="utf-8", newline="")
         for content in (io.BytesIO(stdin.encode()), stdout, stderr)
     )
-    # Where nobody has set logging up, warnings go to stderr; pytest has.
+    # Without a logging configuration, warnings go to stderr; pytest has one.
     logger = logging.getLogger("tracekit")
     with (
         contextlib.ExitStack() as behind,

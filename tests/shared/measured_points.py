@@ -50,8 +50,8 @@ def gpu(name: str | None = NAME, units: int | None = 132) -> TracedDevice:
     return TracedDevice(name, units, 8, 1, is_cpu=False)
 
 
-def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
-    """Return the rows of `device_ceiling` for a traced device and a benchmark run."""
+def peak_rates_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
+    """Return the rows of `device_peak_rate` for a traced device and a benchmark run."""
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
         create_tables(connection, library_file())
@@ -75,9 +75,9 @@ def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
                 [place.name, place.unit_count],
             )
         fill_device_peaks(connection)
-        Relations(connection).give("ceiling_point", points_of(bench))
-        ensure(connection, ["device_ceiling"])
-        rows = connection.execute("FROM device_ceiling")
+        Relations(connection).give("peak_rate_point", points_of(bench))
+        ensure(connection, ["device_peak_rate"])
+        rows = connection.execute("FROM device_peak_rate")
         names = [column[0] for column in rows.description]
         return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
@@ -92,5 +92,5 @@ def found(place: TracedDevice, bench: Path) -> list[tuple[Any, ...]]:
             row["origin"],
             row["reason"],
         )
-        for row in ceilings_of(place, bench)
+        for row in peak_rates_of(place, bench)
     ]

@@ -65,11 +65,11 @@ def simulated_faults(seed: int) -> list[Fault]:
         Fault("loader without workers", "advice_loading", slow, slow | {"load_workers": 3}),
         Fault("slow launches", "advice_launch_bound", short | {"python_ns": 6_000},
               short | {"python_ns": 600, "op_ns": 300, "launch_call_ns": 300}),
-        fault("nothing hidden", "advice_exposed_comm", base(**four, bandwidth_gb_per_s=30),
+        fault("no overlap", "advice_exposed_comm", base(**four, bandwidth_gb_per_s=30),
               overlaps=False),
         fault("one slow rank", "advice_slow_rank", base(**four), slow_rank=draw.randrange(4),
               slow_rank_factor=near(1.3, 2)),
-        fault("one slow rank, clocks apart", "advice_slow_rank",
+        fault("one slow rank, clock offset", "advice_slow_rank",
               base(**four, clock_offset_ns=3_000_000), slow_rank=draw.randrange(4)),
     ]  # fmt: skip
 

@@ -37,8 +37,8 @@ from tracekit.analysis.walk_markers import (
     RANGE,
     RECOMPUTE,
     Marker,
+    is_phase,
     read_markers,
-    tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
 from tracekit.database.connections import session_of
@@ -142,10 +142,10 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
 
-# A context: op, module, node, how, told, row, range, hook, part. `how` consists of the bits above.
-# `told`, `row`, and `part` are the markers that determine the phase (with the phase number), the
-# row of modules (negative if weak), and the part. Module, range, and hook (the module named by a
-# backward hook) are module numbers within the trace. _NONE means none, as in C.
+# A context: op, module, node, how, phase_mark, row, range, hook, part. `how` consists of the bits
+# above. `phase_mark`, `row`, and `part` are the markers that determine the phase (with the phase
+# number), the row of modules (negative if weak), and the part. Module, range, and hook (the module
+# named by a backward hook) are module numbers within the trace. _NONE means none, as in C.
 _Context = tuple[int, ...]
 _NONE = -1
 
@@ -190,7 +190,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     numbered: set[int] = set()
     if any(marker.is_bare_node for marker in markers):
         numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
-    has_optimizer = any(tells(marker.told, "optimizer") for marker in markers)
+    has_optimizer = any(is_phase(marker.phase_mark, "optimizer") for marker in markers)
     has_captures = session_of(connection).row_counts["captured_call"]
     spans = (
         _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
@@ -218,7 +218,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
 
 def _flags(marker: Marker) -> int:
     """Return the flags of a marker that native/context_walk.c defines."""
-    has_context = marker.kind in _WITH_CONTEXT or marker.told
+    has_context = marker.kind in _WITH_CONTEXT or marker.phase_mark
     flags = (
         marker.kind == OP,
         marker.kind == NODE,
@@ -322,11 +322,11 @@ def _inside(
     around: _Context, marker: Marker, event_id: int, bits: int, trace: TraceModules
 ) -> _Context:
     """Return the context inside a span."""
-    op, module, node, how, told, row, span, hook, part = around
+    op, module, node, how, phase_mark, row, span, hook, part = around
     kind = marker.kind
     if kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
-            if node != _NONE or tells(marker.told, "recompute"):
+            if node != _NONE or is_phase(marker.phase_mark, "recompute"):
                 how |= _AGAIN
             module = trace.number(
                 _number(module),
@@ -336,9 +336,9 @@ def _inside(
                 is_inside_node=module == _NONE and node != _NONE,
             )
             row = 0
-            told = marker.told or (0 if _is_in_closure(how, told) else told)
+            phase_mark = marker.phase_mark or (0 if _is_in_closure(how, phase_mark) else phase_mark)
     elif kind == FRAME:
-        told = marker.told or told
+        phase_mark = marker.phase_mark or phase_mark
         if marker.layer == "begin":
             trace.next_layer = 0
         if module == _NONE or trace.modules[module].module_class != marker.module_class:
@@ -366,22 +366,24 @@ def _inside(
                 how |= _IN_GRAD_MODE
         if bits & _HOLDS_BACKWARD and node == _NONE:
             how |= _IN_CLOSURE_STEP
-        if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
-            told = marker.told
+        if marker.phase_mark and (
+            kind == RANGE or not is_phase(marker.phase_mark, "backward") or not phase_mark
+        ):
+            phase_mark = marker.phase_mark
         if marker.row > 0:
             row, module = marker.row, _NONE
         elif marker.row < 0 and not row:
             row = marker.row
-    return (op, module, node, how, told, row, span, hook, part)
+    return (op, module, node, how, phase_mark, row, span, hook, part)
 
 
 def _number(number: int) -> int | None:
     return None if number == _NONE else number
 
 
-def _is_in_closure(how: int, told: int) -> bool:
+def _is_in_closure(how: int, phase_mark: int) -> bool:
     """Return whether the phase comes from an optimizer step with a closure."""
-    return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
+    return bool(how & _IN_CLOSURE_STEP) and is_phase(phase_mark, "optimizer")
 
 
 _NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
@@ -404,7 +406,7 @@ def _load(connection: duckdb.DuckDBPyConnection) -> None:
         f"how & {_AGAIN | _NUMBERED_IN_NODE} > 0 AS is_recompute, FALSE AS is_derivative, "
         f"how & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE} AS is_numbered, "
         f"how & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
-        f"nullif(told >> {PHASE_BITS}, 0) AS phase_marker_id, "
+        f"nullif(phase_mark >> {PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
         f"FROM {SWEPT}"
     ).fetchall()

@@ -109,7 +109,7 @@ def find_device(name: str) -> DevicePeak:
     raise QueryError(f"device={name}: {what}", hint=f"known devices: {known}")
 
 
-DEVICE_CEILING = "device_ceiling"
+DEVICE_PEAK_RATE = "device_peak_rate"
 """Table of the session with measured peak rates of devices."""
 
 MEMORY = "memory"

@@ -81,9 +81,13 @@ class Result:
         try:
             index = self.column_names.index(name)
         except ValueError:
+            from tracekit.analysis.catalog import name_here
+
+            here = name_here(name, "columns")
+            hint = f"in tracekit: {here}. " if here else ""
             raise UsageError(
                 f"{self.name} has no column {name!r}",
-                hint="its columns: " + ", ".join(self.column_names),
+                hint=f"{hint}its columns: {', '.join(self.column_names)}",
             ) from None
         return [row[index] for row in self.rows]
 

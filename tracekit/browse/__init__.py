@@ -1,4 +1,4 @@
-"""A breakdown as a screen that one can walk: from the whole down to the events and the SQL."""
+"""Interactive terminal browser of a trace, from the overview to single events and SQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_installed() -> None:
-    """Say so if what draws the screen is missing.
+    """Raise an error if textual is missing.
 
     Raises:
         UsageError: textual is not installed.
@@ -26,7 +26,7 @@ def browse(trace: Trace, traces: Sequence[str]) -> int:
     """Show a trace on the terminal until the user leaves.
 
     Returns:
-        0; another number if the screen ended by a bug, whose traceback it has printed.
+        0, or another exit code after a bug, whose traceback it has printed.
 
     Raises:
         UsageError: textual is not installed.
@@ -34,7 +34,7 @@ def browse(trace: Trace, traces: Sequence[str]) -> int:
     check_installed()
     from tracekit.browse.app import Browser
 
-    # Without the mouse the terminal's own selection copies text, also over ssh.
+    # Without mouse support, the selection of the terminal can copy text, also over ssh.
     browser = Browser(trace, traces)
     browser.run(mouse=False)
     return browser.return_code or 0

@@ -1,7 +1,6 @@
-"""The screen: a title, one table, what its row says in full, and a line of keys.
+"""Screen with a title, a table, the full text of the selected row, and a line of keys.
 
-Whatever comes from a trace is shown as text: as printable characters, in objects in which no
-markup is looked for.
+Text from a trace is shown as printable characters, in objects without markup.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tracekit.render._text import cell_width, printable, shorten, shortened
 from tracekit.trace import Trace
 
 _MOST_CELLS = 48
-"""A text is no wider in the table; the line below the table shows it whole."""
+"""Maximum width of a text in the table; the line below shows it completely."""
 
 _WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY reason"
 
 
 @dataclass
 class _Place:
-    """Where the user is, or was: to come back to the same row."""
+    """Position of the user, to return to the same row."""
 
     view: View
     search: str = ""
@@ -41,8 +40,8 @@ class _Place:
     row: int = 0
 
 
-class _Told(ModalScreen[None]):
-    """A text over the screen, until a key closes it."""
+class _TextScreen(ModalScreen[None]):
+    """A text over the screen, closed by a key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key, "dismiss", show=False)
@@ -54,15 +53,15 @@ class _Told(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        # A line is cleaned by itself, so that lines stay.
+        # Clean each line separately to keep the line breaks.
         shown = "\n".join(map(printable, self._text.split("\n")))
         with VerticalScroll():
-            yield Static(Text(shown), id="told")
-        yield Static(Text("up, down scroll  esc back"), id="told-keys")
+            yield Static(Text(shown), id="text")
+        yield Static(Text("up, down scroll  esc back"), id="text-keys")
 
 
 class Browser(App[None]):
-    """A trace that one can walk."""
+    """Interactive browser of a trace."""
 
     ENABLE_COMMAND_PALETTE = False
     # The row that is chosen is turned around: that shows without any colour.
@@ -74,9 +73,9 @@ class Browser(App[None]):
     }
     #detail { height: auto; max-height: 4; }
     #search { display: none; border: none; height: 1; padding: 0; }
-    #status, #keys, #told-keys { height: 1; }
-    _Told { background: $background; }
-    _Told VerticalScroll { height: 1fr; }
+    #status, #keys, #text-keys { height: 1; }
+    _TextScreen { background: $background; }
+    _TextScreen VerticalScroll { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "leave_view", show=False),
@@ -113,7 +112,7 @@ class Browser(App[None]):
         self._show()
 
     def on_unmount(self) -> None:
-        """Wait for the thread that asks, whose question was ended."""
+        """Wait for the query thread, whose query was interrupted."""
         self._asker.close()
 
     @property
@@ -123,7 +122,7 @@ class Browser(App[None]):
 
     @property
     def _main(self) -> Screen[None]:
-        """The screen below a text that lies over it: an answer may come meanwhile."""
+        """The main screen, which may receive an answer below an open text."""
         screen: Screen[None] = self.screen_stack[0]
         return screen
 
@@ -135,7 +134,7 @@ class Browser(App[None]):
         self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
 
     def _show(self) -> None:
-        """Ask for the page where the user is, and show it when it is there."""
+        """Request the current page, and show it when it arrives."""
         here = self._here
         searched = f", with «{here.search}»" if here.search else ""
         steps = "" if len(self._places) == 1 else f"{'› ' * (len(self._places) - 1)}"
@@ -157,7 +156,7 @@ class Browser(App[None]):
         texts = []
         for column in page.columns:
             cells = shortened(column.cells, _MOST_CELLS)
-            # Measured here: the table itself would show narrower columns first.
+            # Compute widths here, because the table first shows narrower columns.
             width = max(map(cell_width, [column.header, *cells]))
             table.add_column(Text(column.header), key=column.source, width=width)
             side: JustifyMethod = "right" if column.is_number else "left"
@@ -170,13 +169,13 @@ class Browser(App[None]):
         self._tell_row(here.row)
 
     def _tell_row(self, number: int) -> None:
-        """Show in full what is too wide for the table."""
+        """Show texts that are too wide for the table completely."""
         here, page = self._here, self._page
         if page is None or not number < len(page.rows):
             return
         here.row = number
         wide = [
-            column.told(column.cells[number])
+            column.labeled(column.cells[number])
             for column in page.columns
             if not column.is_number
             and shorten(column.cells[number], _MOST_CELLS // 2) != (column.cells[number])
@@ -184,11 +183,11 @@ class Browser(App[None]):
         self._say("detail", "  ".join(wide))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Tell of the row that was chosen."""
+        """Show details of the selected row."""
         self._tell_row(event.cursor_row)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Go where the row leads."""
+        """Open the selected row."""
         if self._page is not None and event.cursor_row < len(self._page.rows):
             self._go(self._here.view.deeper(self._page.rows[event.cursor_row]))
 
@@ -200,7 +199,7 @@ class Browser(App[None]):
         self._show()
 
     def action_leave_view(self) -> None:
-        """Go back to where the user came from; a search is left first."""
+        """Close the search, or return to the previous view."""
         if self._is_searching:
             self._end_search()
         elif self._here.search:
@@ -213,44 +212,44 @@ class Browser(App[None]):
             self._say("status", "this is the first screen; q quits")
 
     def action_view(self, key: str) -> None:
-        """Begin at one of the views."""
+        """Open a view."""
         self._places = [_Place(VIEWS[key][1])]
         self._show()
 
     def action_turn(self, by: int) -> None:
-        """Show the next page, or the one before."""
+        """Show the next or the previous page."""
         here, page = self._here, self._page
         if page is not None and (page.is_more if by > 0 else here.number > 0):
             here.number, here.row = here.number + by, 0
             self._show()
 
     def action_events(self) -> None:
-        """Go from a module to its events, whatever is inside it."""
+        """Show the events of a module, including submodules."""
         view, page = self._here.view, self._page
         if isinstance(view, Modules) and page is not None and page.rows:
             self._go(view.events(page.rows[self._here.row]))
 
     def action_sql(self) -> None:
-        """Show what gives the same."""
-        self.push_screen(_Told(self._here.view.told(self._traces, self._here.search)))
+        """Show the command and SQL of the view."""
+        self.push_screen(_TextScreen(self._here.view.definition(self._traces, self._here.search)))
 
     def action_help(self) -> None:
-        """Show what the keys do."""
-        self.push_screen(_Told(HELP))
+        """Show the help of the keys."""
+        self.push_screen(_TextScreen(HELP))
 
     @property
     def _is_searching(self) -> bool:
         return self._main.query_one("#search", Input).display
 
     def action_search(self) -> None:
-        """Let the user type what to search for."""
+        """Show the input for a search."""
         field = self._main.query_one("#search", Input)
         field.value = self._here.search
         field.display = True
         field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Show the rows that hold it."""
+        """Show the matching rows."""
         here = self._here
         here.search, here.number, here.row = event.value.strip(), 0, 0
         self._end_search()
@@ -261,14 +260,14 @@ class Browser(App[None]):
         self._table.focus()
 
     async def action_leave(self) -> None:
-        """End what is asked, and leave."""
+        """Interrupt the query and quit."""
         self.workers.cancel_all()
         await self._asker.stop()
         self.exit()
 
 
 def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
-    """Return the page where the user is; where it has no rows, why, if the device's work lacks."""
+    """Return the current page, with a note if it is empty because device work is missing."""
     page = here.view.page(answers, here.number, here.search)
     if page.rows or here.search:
         return page, ""
@@ -277,7 +276,7 @@ def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
 
 
 def _extent(page: Page) -> str:
-    """Return which rows a page holds."""
+    """Return the row numbers of a page."""
     if not page.rows:
         return "no rows"
     last = page.first + len(page.rows)

@@ -1,4 +1,4 @@
-"""Events and idle gaps one by one, read by pages; and everything that is known of one event."""
+"""Views of device events, idle gaps, and all data of one event."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ _LINKS = ("launch_id", "op_id", "like_event_id")
 
 
 def device_is(rank: int | None, device: str) -> list[str]:
-    """Return the conditions that pick what is of one device."""
+    """Return the conditions that select one device."""
     of_rank = "w.rank IS NULL" if rank is None else f"w.rank = {rank}"
     return [of_rank, f"e.device = {literal_of(device)}"]
 
 
 def device_text(rank: int | None, device: str) -> str:
-    """Return what a title calls a device."""
-    # On cpu an event is a piece of an op: there are more of them than ops, and their times add up.
+    """Return the name of a device in titles."""
+    # On cpu, events are pieces of ops: there are more pieces than ops, and their times add up.
     named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 
 def module_is(path: str) -> str:
-    """Return the condition that picks the events of a row of modules, and of all inside it."""
+    """Return the condition that selects the events of a module and its submodules."""
     return f"""(e.row_name = {literal_of(path)} OR (e.trace_id, e.module_id) IN (
     SELECT (i.trace_id, i.module_id)
     FROM module AS o
@@ -86,12 +86,12 @@ def module_is(path: str) -> str:
 
 
 def events_of(title: str, conditions: Sequence[str], by: str = "dur") -> View:
-    """Return the device events that meet some conditions, the longest first.
+    """Return the device events that match conditions, the longest first.
 
     Args:
-        title: what they are.
-        conditions: which events these are.
-        by: by their duration, `dur`, or by the part of the busy time that is their own, `wall`.
+        title: title of the view.
+        conditions: SQL conditions.
+        by: sort by duration, `dur`, or by exclusive busy time, `wall`.
     """
     first = ("wall_ns", "dur_ns") if by == "wall" else ("dur_ns",)
     return SqlView(
@@ -105,7 +105,7 @@ def events_of(title: str, conditions: Sequence[str], by: str = "dur") -> View:
 
 
 def gaps_of(title: str, conditions: Sequence[str]) -> View:
-    """Return the idle gaps that meet some conditions, the longest first."""
+    """Return the idle gaps that match conditions, the longest first."""
     return SqlView(
         title,
         _GAPS + _where(conditions),
@@ -140,9 +140,9 @@ def _event_of(row: Row) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Everything that is known of one event: a row for each thing.
+    """All data of one event, one row per field.
 
-    What was written of an event is table event, what tracekit found view attributed_events.
+    Recorded fields are in table event, derived ones in view attributed_events.
     """
 
     trace_id: int
@@ -152,7 +152,7 @@ class Event:
 
     @property
     def title(self) -> str:
-        """Its number and its name."""
+        """Number and name of the event."""
         return f"Event {self.event_id}: {self.name}"
 
     def _statements(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ class Event:
         }
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of what is known."""
+        """Return a page of fields."""
         asked = {name: answers.sql(text) for name, text in self._statements().items()}
         is_attributed = bool(asked["attribution"].rows)
         rank = answers.sql(f"SELECT rank FROM trace WHERE trace_id = {int(self.trace_id)}").rows
@@ -186,17 +186,17 @@ class Event:
         result = holding(Result("event", columns, rows), search)
         return cut(result, ("field", "value", "of"), number)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
+    def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the statements."""
         texts = [
-            SqlView("", text, "ALL", (), ()).told(traces, "")
+            SqlView("", text, "ALL", (), ()).definition(traces, "")
             for text in self._statements().values()
         ]
         del search
         return "\n\n".join(texts)
 
     def deeper(self, row: Row) -> View | None:
-        """Lead to the event that a field names; from others to why it is in phase and module."""
+        """Return the view of the event in a field, or else the attribution rules of this event."""
         if row["field"] in _LINKS and row["linked_id"] is not None:
             return Event(self.trace_id, row["linked_id"], 0, row["field"])
         if not row["is_attributed"]:
@@ -204,13 +204,13 @@ class Event:
         return AnalysisView(
             f"Why event {self.event_id} is in its phase and its module",
             Asked("why", {"event_id": self.event_id}),
-            ("decides", "rule", "answer", "reason", "found", "question"),
+            ("decides", "rule", "answer", "reason", "evidence", "question"),
             {"rank": row["rank"]},
         )
 
 
 def _fields(result: Result) -> list[tuple[str, str, Any]]:
-    """Return each column of a result of one row: name, exact text, and the value of an id."""
+    """Return name, exact text, and id value of each column of a one-row result."""
     if not result.rows:
         return []
     (values,) = result.rows

@@ -1,4 +1,4 @@
-"""One page of a view: rows as the terminal shows them, and as they are, to go on from."""
+"""Pages of a view: rows as shown, and with all columns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tracekit.render._text import is_unsafe, printable
 from tracekit.sql_text import quote
 
 PAGE_ROWS = 200
-"""So many rows are on the screen's table at a time."""
+"""Number of rows per page."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of a view, from `first` on (0 is the first of all).
+    """Rows of a view from number `first`, counted from 0.
 
-    `total` is None where counting them would mean asking for all; `note` stands below them.
+    `total` is None if counting would require all rows; `note` is shown below the rows.
     """
 
     columns: list[TextColumn]
@@ -36,32 +36,32 @@ class Page:
 
 
 class View(Protocol):
-    """A table that one can walk: what it shows, what gives the same, and where each row leads."""
+    """A table with its title, definition, and the views that its rows open."""
 
     @property
     def title(self) -> str:
-        """What the table is about, as text that may hold anything."""
+        """Title of the table; may contain any characters."""
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page, from 0; only rows that hold the text searched for, if there is one."""
+        """Return a page, from 0, only with rows that match a search."""
 
-    def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the commands and the SQL that give the same."""
+    def definition(self, traces: Sequence[str], search: str) -> str:
+        """Return the equivalent commands and SQL."""
 
     def deeper(self, row: Row) -> View | None:
-        """Return what a row leads to; None where it leads nowhere."""
+        """Return the view that a row opens, if any."""
 
 
 Deeper = Callable[[Row], View | None]
 
 
 def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
-    """Return some columns of a result as a terminal shows them."""
+    """Return columns of a result as terminal text."""
     return text_columns(picked(result, names), units=True)
 
 
 def cut(result: Result, names: Sequence[str], number: int) -> Page:
-    """Return a page, from 0, of a result that is there whole, with some of its columns."""
+    """Return a page, from 0, of columns of a complete result."""
     first = number * PAGE_ROWS
     rows = result.rows[first : first + PAGE_ROWS]
     part = Result(result.name, result.columns, rows)
@@ -70,7 +70,7 @@ def cut(result: Result, names: Sequence[str], number: int) -> Page:
 
 
 def holding(result: Result, search: str) -> Result:
-    """Return the rows one of whose texts holds the text searched for, in any case."""
+    """Return the rows with a text that contains the search, ignoring case."""
     if not search:
         return result
     wanted = search.lower()
@@ -89,8 +89,8 @@ class Asked:
     name: str
     params: Mapping[str, object] = field(default_factory=dict)
 
-    def told(self, traces: Sequence[str]) -> str:
-        """Return its command and its SQL."""
+    def definition(self, traces: Sequence[str]) -> str:
+        """Return the command and the SQL."""
         options = [
             word
             for name, value in self.params.items()
@@ -105,7 +105,7 @@ class Asked:
 class AnalysisView:
     """Rows of an analysis, all or those with certain values.
 
-    `first` has a column, and its values in the order in which their rows come.
+    `first` has a column, and values whose rows come first, in this order.
     """
 
     title: str
@@ -127,23 +127,23 @@ class AnalysisView:
         found = holding(Result(result.name, result.columns, rows), search)
         return cut(found, self.names, number)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the analysis' command and SQL, and which of its rows are shown."""
+    def definition(self, traces: Sequence[str], search: str) -> str:
+        """Return command and SQL of the analysis, and the condition of the shown rows."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
         notes += [f"holding {search!r}"] if search else []
-        text = self.asked.told(traces)
+        text = self.asked.definition(traces)
         return f"{text}\n\nShown of it: rows where {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
-        """Return where the row leads."""
+        """Return the view that the row opens."""
         return self.lead(row) if self.lead else None
 
 
 @dataclass(frozen=True, slots=True)
 class SqlView:
-    """Rows of a statement, read by pages.
+    """Rows of a statement, read page by page.
 
-    `names` are the columns shown; the others are there for what a row leads to.
+    `names` are the shown columns; others are used to open a row.
     """
 
     title: str
@@ -163,7 +163,7 @@ class SqlView:
         )
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the rows; the other rows are not read."""
+        """Return a page of the rows without reading the others."""
         first = number * PAGE_ROWS
         limit = f"LIMIT {PAGE_ROWS + 1} OFFSET {first}"
         found = answers.sql(f"{self._statement(search)}\n{limit}")
@@ -171,21 +171,21 @@ class SqlView:
         is_more = len(found.rows) > PAGE_ROWS
         return Page(shown(part, self.names), [*part.to_dicts()], first, is_more)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the statement, and the command that runs it."""
+    def definition(self, traces: Sequence[str], search: str) -> str:
+        """Return the statement and its command."""
         command = shlex.join(["tracekit", "sql", *traces, "-"])
-        # No text in the statement holds a line of its own: see literal_of().
+        # Texts in the statement have no line breaks; see literal_of().
         return f"{command} <<'SQL'\n{self._statement(search)}\nSQL"
 
     def deeper(self, row: Row) -> View | None:
-        """Return where the row leads."""
+        """Return the view that the row opens."""
         return self.lead(row) if self.lead else None
 
 
 def literal_of(text: str) -> str:
-    """Return a text as SQL in which every character can be shown, so that what is told runs.
+    """Return a text as printable SQL, so that the shown statement runs.
 
-    A newline or a mark that turns text around would be shown as its escape, which is another text.
+    A newline or a bidirectional mark would be shown as its escape, which is a different text.
     """
     if printable(text) == text:
         return quote(text)

@@ -1,4 +1,4 @@
-"""Ask a trace on one thread of its own, so that the screen never waits; what runs can be ended."""
+"""Query thread, so that the screen never waits and queries can be interrupted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _KEPT_COUNT = 8
 
 
 class Answers:
-    """What a trace answers; the last few analyses are remembered, as pages are cut from them."""
+    """Queries of a trace, with a cache of recent analyses for paging."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._kept: OrderedDict[tuple[object, ...], Result] = OrderedDict()
 
     def query(self, name: str, **params: object) -> Result:
-        """Return what an analysis says, as :meth:`tracekit.trace.Trace.query` does."""
+        """Return the result of an analysis, as :meth:`tracekit.trace.Trace.query` does."""
         key = (name, *sorted(params.items()))
         result = self._kept.pop(key, None)
         if result is None:
@@ -36,32 +36,32 @@ class Answers:
         return result
 
     def sql(self, text: str) -> Result:
-        """Return what a statement says, as :meth:`tracekit.trace.Trace.sql` does."""
+        """Return the result of a statement, as :meth:`tracekit.trace.Trace.sql` does."""
         return self._trace.sql(text)
 
 
 class Asker:
-    """The one thread that asks a trace, one question at a time."""
+    """The only thread that queries a trace, one query at a time."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # The first time, this lays tables: not to be done while the other thread asks.
+        # The first call creates tables, which must not overlap with queries of the other thread.
         _ = trace.connection
         self._answers = Answers(trace)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-browse")
         self._running: Future[Any] | None = None
 
     async def ask(self, question: Callable[[Answers], T]) -> T:
-        """Return the answer to a question; one that still runs is ended first."""
+        """Interrupt the running query, and return the answer of a new one."""
         await self.stop()
         future = self._pool.submit(question, self._answers)
         self._running = future
         return await asyncio.wrap_future(future)
 
     async def stop(self) -> None:
-        """End the question that runs, if one does; its answer is lost."""
+        """Interrupt the running query, if any; its answer is lost."""
         while self._running is not None and not self._running.done():
-            # Again and again: an interrupt that comes between two statements is lost.
+            # Repeat, because an interrupt between two statements is lost.
             self._trace.connection.interrupt()
             await asyncio.sleep(_POLL_S)
 

@@ -1,4 +1,4 @@
-"""The views that the keys show, and where their rows lead."""
+"""Views of the keys, and the views that their rows open."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OF_STEP = """(e.event_id, e.piece) IN (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What each device did with its window, by kind and by phase; of one device if `of` says so."""
+    """Time of each device window by kind and phase; only of device `of` if given."""
 
     title: str = "Overview: each device's window by kind, and by phase"
     of: tuple[int | None, str] | None = None
@@ -92,14 +92,14 @@ class Overview:
         note = step_sentence({name: answers.query(name) for name in names}) or ""
         return replace(cut(result, _SHOWN, number), note=note)
 
-    def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the analyses behind it."""
+    def definition(self, traces: Sequence[str], search: str) -> str:
+        """Return the analyses of the view."""
         del search
         names = ("timeline", "phases", "run_idle")
-        return "\n\n\n".join(Asked(name).told(traces) for name in names)
+        return "\n\n\n".join(Asked(name).definition(traces) for name in names)
 
     def deeper(self, row: Row) -> View | None:
-        """Lead to the events of a kind or a phase, or to the gaps."""
+        """Return the events of a kind or phase, or the gaps."""
         rank, device, part = row["rank"], row["device"], row["part"]
         where = f"{part} of {device_text(rank, device)}"
         if row["split"] == "phase":
@@ -119,16 +119,16 @@ def _bar(share_pct: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """The modules right inside one, or the topmost; of all devices, layers rolled up.
+    """Submodules of a module, or top-level modules, over all devices with combined layers.
 
-    A search looks at every module, and shows whole paths.
+    A search covers all modules and shows complete paths.
     """
 
     parent: str | None = None
 
     @property
     def title(self) -> str:
-        """Where in the tree this is."""
+        """Position in the tree."""
         return "Modules" if self.parent is None else f"Modules of {self.parent}"
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
@@ -151,23 +151,23 @@ class Modules:
         return cut(Result("modules", (*result.columns, *more), table), shown, number)
 
     def _short(self, path: str) -> str:
-        """Return a path without what the title says."""
+        """Return a path without the part in the title."""
         if self.parent is None or not path.startswith(self.parent):
             return path
         return re.sub(r"^[./]", "", path[len(self.parent) :]) or path
 
-    def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the analysis, and which of its rows are shown."""
-        text = Asked("module_totals").told(traces)
+    def definition(self, traces: Sequence[str], search: str) -> str:
+        """Return the analysis and the condition of the shown rows."""
+        text = Asked("module_totals").definition(traces)
         note = f"holding {search!r}" if search else f"whose parent_path is {self.parent!r}"
         return f"{text}\n\nShown of it: rows {note}"
 
     def deeper(self, row: Row) -> View | None:
-        """Lead to what is inside a module; where nothing is, to its events."""
+        """Return the submodules, or else the events of a module."""
         return Modules(row["module_path"]) if row["has_inner"] else self.events(row)
 
     def events(self, row: Row) -> View:
-        """Return the events of a module and of all inside it."""
+        """Return the events of a module and its submodules."""
         path = row["module_path"]
         return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
 
@@ -175,7 +175,7 @@ class Modules:
 def _events_of_kernel(row: Row) -> View:
     name = f"e.name = {literal_of(row['name'])}"
     place = device_is(row["rank"], row["device"])
-    # The same name may stand in several classes: each is a row of its own.
+    # Classes may share kernel names, and each has a row.
     class_name = row["class"]
     group = "e.class IS NULL" if class_name is None else f"e.class = {literal_of(class_name)}"
     return events_of(
@@ -238,7 +238,7 @@ def _events_of_serving_step(row: Row) -> View:
 
 
 def _event_of_path(row: Row) -> View | None:
-    """Lead to the work of a piece; the host's time and waits are no work."""
+    """Return the device work of a path segment; host time and waits have none."""
     if row["kind"] not in ("work", "transfer"):
         return None
     rank = row["of_rank"]
@@ -256,7 +256,7 @@ _LEADS: dict[str, Deeper] = {
     "requests": _steps_of_request,
     "critical_path": _event_of_path,
 }
-"""Where the rows of an analysis lead."""
+"""Functions that open a row of an analysis."""
 
 _KEYS = "1234567890"
 
@@ -284,10 +284,10 @@ def _views() -> dict[str, tuple[str, View]]:
 
 
 VIEWS = _views()
-"""What each key shows: its own views, and those of the headers of analyses."""
+"""View of each key: built-in ones, and those of analysis headers."""
 
 KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
-"""One line of 80 columns."""
+"""Help line of 80 columns."""
 
 HELP = "\n".join(
     [
@@ -313,4 +313,4 @@ HELP = "\n".join(
         "nested ops interrupt has one row per piece. s explains the columns.",
     ]
 )
-"""What ? shows."""
+"""Help text of key ?."""

@@ -312,7 +312,7 @@ _MOST_KEPT = 1_000
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
-    """Return the figures of a complete run, as far as known.
+    """Return the known figures of a complete run.
 
     If several runs are open together, there are no figures from manifests and requests.
 

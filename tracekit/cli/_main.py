@@ -31,6 +31,9 @@ INTERRUPTED = 130
 UNEXPECTED = 70
 """Exit code for a bug in tracekit: EX_SOFTWARE of sysexits.h."""
 
+RENAMED_OPTIONS = {"--ceilings": "--peak-rates"}
+"""Former names of options; they still work in this version, with a note."""
+
 
 SECTIONS = {
     "Record": ("collect", "bench"),
@@ -123,6 +126,10 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
+        for old, new in RENAMED_OPTIONS.items():
+            if any(one.partition("=")[0] == old for one in args):
+                click.echo(f"note: `{old}` is now `{new}`", err=True)
+                args = [re.sub(f"^{old}(?==|$)", new, one) for one in args]
         name, *rest = args
         if name in SUBCOMMANDS:
             name, rest = SUBCOMMANDS[name], args

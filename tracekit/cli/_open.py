@@ -60,7 +60,7 @@ def open_traces(
                 traces,
                 cache=not reading.no_cache,
                 rules=rules,
-                ceilings=reading.ceilings,
+                peak_rates=reading.peak_rates,
                 capture=reading.capture,
                 queries=reading.queries,
                 progress=progress,

@@ -77,8 +77,8 @@ queries_option = click.option(
     help="Folder with your own SQL analyses; may be repeated.  [default: TRACEKIT_QUERIES]",
 )
 
-ceilings_option = click.option(
-    "--ceilings",
+peak_rates_option = click.option(
+    "--peak-rates",
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Run of tracekit bench on the same devices, for measured peak rates.  [default: "
@@ -125,7 +125,7 @@ class Reading:
         queries: folders with the user's SQL files.
         rules: additional classification rules.
         capture: traces of the capture of CUDA graphs.
-        ceilings: measured peak rates of devices.
+        peak_rates: measured peak rates of devices.
         plain_step: duration of an unprofiled step, ns.
         step: pattern for names of ranges that are steps.
         engine: how the traces of many ranks are read.
@@ -134,7 +134,7 @@ class Reading:
     queries: tuple[Path, ...] = ()
     rules: Path | None = None
     capture: tuple[str, ...] = ()
-    ceilings: Path | None = None
+    peak_rates: Path | None = None
     plain_step: int | None = None
     step: str | None = None
     no_cache: bool = False
@@ -222,7 +222,7 @@ _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "queries": queries_option,
     "rules": rules_option,
     "capture": capture_option,
-    "ceilings": ceilings_option,
+    "peak_rates": peak_rates_option,
     "plain_step": plain_step_option,
     "step": step_option,
     "no_cache": no_cache_option,

@@ -93,7 +93,7 @@ def command(
                 from tracekit.render._console import make_console
 
                 width = make_console(sys.stdout).width
-                click.echo("\n".join(told(advised, shlex.join(traces), width, full=full)))
+                click.echo("\n".join(advice_lines(advised, shlex.join(traces), width, full=full)))
             else:
                 emit(advised.as_result(), format_name)
             return
@@ -191,7 +191,7 @@ def _emit_verdict(verdict: Verdict, format_name: str) -> None:
     emit(Result("advise", columns, [tuple(members.values())]), format_name)
 
 
-def told(advised: Advised, traces: str, width: int, *, full: bool = False) -> list[str]:
+def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = False) -> list[str]:
     """Return advice as lines for a terminal.
 
     Args:
@@ -285,7 +285,7 @@ def _joint(advised: Advised) -> list[str]:
     return lines
 
 
-def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
+def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[str]:
     """Return the best suggestions as lines for the end of a breakdown.
 
     Args:

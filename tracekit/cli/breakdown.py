@@ -23,7 +23,7 @@ from tracekit.cli._options import (
 )
 @full_wide_option
 @format_option
-@reading_options("rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine")
+@reading_options("rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine")
 def command(
     traces: tuple[str, ...], full: bool, wide: bool, format_name: str, reading: Reading
 ) -> None:
@@ -36,7 +36,7 @@ def command(
 
     from tracekit.analysis.breakdown import of_steps
     from tracekit.cli._open import closed_meanwhile, open_traces
-    from tracekit.cli.advise import told_shortly
+    from tracekit.cli.advise import short_advice_lines
     from tracekit.render._console import make_console
 
     with open_traces(traces, reading, for_breakdown=True, only_breakdown=not full) as trace:
@@ -52,4 +52,4 @@ def command(
             emit(results, format_name, full=full, wide=wide)
             if format_name == "table" and results.get("timeline"):
                 width = make_console(sys.stdout).width
-                click.echo("\n".join(told_shortly(advice, shlex.join(traces), width)))
+                click.echo("\n".join(short_advice_lines(advice, shlex.join(traces), width)))

@@ -64,7 +64,7 @@ def choice_options(command: Command) -> Command:
         return command(choice=choice, **others)
 
     options = (
-        reading_options("rules", "ceilings", "no_cache"),
+        reading_options("rules", "peak_rates", "no_cache"),
         click.option(
             "--max-size",
             "max_bytes",

@@ -50,7 +50,7 @@ INCONCLUSIVE = 7
 )
 @format_option
 @recorded_option
-@reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
+@reading_options("rules", "peak_rates", "plain_step", "step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -89,8 +89,9 @@ def command(
             opened.enter_context(open_traces(run, reading, reads_traces=not keywords <= SERVING))
             for run in (traces[:alone], *((run,) for run in traces[alone:]))
         )
-        if reading.ceilings is not None:
-            folder = reading.ceilings if reading.ceilings.is_dir() else reading.ceilings.parent
+        if reading.peak_rates is not None:
+            rates = reading.peak_rates
+            folder = rates if rates.is_dir() else rates.parent
             measured = open_traces((str(folder),), reads_traces=False)
             further.append(opened.enter_context(measured))
         prediction = trace.predict(

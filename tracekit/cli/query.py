@@ -363,7 +363,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
 def _shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments and options that all analyses share to a command."""
     of_reading = reading_options(
-        "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
+        "queries", "rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine"
     )
     for decorate in (of_reading, wide_option, format_option, trace_argument):
         command = decorate(command)

@@ -1,5 +1,5 @@
-"""Stores: DuckDB files that are whole or absent, and the cache of stores.
+"""Stores, which are complete DuckDB files, and the cache of stores.
 
-The package ``duckdb`` is imported as a whole. Its compiled module alone starts 0.04 s of CPU sooner
-(2 to 4 % of a breakdown), by private parts that may be others in any version.
+The complete package ``duckdb`` is imported. Its compiled module alone would save 0.04 s of CPU time
+(2 to 4 % of a breakdown), but is private and may change in any version.
 """

@@ -1,6 +1,6 @@
-"""Building a store: whoever looks at its name sees the old one, or the new one, or none.
+"""Atomic creation of stores.
 
-It is built in a folder of its own beside its final name and moved there when it is complete.
+A store is built in a separate folder next to its final path, and moved there when it is complete.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     import duckdb
 
 CHECKPOINT_THRESHOLD = "64MB"
-"""How much may be loaded before it is compressed and written: often costs time, seldom memory."""
+"""Data per checkpoint: small values cost time, large ones memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A store in the making: an open connection and a folder for temporary files.
+    """A store that is being built: an open connection and a folder for temporary files.
 
-    Besides the store, the connection has a database ``scratch`` in memory.
+    The connection also has an in-memory database ``scratch``.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -52,13 +52,13 @@ def build_store(
     library: Path,
     replaces: bool = True,
 ) -> Iterator[Build]:
-    """Build a store and move it to its final name when the block ends without an error.
+    """Build a store and move it to its final path when the block ends without an error.
 
-    Nobody may read it who may not read all of its sources. Unless it `replaces` what lies there, a
-    file that has come meanwhile is kept.
+    Only users who may read all sources may read the store. Unless `replaces`, an existing file is
+    not overwritten.
 
     Raises:
-        StoreError: the folder cannot be written, the disk is full, or there is a file that is kept.
+        StoreError: the folder cannot be written, the disk is full, or the file exists.
     """
     with explained(final):
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -83,10 +83,9 @@ def build_store(
 
 
 def _mode_of(sources: Sequence[Place]) -> int:
-    """Return the permissions of a store: what the user's mask and every source of it allow.
+    """Return the permissions of a store: those of the user's mask and of every source.
 
-    Who may read what lies behind a URL, or has gone since it was read, is not known: it stays with
-    this user.
+    The readers of a URL or a removed file are unknown, so then only this user may read the store.
     """
     mask = os.umask(0o077)
     os.umask(mask)
@@ -101,10 +100,10 @@ def _mode_of(sources: Sequence[Place]) -> int:
 
 
 def _move_if_free(partial: Path, final: Path) -> None:
-    """Move a file to a name that nothing may have taken.
+    """Move a file to a new name.
 
     Raises:
-        StoreError: something has.
+        StoreError: the name exists.
     """
     taken = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
@@ -112,7 +111,7 @@ def _move_if_free(partial: Path, final: Path) -> None:
     except FileExistsError as error:
         raise taken from error
     except OSError:
-        # A disk without hard links.
+        # The file system lacks hard links.
         if os.path.lexists(final):
             raise taken from None
         partial.rename(final)
@@ -120,7 +119,7 @@ def _move_if_free(partial: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def build_temporary(library: Path) -> Iterator[Build]:
-    """Build a store that is never seen under a name and goes with its connection.
+    """Build a temporary store that is removed with its connection.
 
     Raises:
         StoreError: the temporary folder cannot be written, or the disk is full.
@@ -141,7 +140,7 @@ def _connect(path: Path | None, folder: Path, library: Path) -> duckdb.DuckDBPyC
     connection = connect(folder / "spill")
     connection.execute(f"ATTACH ':memory:' AS {SCRATCH}")
     if path is not None:
-        # What is built here is thrown away unless it is complete: a log of it would be waste.
+        # An incomplete store is discarded, so a write-ahead log is useless.
         connection.execute(
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"

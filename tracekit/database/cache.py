@@ -1,4 +1,4 @@
-"""The cache of stores: where each lies, what it is known by, and which ones go."""
+"""Cache of stores: paths, keys, and eviction."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tracekit.storage.temp_dirs import atomic_path, sweep, temporary_folder
 from tracekit.units import GB, format_bytes
 
 CACHE_LIMIT_BYTES = 20 * GB
-"""The oldest stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides it."""
+"""Maximum size; the oldest stores are evicted. TRACEKIT_CACHE_LIMIT_BYTES overrides it."""
 
 SAMPLE_BYTES = 16 << 10
 
 SAMPLE_COUNT = 16
-"""How much of a file its cached store is known by, at so many places and at its end."""
+"""Number of samples of a file in the key of its store, plus one at its end."""
 
 STORE_SUFFIX = ".duckdb"
 
 DATASET_SUFFIX = ".tracekit"
-"""The traces of many ranks are kept as a dataset: a folder, with its manifest in it."""
+"""Suffix of datasets, which are folders with a manifest."""
 
 
 _OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
@@ -39,7 +39,7 @@ _OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
 
 @dataclass(frozen=True, slots=True)
 class CachedStore:
-    """One store in the cache: its file, the trace it was made from, bytes, time of last use."""
+    """Cached store: file, source trace, size in bytes, and time of last use."""
 
     path: Path
     source_path: str
@@ -48,7 +48,7 @@ class CachedStore:
 
 
 def cache_dir() -> Path:
-    """Return the folder of cached stores: TRACEKIT_CACHE_DIR, else under the XDG cache folder."""
+    """Return the cache folder: TRACEKIT_CACHE_DIR, else in the XDG cache folder."""
     given = os.environ.get("TRACEKIT_CACHE_DIR")
     if given:
         return Path(given).expanduser()
@@ -58,16 +58,15 @@ def cache_dir() -> Path:
 
 
 def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
-    """Return where the cached store of these files lies, or would lie.
+    """Return the path of the cached store of these files.
 
-    The name begins with a digest of the paths, so that a store of an older state of the same files
-    can be found and removed, and goes on with a digest of path, size, inode, times and samples of
-    the text of each, schema version and ``digest``. A file behind a URL is known by that, without
-    what is secret in it, and by the tag that its store or server gives it.
+    The name consists of a digest of the paths, which identifies older stores of the same files, and
+    a digest of path, size, inode, times, and text samples of each file, schema version, and
+    ``digest``. A URL is identified by its text without secrets and the tag of its server.
 
     Args:
-        sources: the trace files, in order.
-        digest: of everything else that decides what the store holds (SQL files, rules).
+        sources: trace files, in order.
+        digest: digest of everything else that determines the store (SQL files, rules).
 
     Raises:
         OSError: a file cannot be read.
@@ -82,9 +81,9 @@ def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
 
 
 def _state_of(source: Place) -> bytes:
-    """Return what changes when a file does: what the disk says of it, and samples of its text.
+    """Return the state of a file: file system data and samples of its text.
 
-    A copy with its times kept may have the size and the times of what it replaces.
+    A copy that preserves times may have the size and times of the file that it replaces.
     """
     if not isinstance(source, Path):
         return hashlib.sha256(str(source.identity()).encode()).digest()
@@ -102,7 +101,7 @@ def _state_of(source: Place) -> bytes:
 
 
 def forget_older(store: Path) -> None:
-    """Remove stores of older states of the same files, and the oldest ones of a full cache."""
+    """Remove stores of older versions of these files, and the oldest stores of a full cache."""
     prefix = store.name.split("-", 1)[0]
     for other in _cache_files(store.parent):
         if other.name.startswith(f"{prefix}-") and other != store:
@@ -116,7 +115,7 @@ def forget_older(store: Path) -> None:
 
 
 def limit_bytes() -> int:
-    """Return how much the cache may hold, bytes."""
+    """Return the maximum size of the cache, bytes."""
     given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
     return int(given) if given.isdecimal() else CACHE_LIMIT_BYTES
 
@@ -128,7 +127,7 @@ def forget(store: Path) -> None:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether nobody but this user can have put there what lies in a folder."""
+    """Return whether only this user can write to a folder."""
     try:
         status = folder.stat()
     except OSError:
@@ -137,7 +136,7 @@ def is_private(folder: Path) -> bool:
 
 
 def is_writable_by_all(folder: Path) -> bool:
-    """Whether any user of the machine may put files into a folder."""
+    """Return whether all users can write to a folder."""
     try:
         return bool(folder.stat().st_mode & 0o002)
     except OSError:
@@ -151,7 +150,7 @@ def touch(store: Path) -> None:
 
 
 def list_cached() -> list[CachedStore]:
-    """Return the stores in the cache, the last used first."""
+    """Return the stores in the cache, the most recently used first."""
     import duckdb
 
     found = []
@@ -208,21 +207,21 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
-    """Return what the cache made in a folder: what else lies there is not its to touch."""
+    """Return the files that the cache created in a folder, without other files."""
     if not folder.is_dir():
         return []
     return [file for file in folder.iterdir() if _OWN_NAME.fullmatch(file.name)]
 
 
 def _remove(store: Path) -> None:
-    """Remove a store, or a dataset with all that is in it.
+    """Remove a store, or a dataset with all its files.
 
     Raises:
         OSError: it cannot be removed.
     """
     if store.suffix == DATASET_SUFFIX:
         with contextlib.suppress(FileNotFoundError):
-            # Without its manifest it is none any more, however far the rest gets.
+            # Without its manifest it is not a dataset, even if the rest fails.
             (store / "manifest.json").unlink(missing_ok=True)
             shutil.rmtree(store)
     else:
@@ -257,16 +256,16 @@ def fetch_store(
     is_kept: bool = True,
     on_bytes: OnBytes | None = None,
 ) -> Path:
-    """Return a local copy of a store that lies behind a URL.
+    """Return a local copy of a store at a URL.
 
     Args:
-        location: of the store.
-        resources: takes on removing the copy, where it is not kept.
-        is_kept: keep it in the cache, so that it is there the next time.
-        on_bytes: called now and then with the bytes fetched and those in all.
+        location: location of the store.
+        resources: removes the copy when closed, unless it is cached.
+        is_kept: save it in the cache.
+        on_bytes: called regularly with the bytes fetched and the total.
 
     Raises:
-        StoreError: it cannot be read, is larger than the cache may be, or there is no room for it.
+        StoreError: it cannot be read, exceeds the cache limit, or does not fit on the disk.
     """
     try:
         size_bytes, identity = location.size_bytes(), location.identity()

@@ -1,4 +1,4 @@
-"""Connections to a store: their tables and limits, their lock, and what the disk answers."""
+"""Connections to a store: tables, limits, lock, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class DamagedStoreError(StoreError):
-    """A store was whole once, and is not any more."""
+    """A complete store has been damaged."""
 
     def of(self, path: Path | None) -> DamagedStoreError:
-        """Return this error, its message naming the store; None: it is only in memory."""
+        """Return this error with the path of the store, or None for a store in memory."""
         if path is not None and str(path) not in self.message:
             self.message = f"{path}: {self.message}"
             self.args = (self.message,)
@@ -37,7 +37,7 @@ class DamagedStoreError(StoreError):
 
 @contextlib.contextmanager
 def explained(final: Path) -> Iterator[None]:
-    """Turn what the disk answers into one sentence."""
+    """Return a one-sentence message for an error of the disk."""
     import duckdb
 
     try:
@@ -53,7 +53,7 @@ def explained(final: Path) -> Iterator[None]:
 
 
 def _fuller(final: Path) -> Path:
-    """Return the file, or the temporary folder where that lies on a disk with less room."""
+    """Return the file, or the temporary folder if its disk has less room."""
     temporary = Path(tempfile.gettempdir())
     try:
         room = [shutil.disk_usage(folder).free for folder in (final.parent, temporary)]
@@ -75,25 +75,24 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
 
 
 MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
-"""What DuckDB's buffers may hold before they spill to disk.
+"""Memory limits of DuckDB's buffers before they spill to disk.
 
-The first is enough for a trace of some tens of MB, the second for any size so far. The others are
-there for the day that they are not: a step that does not fit is tried again with the next one.
-TRACEKIT_MEMORY_LIMIT fixes the limit instead.
+The first suffices for traces of some tens of MB, the second for all sizes so far. A step that fails
+is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed limit instead.
 """
 
 SMALL_SOURCE_BYTES = 100 * MB
-"""Up to this much JSON text the first limit is tried first."""
+"""Maximum JSON text for which the first limit is tried."""
 
 
 def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Connect to a database in memory whose statements have bounded memory and time.
+    """Connect to an in-memory database with limits on memory and time.
 
-    Where DuckDB expects few rows on the left of an ASOF join, it compares each with all on the
-    right. It often expects too few: 8,000 stretches in one gap took 3.7 s in place of 0.2.
+    The nested-loop ASOF join is disabled, because DuckDB often underestimates the rows on the left:
+    8,000 segments in one gap took 3.7 s instead of 0.2 s.
 
     Args:
-        spill_folder: where rows go that are too many for memory; None for nowhere.
+        spill_folder: folder for rows that exceed the memory; None to disable spilling.
     """
     import duckdb
 
@@ -111,12 +110,12 @@ def _limit_of_questions() -> str:
 
 
 def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a store that was built here the memory that one has which was opened."""
+    """Set the memory limit of queries after building a store."""
     _set_limit(connection, _limit_of_questions())
 
 
 def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
-    """Set the memory limit of the store, which costs a millisecond."""
+    """Set the memory limit of the store, which takes a millisecond."""
     session = session_of(connection)
     if session.memory_limit != limit:
         connection.execute(f"SET memory_limit = {quote(limit)}")
@@ -126,17 +125,17 @@ def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
 def with_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Do a step of building a store in as little memory as it takes.
+    """Run a build step under the smallest sufficient memory limit.
 
     Raises:
-        duckdb.OutOfMemoryException: the last limit, or that of TRACEKIT_MEMORY_LIMIT, is too low.
+        duckdb.OutOfMemoryException: the last limit, or TRACEKIT_MEMORY_LIMIT, is too low.
     """
     set_first_limit(connection, text_bytes)
     with_more_room(connection, text_bytes, step)
 
 
 def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
-    """Set the limit that is tried first."""
+    """Set the first limit."""
     if "TRACEKIT_MEMORY_LIMIT" not in os.environ:
         _set_limit(connection, _limits(text_bytes)[0])
 
@@ -144,10 +143,10 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
 def with_more_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Do a step as :func:`with_room` does, under the limit that is set; leave the first one set.
+    """Run a step like :func:`with_room`, from the current limit; reset to the first one.
 
     Raises:
-        duckdb.OutOfMemoryException: as there.
+        duckdb.OutOfMemoryException: as in :func:`with_room`.
     """
     import duckdb
 
@@ -178,16 +177,16 @@ def _limits(text_bytes: int) -> tuple[str, ...]:
 
 
 SCRATCH = "scratch"
-"""The database in memory that a build has besides the store."""
+"""In-memory database of a build."""
 
 SESSION = "session"
-"""The database in memory that every connection has: see :func:`add_session`."""
+"""In-memory database of every connection; see :func:`add_session`."""
 
 SPILL_LIMIT = "TRACEKIT_SPILL_LIMIT"
-"""The environment variable with the most that a statement may put on the disk."""
+"""Environment variable with the disk limit of a statement."""
 
 LIBRARY = "library"
-"""The read-only database with macros and rules that every connection attaches."""
+"""Read-only database with macros and rules, attached to every connection."""
 
 
 @dataclass
@@ -195,12 +194,12 @@ class Session:
     """What exists in an open store and its session; all connections to the store share it.
 
     Attributes:
-        search_path: where names are looked up.
-        row_counts: number of rows of each relation that exists, by name; None where unknown.
-        provided: the statement that reads a relation from the files of a dataset, by name.
+        search_path: databases in which names are looked up.
+        row_counts: number of rows of each existing relation, by name; None if unknown.
+        provided: by name, the statement that reads a relation from the files of a dataset.
         is_complete: the store has every table and view of a store.
-        limit_s: how long a statement of tracekit's may take; None where the rows are its own.
-        memory_limit: what DuckDB's buffers may hold now; empty where nobody has changed it.
+        limit_s: time limit of tracekit's statements on foreign rows; None for its own rows.
+        memory_limit: current memory limit of DuckDB; empty if unchanged.
         lock: held while relations are created.
     """
 
@@ -217,7 +216,7 @@ _sessions: WeakKeyDictionary[duckdb.DuckDBPyConnection, Session] = WeakKeyDictio
 
 
 def session_of(connection: duckdb.DuckDBPyConnection) -> Session:
-    """Return the session of a connection; one that nothing has prepared has all of its tables."""
+    """Return the session of a connection; an unprepared one has all tables."""
     if connection not in _sessions:
         add_session(connection, is_complete=True)
     return _sessions[connection]
@@ -227,7 +226,7 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     """Return a second connection to the same store, for another thread."""
     session = session_of(connection)
     cursor = connection.cursor()
-    # A cursor begins in the database that its connection was opened with.
+    # A cursor starts in the database that its connection was opened with.
     cursor.execute(f"SET search_path = {quote(session.search_path)}")
     _sessions[cursor] = session
     return cursor
@@ -236,14 +235,13 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 def add_session(
     connection: duckdb.DuckDBPyConnection, database: str = "", *, is_complete: bool = False
 ) -> None:
-    """Attach the database in memory for relations that are created on demand.
+    """Attach the in-memory database for relations that are created on demand.
 
-    Names are looked up in the store first, then in the session, then in the library where that is
-    attached.
+    Names are looked up in the store, then in the session, then in the attached library.
 
     Args:
         connection: the connection.
-        database: that of the store, if the library is attached; the current one unless given.
+        database: database of the store, if the library is attached; the default is the current one.
         is_complete: it has every table and view of a store.
     """
     has_library = True
@@ -261,7 +259,7 @@ def add_session(
 
 
 def look_in_session_first(connection: duckdb.DuckDBPyConnection) -> None:
-    """Look names up among what is created on demand before the store."""
+    """Look up names in the session before the store."""
     session = session_of(connection)
     place = f"{SESSION}.main"
     if not session.search_path.startswith(place):
@@ -275,9 +273,9 @@ _MOST_PARSED = 500
 
 
 def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Run statements of tracekit's own, which are parsed once in a process.
+    """Run statements of tracekit, which are parsed once per process.
 
-    That is a fifth of what opening a small trace takes, and they are the same for the next one.
+    Parsing takes a fifth of the time of opening a small trace.
     """
     statements = _parsed.get(text)
     if statements is None:
@@ -290,7 +288,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Stop a statement of tracekit's own that rows of somebody else's do not let end.
+    """Interrupt a statement of tracekit that takes too long on foreign rows.
 
     Raises:
         DamagedStoreError: it took longer than `limit_s` of the session.
@@ -320,7 +318,7 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
 
 
 EMPTY_STORE = "empty_store.duckdb"
-"""The file beside the library that every new store is a copy of."""
+"""Template of new stores, a file next to the library."""
 
 
 def create_tables(
@@ -334,11 +332,11 @@ def create_tables(
 
 
 def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:
-    """Keep SQL on this connection from files, the network, DuckDB's settings, and most of the disk.
+    """Block access of SQL to files, the network, DuckDB's settings, and most of the disk.
 
     Args:
         connection: the connection.
-        allowed_folder: a folder whose files it may read all the same.
+        allowed_folder: folder whose files it may read.
     """
     limit = os.environ.get(SPILL_LIMIT, "16GB")
     allowed = f"SET allowed_directories = [{quote(allowed_folder)}];" if allowed_folder else ""

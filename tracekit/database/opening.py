@@ -1,4 +1,4 @@
-"""Opening a store, which is data, whoever made it."""
+"""Safe opening of stores, which are untrusted data."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     import duckdb
 
 SMALL_STORE_BYTES = 16 * MB
-"""In a store up to this size a second thread costs a query more than it saves."""
+"""Maximum store size at which queries use one thread, because a second one costs more than it
+saves."""
 
 
 OF_TRACES = "kernel_rule"
-"""The table that every store of traces has, and no other."""
+"""Table that identifies a store of traces."""
 
 
 Check = Callable[["duckdb.DuckDBPyConnection", Path], None]
@@ -47,19 +48,18 @@ def open_store(
 ) -> duckdb.DuckDBPyConnection:
     """Open a store for reading.
 
-    A store is data, whoever made it: its limits are set, and its SQL can reach nothing, before
-    anything in it is looked at.
+    Stores are untrusted: limits are set, and access of SQL is blocked, before anything is read.
 
     Args:
         path: the ``.duckdb`` file.
-        resources: closed behind the connection; without it, what does not fit into memory fails.
-        library: the library of this version; without it, only what lies in the store can be read.
-        unsafe: let SQL reach files, the network and DuckDB's settings, once the store is known to
-            be one.
-        check: looks at what the store holds before any of it is used; raises what is wrong.
+        resources: closed after the connection; without it, spilling is disabled.
+        library: library of this version; without it, only the content of the store is readable.
+        unsafe: allow access of SQL to files, the network, and DuckDB's settings after the check
+            that the file is a store.
+        check: checks the content of the store before use, and raises an error.
 
     Raises:
-        StoreError: no such file, no store of tracekit's, or one of another schema version.
+        StoreError: the file does not exist, is not a store, or has another schema version.
     """
     if not path.is_file():
         raise StoreError(
@@ -119,7 +119,7 @@ def _opened(
 def _attached(
     path: Path, library: Path | None, spill_folder: Path | None, *, is_locked: bool
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection on which a store is attached as ``store``, and nothing has been read."""
+    """Return a connection with the store attached as ``store``, before reading anything."""
     import duckdb
 
     connection = connect(spill_folder)
@@ -152,7 +152,7 @@ def _not_opened(path: Path, text: str) -> StoreError:
             f"{path}: the store is in use: another process has it open for writing",
             hint="close it there, or wait for that process",
         )
-    # DuckDB's words for a file that ends before the place at which its data lie.
+    # DuckDB's message for a truncated file.
     is_cut_off = "attempted to read" in reason or "read enough bytes" in reason
     return DamagedStoreError(
         f"{path}: the store is damaged or incomplete"
@@ -164,15 +164,15 @@ def _not_opened(path: Path, text: str) -> StoreError:
 
 @contextlib.contextmanager
 def _passing_name(path: Path) -> Iterator[Path]:
-    """Give a store a second name that is soon gone.
+    """Create a temporary hard link of a store.
 
-    Without external access, DuckDB still lets SQL write to the names of attached files: COPY … TO
-    'the store' would replace the store. A symbolic link does not do, DuckDB resolves it. Where
-    there can be no second name (a folder that cannot be written, a disk without hard links) and
-    the file could be written, a copy is opened.
+    Without external access, DuckDB still allows SQL to write to the paths of attached files: COPY …
+    TO 'the store' would replace the store. DuckDB resolves symbolic links. If a hard link is not
+    possible (a read-only folder, a disk without hard links), but the file is writable, a copy is
+    opened.
 
     Raises:
-        OSError: there is no room for the copy.
+        OSError: the copy does not fit on the disk.
     """
     resolved = path.resolve()
     with contextlib.ExitStack() as folders:
@@ -193,16 +193,16 @@ def _passing_name(path: Path) -> Iterator[Path]:
 
 
 def _is_writable(file: Path) -> bool:
-    """Whether this process may replace what a file says, or the file."""
+    """Return whether this process can write or replace a file."""
     return os.access(file, os.W_OK) or os.access(file.parent, os.W_OK)
 
 
 def attach_stores(
     stores: Mapping[str, Path], resources: contextlib.ExitStack
 ) -> duckdb.DuckDBPyConnection:
-    """Attach stores that have been opened before, and so are known to be whole, for reading.
+    """Attach stores, which were checked before, for reading.
 
-    What is not in a store goes to a database in memory; SQL reaches no files and no network.
+    New tables go to an in-memory database; SQL has no access to files and the network.
 
     Raises:
         StoreError: a store cannot be opened.

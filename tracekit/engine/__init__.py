@@ -1,1 +1,1 @@
-"""Many ranks: the unit of work, and the engines that do units in a loop, in processes, on Ray."""
+"""Reading of many ranks: units of work, and engines that run them."""

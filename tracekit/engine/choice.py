@@ -1,4 +1,4 @@
-"""How traces of many ranks shall be read, and whether they are many."""
+"""Choice of the engine for traces of many ranks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
-"""At such a cost several traces are sooner read by units than one after the other."""
+"""Cost from which reading by units is faster than reading sequentially."""
 
 _RANK_BYTES = 1 * MB
-"""What a rank costs besides its text, as so much text: statements of its own, rows of its own."""
+"""Fixed cost of a rank, as bytes of text: its own statements and rows."""
 
 
 class EngineChoice(NamedTuple):
-    """How traces of many ranks shall be read.
+    """Engine for traces of many ranks, and its options.
 
     Attributes:
-        name: of the engine; None for processes where there are many traces.
-        worker_count: units at a time; None for one on each processor.
-        memory_bytes: what all workers may take together, bytes; None for a share of the machine's.
-        address: of the cluster, for the engine that takes one.
+        name: name of the engine; None for processes if there are many traces.
+        worker_count: number of concurrent units; None for one per processor.
+        memory_bytes: memory of all workers together, bytes; None for a share of the machine.
+        address: address of the cluster, for Ray.
     """
 
     name: str | None = None
@@ -36,7 +36,7 @@ class EngineChoice(NamedTuple):
 
 
 def are_many(sources: Sources, choice: EngineChoice) -> bool:
-    """Whether traces are read by units of work."""
+    """Return whether traces are read by units of work."""
     if choice.name is not None:
         return bool(sources.traces)
     if len(sources.traces) == 1:
@@ -45,5 +45,5 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
 
 
 def cost_bytes(text_bytes: Sequence[int]) -> int:
-    """Return how much JSON text of one trace takes as long as traces of these sizes do."""
+    """Return the JSON text of one trace, bytes, that takes as long as traces of these sizes."""
     return sum(text_bytes) + len(text_bytes) * _RANK_BYTES

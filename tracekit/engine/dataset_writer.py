@@ -1,4 +1,4 @@
-"""Makes a dataset of traces: has units done by an engine, and puts together what they leave."""
+"""Writer of datasets: runs units of work on an engine and combines their results."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tracekit.storage.temp_dirs import temporary_folder
 
 @dataclass(slots=True)
 class RunProgress:
-    """How far the reading of many traces is.
+    """Progress of reading many traces.
 
     Attributes:
-        trace_count: traces that there are.
-        done_count: of these, read, or found read.
-        text_bytes: JSON text of all, roughly.
-        done_bytes: of these, read, or found read.
-        read_bytes: of these, read.
-        failures: those that could not be read.
+        trace_count: number of traces.
+        done_count: traces read now or by an earlier attempt.
+        text_bytes: approximate JSON text of all traces.
+        done_bytes: JSON text read now or by an earlier attempt.
+        read_bytes: JSON text read now.
+        failures: unreadable traces.
         slowest: the slowest batch so far.
     """
 
@@ -49,7 +49,7 @@ class RunProgress:
     slowest: BatchResult | None = None
 
     def take(self, result: BatchResult) -> None:
-        """Take what a unit left."""
+        """Add the result of a unit."""
         self.failures += result.failures
         self.done_count += sum(len(shard.ranks) for shard in result.shards)
         self.done_bytes += result.batch.text_bytes
@@ -59,7 +59,7 @@ class RunProgress:
 
 
 def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
-    """Return a digest of what decides what a dataset holds, but for its traces."""
+    """Return a digest of everything that determines a dataset, except its traces."""
     from tracekit.analysis.catalog import load_catalog, make_digest
 
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {make_digest(rules)}".encode())
@@ -80,16 +80,16 @@ def make_dataset(
     replaces: bool = False,
     has_large_tables: bool = True,
 ) -> Manifest:
-    """Make a dataset, or add to one what it lacks.
+    """Write a dataset, or complete an existing one.
 
-    What an earlier attempt left is taken over as far as it is whole. Traces that cannot be read are
-    listed in the manifest, which is written last. A batch is at most the share of one of
-    `worker_count` workers: with the same number each engine leaves the same files. Without its
-    large tables, a dataset answers a breakdown and nothing else.
+    Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
+    unreadable traces. A batch is at most the share of one of `worker_count` workers, so each engine
+    writes the same files for the same number. Without its large tables, a dataset supports only
+    breakdowns.
 
     Raises:
-        TraceError: not one trace could be read.
-        StoreError: there is a dataset already, or it cannot be written.
+        TraceError: no trace could be read.
+        StoreError: the dataset exists, or cannot be written.
     """
     dataset = job.dataset
     assert dataset is not None
@@ -118,7 +118,7 @@ def make_dataset(
                     if progress is not None:
                         progress(state)
             if not shards:
-                # A full disk says nothing of the traces.
+                # A full disk is not a fault of the traces.
                 first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
                 if first.is_of_disk:
                     raise StoreError(first.reason, hint=first.hint)
@@ -137,7 +137,7 @@ def make_dataset(
 
 
 def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool:
-    """Whether a dataset lacks some of the traces that are given, and holds no others."""
+    """Return whether a dataset lacks some of these traces and has no others."""
     given = {rank.location.shown for rank in ranks}
     of_before = {trace.location for trace in before.traces}
     of_before |= {missing.location for missing in before.missing}
@@ -145,11 +145,11 @@ def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool
 
 
 _Shard = tuple[tuple[int, ...], dict[str, "File"]]
-"""The ids of the traces of a shard, and its files by table."""
+"""Trace ids of a shard, and its files by table."""
 
 
 def _taken_over(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
-    """Return the shards that an earlier attempt left."""
+    """Return the complete shards of an earlier attempt."""
     assert job.dataset is not None
     shards: list[_Shard] = []
     traces = {rank.trace_id: rank.in_shard for rank in ranks}
@@ -168,7 +168,7 @@ def _manifest(
     small: SmallFiles,
     folder: Path,
 ) -> Manifest:
-    """Write the files that are about all traces; return what says what there is."""
+    """Write the files about all traces; return the manifest."""
     dataset = job.dataset
     assert dataset is not None
     tables: dict[str, list[ListedFile]] = {}
@@ -222,7 +222,7 @@ def _manifest(
 
 
 def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
-    """Write the analyses of the run; return the manifest with them."""
+    """Write the analyses of the run; return the updated manifest."""
     analyses = dict(manifest.analyses)
     for name, path, row_count in write_run_rows(dataset, manifest, folder):
         analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
@@ -236,7 +236,7 @@ def _listed(file: File, shard: int | None = None) -> ListedFile:
 def _write_manifest(
     dataset: Location, manifest: Manifest, before: Manifest | None, *, replaces: bool
 ) -> None:
-    """Let the dataset appear, unless another writer's has come meanwhile."""
+    """Publish the dataset, unless another writer has published one."""
     place = dataset.join(MANIFEST_NAME)
     if replaces or (before is not None and read_manifest(dataset) == before):
         place.write_bytes(manifest.encoded())
@@ -248,7 +248,7 @@ def _write_manifest(
 
 
 def _tidy(dataset: Location, manifest: Manifest) -> None:
-    """Remove what a whole dataset does not name: shards, and what other attempts left."""
+    """Remove files that a complete dataset does not name."""
     with contextlib.suppress(OSError):
         dataset.join(SHARDS).delete_tree()
     named = {file.name for file in manifest.files}
@@ -261,7 +261,7 @@ def _tidy(dataset: Location, manifest: Manifest) -> None:
 
 
 def exists_already(dataset: Location) -> StoreError:
-    """Return the error for a dataset in whose place another one lies."""
+    """Return the error for a dataset that already exists."""
     return StoreError(f"{dataset.shown}: already exists", hint="use --force to replace it")
 
 
@@ -277,10 +277,10 @@ def _not_written(dataset: Location, error: OSError) -> StoreError:
 def write_run_rows(
     dataset: Location, manifest: Manifest, folder: Path
 ) -> Iterator[tuple[str, Path, int]]:
-    """Yield the analyses of scope ``run`` that a dataset keeps, each with its file and its rows.
+    """Yield the analyses of scope ``run`` of a dataset, each with its file and rows.
 
-    A file is only there until the next one is asked for. Where memory does not suffice there are
-    none: who asks for one later has it run then.
+    A file exists until the next one is requested. If memory runs out, no analysis is stored, and
+    each runs on demand.
 
     Raises:
         OSError: a file cannot be written.
@@ -299,7 +299,7 @@ def write_run_rows(
     with contextlib.ExitStack() as resources:
         opened = open_listed(dataset, manifest, resources, unsafe=True)
         connection = resources.enter_context(opened.connection)
-        # Sums of fractions depend on how many threads there are.
+        # Floating-point sums depend on the number of threads.
         connection.execute("SET threads = 1")
         try:
             ensure(connection, names)

@@ -1,4 +1,4 @@
-"""What an engine is: it does units of work, each somewhere, and hands on what they leave."""
+"""Engines, which run units of work and return their results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from tracekit.errors import UsageError
 
 
 class Engine(Protocol):
-    """Does units of work: in a loop, in processes of this machine, on a cluster.
+    """Runs units of work: serially, in processes of this machine, or on a cluster.
 
-    The same batches and job leave the same results on each engine, byte for byte; only in which
-    order they come, and how long they take, differs.
+    All engines return the same bytes for the same batches and job. Only order and time differ.
     """
 
     @property
@@ -23,36 +22,36 @@ class Engine(Protocol):
         ...
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Do a unit for each batch; yield what each leaves, as soon as it is there, in any order.
+        """Run a unit for each batch; yield the results in order of completion.
 
-        Every trace of every batch comes back exactly once, in a shard or as a failure: also where a
-        worker died. Then its batch is done once more, each trace for itself, and what dies again is
-        a failure. Only a few batches more than there are workers are under way at a time. Closing
-        the generator (an error, Ctrl-C) ends all workers before it returns, and nothing
-        half-written stays.
+        Every trace of every batch is returned exactly once, in a shard or as a failure. If a worker
+        dies, its batch is retried once, one unit per trace, and a trace whose worker dies again is
+        a failure. Only a few more batches than workers are in progress at a time. Closing the
+        generator (an error, Ctrl-C) ends all workers before it returns and removes incomplete
+        files.
 
         Args:
-            batches: what to do, largest first is best.
-            job: what is wanted; ``memory_bytes`` holds for each unit.
+            batches: the batches, best sorted from the largest.
+            job: the job; ``memory_bytes`` is the limit of each unit.
 
         Raises:
-            UsageError: the engine cannot be had: what it needs is not installed.
+            UsageError: a package of the engine is not installed.
         """
         ...
 
 
 class DiedError(Exception):
-    """A unit met a defect of tracekit; its traceback is the text."""
+    """A unit raised an unexpected exception; the text is its traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class SerialEngine:
-    """Does units one after the other, in this process; a unit that kills it, kills all."""
+    """Runs units sequentially in this process; a crash ends all of them."""
 
     worker_count: int = 1
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Do a unit for each batch, in their order."""
+        """Run a unit for each batch, in order."""
         from tracekit.engine.unit import Worker
 
         with Worker(job) as worker:
@@ -64,16 +63,15 @@ ENGINES = ("serial", "processes", "ray")
 
 
 def make_engine(name: str, worker_count: int, *, address: str | None = None) -> Engine:
-    """Make an engine.
+    """Create an engine.
 
     Args:
         name: one of :data:`ENGINES`.
         worker_count: maximum number of concurrent units; 0 on Ray for its number of processors.
-        address: of the cluster that Ray shall join; None for that of RAY_ADDRESS, or one of this
-            machine.
+        address: address of the Ray cluster; None for RAY_ADDRESS, or a local cluster.
 
     Raises:
-        UsageError: there is none of this name, or what it needs is not installed.
+        UsageError: the name is unknown, or a package of the engine is not installed.
     """
     if name == "serial":
         return SerialEngine()
@@ -91,7 +89,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
 
 
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
-    """Return what is left of a batch whose worker ends whenever it is done."""
+    """Return the result of a batch whose worker always dies."""
     failures = tuple(
         Failure(
             rank,

@@ -1,4 +1,4 @@
-"""How many processors and how much memory this machine, or its container, lets us have."""
+"""Number of processors and memory that the machine or its container provides."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tracekit.units import MB
 
 _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5
-"""Of the memory there is, what all workers together take at most if nothing else is said."""
+"""Default share of the memory for all workers together."""
 
 MOST_WORKER_BYTES = 512 * MB
-"""What one worker takes if nothing else is said: with more it would be no faster."""
+"""Default maximum memory of one worker, which is no faster with more."""
 
 LEAST_WORKER_BYTES = 256 * MB
 
 
 def processor_count() -> int:
-    """Return how many processors this process may use, by affinity and by its control group."""
+    """Return the number of processors available to this process, by affinity and control group."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -34,7 +34,7 @@ def processor_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Return how much memory this process may use: the machine's, or what its group is given."""
+    """Return the memory available to this process, bytes: of the machine or its control group."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _read(_GROUPS / name)
@@ -44,7 +44,7 @@ def memory_bytes() -> int:
 
 
 def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:
-    """Return how many workers there shall be, and what each may take, bytes."""
+    """Return the number of workers, and the memory of each, bytes."""
     count = worker_count or processor_count()
     if total_bytes is None:
         return count, max(

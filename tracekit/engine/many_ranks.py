@@ -1,4 +1,4 @@
-"""The traces of many ranks: when they are read by units of work, and how they are opened then."""
+"""Traces of many ranks: reading by units of work, and opening of the resulting dataset."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _log = logging.getLogger("tracekit")
 
 @dataclass(frozen=True, slots=True)
 class DistributedIngest:
-    """Traces that are read by units of work, and what of them is wanted.
+    """Traces that are read by units of work, with options.
 
     Args:
-        sources: the traces and their run folders.
-        contents: what there is besides the traces.
-        choice: how they shall be read.
-        rules: a rules file of the user's.
-        progress: called when a unit is done.
-        has_large_tables: False makes a dataset that answers a breakdown alone: writing every event
-            is a tenth of the time of reading it.
+        sources: traces and their run folders.
+        contents: contents other than the traces.
+        choice: the engine.
+        rules: rules file of the user.
+        progress: called after each unit.
+        has_large_tables: False for a dataset that supports only breakdowns; writing all events
+            takes a tenth of the time of reading them.
     """
 
     sources: Sources
@@ -62,12 +62,12 @@ class DistributedIngest:
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
     ) -> Manifest:
-        """Make a dataset, or add to one what it lacks.
+        """Write a dataset, or complete an existing one.
 
         Raises:
-            TraceError: not one trace can be read.
-            StoreError: there is a dataset, or it cannot be written.
-            UsageError: the engine cannot be had.
+            TraceError: no trace can be read.
+            StoreError: the dataset exists, or cannot be written.
+            UsageError: the engine is not available.
         """
         wanted = tuple(self._of_breakdown() if analyses is None else analyses)
         engine, count, memory_bytes = self._engine()
@@ -90,7 +90,7 @@ class DistributedIngest:
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
-        """Open the traces; the dataset that they become is kept in the cache, or goes with it.
+        """Open the traces as a dataset in the cache, or a temporary one.
 
         Raises:
             The errors of :meth:`make`.
@@ -98,7 +98,7 @@ class DistributedIngest:
         from tracekit.dataset.opening import open_dataset
 
         if not self.has_large_tables:
-            # No SQL of the user's is run here.
+            # No SQL of the user runs here.
             is_unsafe = True
         place = self._cached() if is_kept else self._passing(resources)
         dataset = Location.of(place)
@@ -124,7 +124,7 @@ class DistributedIngest:
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
         if not self.has_large_tables:
-            # Sums of fractions depend on how many threads there are: as where the rows are written.
+            # Floating-point sums depend on the number of threads, so use the number of the writer.
             found.connection.execute("SET threads = 1")
         missing = (manifest or found.manifest).missing
         return OpenStore(
@@ -184,23 +184,23 @@ class DistributedIngest:
         return dict(zip(self.sources.runs, ids, strict=True))
 
     def _engine(self) -> tuple[Engine, int, int]:
-        """Return the engine, how many workers, and what each may take, bytes."""
+        """Return the engine, the number of workers, and the memory of each, bytes."""
         from tracekit.engine.engines import make_engine
         from tracekit.engine.machine import shares
 
         choice = self.choice
         count, memory_bytes = shares(choice.worker_count, choice.memory_bytes)
-        # A frozen program is no Python that could be started once more.
+        # A frozen program cannot start another Python.
         can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
         name = choice.name or ("processes" if can_start else "serial")
         if name == "ray" and choice.worker_count is None and choice.memory_bytes is None:
-            # The processors of the whole cluster, which this machine need not be one of.
+            # All processors of the cluster, which may not include this machine.
             engine = make_engine(name, 0, address=choice.address)
             return engine, engine.worker_count, memory_bytes
         return make_engine(name, count, address=choice.address), count, memory_bytes
 
     def _cached(self) -> Path:
-        """Return where the dataset lies in the cache, or would lie."""
+        """Return the path of the dataset in the cache."""
         from tracekit.database.cache import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 
@@ -232,7 +232,7 @@ class DistributedIngest:
         return manifest is not None and not manifest.missing
 
     def _made(self, dataset: Location) -> Manifest:
-        """Make the dataset; another process may have made the same meanwhile."""
+        """Write the dataset, unless another process has written the same one."""
         from tracekit.dataset.manifest import read_manifest
 
         try:
@@ -257,21 +257,20 @@ def ingest_dataset(
     engine: EngineChoice | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
-    """Make a dataset from traces; where one broke off or lacks some, only those are read.
+    """Write a dataset of traces, or read only the missing traces of an existing one.
 
     Args:
-        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
-        output: the folder to write; its name ends in ``.tracekit``.
-        force: replace a dataset that lies there.
-        rules: a rules file for the classifier, before the built-in rules.
-        engine: how the traces are read; None for processes of this machine.
-        progress: called when some of the traces have been read.
+        paths: trace files, folders, or globs: the ranks of one run; also URLs.
+        output: folder to write, with suffix ``.tracekit``.
+        force: replace an existing dataset.
+        rules: rules file for the classifier, applied before the built-in rules.
+        engine: the engine; None for processes of this machine.
+        progress: called after some of the traces have been read.
 
     Raises:
-        TraceError: a path does not exist, or not one trace can be read.
+        TraceError: a path does not exist, or no trace can be read.
         StoreError: the dataset exists, or cannot be written.
-        UsageError: the rules file is not valid, the name is none of a dataset, or the engine cannot
-            be had.
+        UsageError: the rules file or the name is not valid, or the engine is not available.
     """
     from tracekit.analysis.catalog import load_catalog
 
@@ -297,7 +296,7 @@ def ingest_dataset(
         any(map(has_requests, sources.runs)),
         any(map(has_benchmarks, sources.runs)),
     )
-    # What asks for a value cannot be answered before one is given.
+    # Analyses with a required parameter cannot run without a value.
     answerable = [
         name
         for name, spec in load_catalog().analyses.items()

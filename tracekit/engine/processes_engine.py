@@ -1,8 +1,7 @@
-"""The engine of local processes: as many workers as were asked for, each one batch at a time.
+"""Engine of local processes: each worker runs one batch at a time.
 
-A worker is a Python of its own that imports nothing but what a unit needs: a program that calls
-tracekit without asking whether it is the main one is not run again. What a worker is given and what
-it leaves goes through a pipe.
+A worker is a separate Python process that imports only what a unit needs, so programs that call
+tracekit need no `__main__` guard. Batches and results go through a pipe.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tracekit.errors import TracekitError
 from tracekit.storage.temp_dirs import temporary_folder
 
 _PATIENCE_S = 5.0
-"""How long a worker may take to end when it is told to."""
+"""Time for a worker to exit when requested."""
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -35,7 +34,7 @@ _START = (
 
 @dataclass(slots=True)
 class _Task:
-    """A batch, and whether it is done for the second time, because its worker died."""
+    """A batch, and whether it is retried because its worker died."""
 
     batch: Batch
     is_retry: bool = False
@@ -43,7 +42,7 @@ class _Task:
 
 @dataclass(slots=True)
 class _Process:
-    """A worker: its process, the pipe to it, its folder, and what it is doing."""
+    """A worker: its process, pipe, folder, and current task."""
 
     process: subprocess.Popen[bytes]
     pipe: Connection
@@ -53,12 +52,12 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessesEngine:
-    """Does units in local processes; see :class:`tracekit.engine.engines.Engine`."""
+    """Runs units in local processes; see :class:`tracekit.engine.engines.Engine`."""
 
     worker_count: int
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Do a unit for each batch; yield what each leaves as soon as it is there."""
+        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with contextlib.closing(_Pool(job, min(self.worker_count, len(batches)))) as pool:
@@ -95,7 +94,7 @@ class _Pool:
                 yield answer
 
     def _employ(self, waiting: deque[_Task]) -> None:
-        """Give every worker something to do, and start those that are not there yet."""
+        """Assign tasks to idle workers, and start missing workers."""
         while waiting:
             free = next((worker for worker in self.workers if worker.task is None), None)
             if free is None:
@@ -103,7 +102,7 @@ class _Pool:
                     return
                 free = self._start()
             free.task = waiting.popleft()
-            # One that has just died is noticed where its answer is waited for.
+            # The loop that waits for results detects dead workers.
             with contextlib.suppress(OSError):
                 free.pipe.send(free.task.batch)
 
@@ -126,7 +125,7 @@ class _Pool:
         return worker
 
     def _bury(self, worker: _Process, waiting: deque[_Task]) -> Iterator[BatchResult]:
-        """Take leave of a worker that died; have its batch done again, or give it up."""
+        """Remove a dead worker; retry its batch, or return it as a failure."""
         self.workers.remove(worker)
         _end([worker])
         shutil.rmtree(worker.folder, ignore_errors=True)
@@ -134,14 +133,14 @@ class _Pool:
         if task is None:
             return
         if not task.is_retry:
-            # Each for itself: one of them may be too much, and takes no other with it again.
+            # One unit per trace, so that a trace that is too large does not fail the others.
             waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)
         yield given_up(task.batch, "its process crashed twice", reason)
 
     def close(self) -> None:
-        """End all workers, whatever they do, and remove what they were writing."""
+        """End all workers and remove their incomplete files."""
         _end(self.workers)
         self.workers.clear()
         shutil.rmtree(self.folder, ignore_errors=True)

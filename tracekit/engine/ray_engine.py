@@ -1,9 +1,8 @@
-"""The engine on Ray: a task of Ray Core for each batch, on this machine or on a cluster.
+"""Engine on Ray: one Ray Core task per batch, on this machine or a cluster.
 
-Each task states the processor and the memory that it takes, so that Ray places it. Results are
-written where the dataset lies, by who has them; what comes back is what a unit leaves. Without an
-address, a cluster of this machine alone is started and ended again; Ray's own environment variables
-hold for both.
+Each task requests its processor and memory. Tasks write shards directly to the dataset and return
+only the result of the unit. Without an address, the engine starts and stops a local cluster. Ray's
+environment variables apply in both cases.
 """
 
 from __future__ import annotations
@@ -33,34 +32,35 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _OBJECT_STORE_BYTES = 128 << 20
-"""What of the memory of this machine results may take on their way; more goes to disk."""
+"""Object store size; results beyond it spill to disk."""
 
 _ANSWER_S = 20.0
-"""How long the head of a cluster may take to let somebody connect."""
+"""Time limit for a connection to the head of a cluster."""
 
 _MOST_DEATHS = 3
-"""How often a task may die: a node that left may get a second one before Ray knows of it."""
+"""Maximum deaths of a task, because Ray may assign it again to a node that has just left."""
 
 _MOST_STARTS = 3
-"""How often a start here is tried: Ray gives each 30 s, which a busy machine exceeds."""
+"""Maximum attempts to start Ray, which allows 30 s each; busy machines exceed that."""
 
 _MOST_NAME = 40
-"""Ray puts sockets into its folder, and their names may be no longer than about a hundred."""
+"""Maximum length of the folder name, because paths of sockets are limited to about 100
+characters."""
 
-# None of them where the user has set it.
+# Not if the user has set them.
 _OWN_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
-# A busy machine takes its time to start a cluster; one that is joined is there.
+# Starting a cluster is slow on a busy machine.
 _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
 
 
 @dataclass(slots=True)
 class _Task:
-    """A batch, and how often the worker that did it died."""
+    """A batch, and how often its worker died."""
 
     batch: Batch
     death_count: int = 0
@@ -68,12 +68,11 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Does units as tasks of Ray; see :class:`tracekit.engine.engines.Engine`.
+    """Runs units as Ray tasks; see :class:`tracekit.engine.engines.Engine`.
 
     Attributes:
         asked_count: maximum number of concurrent units; 0 for the number of processors.
-        address: of the cluster, as ``ray.init`` takes it; None for that of RAY_ADDRESS, or, without
-            it, one of this machine.
+        address: address of the cluster for ``ray.init``; None for RAY_ADDRESS, or a local cluster.
     """
 
     asked_count: int = 0
@@ -95,11 +94,11 @@ class RayEngine:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether there is a cluster already that it joins."""
+        """Return whether it joins an existing cluster."""
         return bool(self.address or os.environ.get("RAY_ADDRESS"))
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Do a unit for each batch; yield what each leaves as soon as it is there."""
+        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with _connected(self) as ray:
@@ -109,17 +108,17 @@ class RayEngine:
 
 
 class _Tasks:
-    """The tasks of one job that are under way."""
+    """Running tasks of one job."""
 
     def __init__(self, ray: ModuleType, job: JobSpec, worker_count: int) -> None:
         self._ray = ray
         self._memory_bytes = job.memory_bytes
         _check_memory(ray, job.memory_bytes)
         self._job = ray.put(job)
-        # One waits for each node that gets free: no round trip lies between two batches.
+        # One more task waits, so that a free node starts without a round trip.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # Tasks that die are done again by us: in smaller shards, and not for ever.
+        # tracekit retries tasks that die itself, in smaller shards and a limited number of times.
         self._remote = ray.remote(
             num_cpus=1,
             memory=job.memory_bytes,
@@ -141,7 +140,8 @@ class _Tasks:
                 if isinstance(answer, BatchResult):
                     yield answer
                 elif task.death_count + 1 < _MOST_DEATHS:
-                    # Each for itself: one of them may be too much, and takes no other with it.
+                    # One unit per trace, so that a trace that is too large does not fail the
+                    # others.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
                     waiting.extendleft(_Task(batch, death_count) for batch in again)
@@ -150,11 +150,11 @@ class _Tasks:
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
-        """Return what a task left, or why there is no such thing any more.
+        """Return the result of a task, or why it died.
 
         Raises:
-            TracekitError: the task cannot be done, nor can the others.
-            DiedError: the task met a defect.
+            TracekitError: neither this task nor the others can run.
+            DiedError: the task raised an unexpected exception.
         """
         from ray.exceptions import RayError
 
@@ -177,7 +177,7 @@ class _Tasks:
         return answer
 
     def close(self) -> None:
-        """End what is under way, and wait until it has ended."""
+        """Cancel running tasks and wait for their end."""
         from ray.exceptions import RayError
 
         references = [*self._under_way]
@@ -201,10 +201,10 @@ def _cause_of_death(error: Exception) -> str:
 
 
 def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
-    """Refuse what Ray would wait for without end.
+    """Refuse a request for which Ray would wait forever.
 
     Raises:
-        UsageError: no node has as much memory as a task says it takes.
+        UsageError: no node has the memory of a task.
     """
     most_bytes = max(
         (
@@ -223,17 +223,17 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
 
 
 def import_ray(*, is_cluster: bool) -> ModuleType:
-    """Return Ray, imported with the settings that it only takes then.
+    """Import Ray with settings that it reads only during import.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Ray is not installed.
     """
     settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _OF_A_START
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     if not (is_cluster or "RAY_AUTH_MODE" in os.environ or "ray" in sys.modules):
-        # The ports of the cluster that is started here are open to whoever reaches this machine:
-        # only who has the token, which is this process and its children, is let in.
+        # The ports of a local cluster are reachable from the network, so a token, known only to
+        # this process and its children, protects them.
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     try:
         import ray
@@ -247,14 +247,14 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
 
 @contextlib.contextmanager
 def _connected(engine: RayEngine) -> Iterator[ModuleType]:
-    """Connect to the cluster, or start one here; undo at the end what was done.
+    """Connect to the cluster, or start a local one, and disconnect or stop it at the end.
 
     Raises:
         UsageError: Ray is not installed, or the cluster cannot be reached.
     """
     ray = import_ray(is_cluster=engine.is_cluster)
     if ray.is_initialized():
-        # The program that uses us has its own connection, or we have it already.
+        # The program or tracekit is already connected.
         yield ray
         return
     with contextlib.ExitStack() as resources:
@@ -283,13 +283,13 @@ def _join(ray: ModuleType, address: str | None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Find out whether anybody listens at an address: Ray itself tries for minutes.
+    """Check that an address accepts connections, because Ray itself retries for minutes.
 
     Raises:
-        OSError: nobody does.
+        OSError: it does not.
     """
     if address == "auto":
-        # What Ray notes of a cluster of this machine stays when the cluster is killed.
+        # The address file of a local cluster remains after the cluster was killed.
         with contextlib.suppress(ImportError, AttributeError, OSError):
             from ray._private.services import canonicalize_bootstrap_address
 
@@ -300,20 +300,20 @@ def _check_answers(address: str) -> None:
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
-    """Start a cluster of this machine that lets nobody else in.
+    """Start a local cluster that accepts only this process and its children.
 
     Raises:
-        UsageError: Ray does not start here.
+        UsageError: Ray does not start.
     """
     import logging
 
     folder = _short_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    # Also what a start that failed has left.
+    # Also after a failed start.
     resources.callback(ray.shutdown)
     options: dict[str, object] = {}
     if sys.platform == "linux":
-        # Of this machine alone: nothing of it is announced to the network.
+        # Local only: do not announce it to the network.
         options["_node_ip_address"] = "127.0.0.2"
     for start in range(1, _MOST_STARTS + 1):
         try:
@@ -329,7 +329,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
                 **options,
             )
         except Exception as error:
-            # Ray has no class of its own for this.
+            # Ray has no exception class for this.
             ray.shutdown()
             if "timed out" in str(error) and start < _MOST_STARTS:
                 continue

@@ -1,8 +1,7 @@
-"""The unit of work: reads a batch of traces, derives, asks, and leaves a small result.
+"""Unit of work: reads a batch of traces, runs analyses, and returns a small result.
 
-It is the same code in a loop, in local processes and on Ray, and nothing else reads many ranks. The
-traces of a batch share one database in memory, since planning the statements that derive and ask
-costs as much as the rows of a small rank do.
+All engines run this code, and nothing else reads many ranks. The traces of a batch share one
+in-memory database, because planning the statements costs as much as the rows of a small rank.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ from tracekit.storage import place_of
 from tracekit.storage.temp_dirs import temporary_folder
 
 _OF_THE_PROCESS_BYTES = 144 << 20
-"""What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""
+"""Memory of a unit besides DuckDB's buffers: Python, libraries, and blocks of text."""
 
 _LEAST_BUFFER_BYTES = 112 << 20
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
-"""What a batch may end with that says nothing of the others."""
+"""Errors of a batch that do not affect other batches."""
 
 
 class Worker:
-    """Does units of one job, one after the other, on one thread; a context manager.
+    """Runs the units of one job sequentially on one thread; a context manager.
 
     Args:
-        job: what is wanted of every batch.
-        folder: where what spills and what is being written may lie, which somebody else removes;
-            None for a temporary one.
+        job: the job.
+        folder: folder for spilled data and incomplete files, which the caller removes; None for a
+            temporary one.
     """
 
     def __init__(self, job: JobSpec, folder: Path | None = None) -> None:
@@ -75,10 +74,9 @@ class Worker:
         self._resources.close()
 
     def do(self, batch: Batch) -> BatchResult:
-        """Do the unit of one batch.
+        """Run the unit of one batch.
 
-        Whatever is wrong with a trace, or with the disk, is a failure in the result; what raises is
-        a defect of tracekit.
+        Faults of a trace or the disk are failures in the result; exceptions are bugs of tracekit.
         """
         begin = time.monotonic()
         shards, failures = self._do(batch)
@@ -101,7 +99,7 @@ class Worker:
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
                 return [], [self._failure(batch.ranks[0], error)]
-            # One trace must not take the others with it, nor may all be too much at once.
+            # Retry each trace alone, because one may have failed, or all together were too large.
             failures, later, shards = [], batch.ranks, []
         for rank in later:
             more_shards, more_failures = self._do(Batch(batch.number, (rank,)))
@@ -111,10 +109,10 @@ class Worker:
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a database in memory that is ready for traces."""
+        """Return an in-memory database with the tables for traces."""
         buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
         with duckdb.connect() as connection:
-            # Another thread would not be faster: the next worker has its processor.
+            # One thread, because other workers use the other processors.
             connection.execute(
                 f"SET threads = 1; SET memory_limit = '{buffer_bytes >> 10}KiB'; "
                 f"SET temp_directory = {quote(str(self._folder / 'spill'))}; "
@@ -129,9 +127,9 @@ class Worker:
     def _load(
         self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]
     ) -> tuple[list[Rank], list[Rank], list[Failure]]:
-        """Read traces; return those read, those of a rank that is there already, and the rest.
+        """Read traces; return those read, those of a duplicate rank, and the rest.
 
-        The rows of an analysis tell the rank that they are of: of one rank may be only one trace.
+        Rows of analyses are identified by rank, so each rank may have only one trace.
         """
         loaded: list[Rank] = []
         later: list[Rank] = []
@@ -156,7 +154,7 @@ class Worker:
         return loaded, later, failures
 
     def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Shard:
-        """Derive and ask; return what is wanted of the traces that are loaded."""
+        """Derive relations and run analyses; return the results of the loaded traces."""
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
@@ -204,7 +202,7 @@ class Worker:
         if isinstance(error, OSError | duckdb.IOException) and (
             getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
         ):
-            # What is written anywhere but in the dataset lies in the folder of the unit.
+            # Only files of the dataset are written outside the folder of the unit.
             place, dataset = str(self._folder), self._job.dataset
             if dataset is not None and str(getattr(error, "filename", "")).startswith(
                 dataset.shown
@@ -222,7 +220,7 @@ class Worker:
         return self._folder / "table.parquet"
 
     def _write(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-        # Lines of requests that could not be read are the run's, and no trace's.
+        # Unreadable lines of requests belong to the run, not to a trace.
         some = " WHERE trace_id IS NOT NULL" if table == "rejected" else ""
         order = f" ORDER BY {BY_TIME[table]}" if table in BY_TIME else ""
         connection.execute(
@@ -236,10 +234,10 @@ class Worker:
     def _rows_of(
         self, connection: duckdb.DuckDBPyConnection, relations: Relations, name: str
     ) -> bytes:
-        """Return the rows of an analysis, each with its trace, in the order of the result."""
+        """Return the rows of an analysis with their traces, in the order of the result."""
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
-            # A table of what was ingested has its name.
+            # An ingested table has the same name.
             spec = load_catalog().analysis(name)
             relations.make(reads(spec.name))
             place = f"{SESSION}.main.answer"

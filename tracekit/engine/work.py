@@ -1,8 +1,7 @@
-"""What a unit of work is given, and what it leaves. All of it can be pickled.
+"""Inputs and results of units of work, all picklable.
 
-A unit takes a batch of traces (mostly ranks) and a job spec, which is the same for all batches of a
-run. The ids of traces are given with them: what a unit leaves is final, whatever was done before it
-and wherever.
+A unit gets a batch of traces (usually ranks) and a job spec, which is the same for all batches of a
+run. Traces have fixed ids, so results do not depend on other units.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from tracekit.units import MB
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One trace file to be read; mostly that of one rank.
+    """One trace file, usually of one rank.
 
     Attributes:
-        trace_id: its id in the whole run.
-        location: where it lies.
-        text_bytes: how much JSON text it holds, roughly; decides how many share a batch.
-        identity: what changes whenever the file does; None if nothing is known.
-        run_id: the run whose folder it lies in; None if in none.
+        trace_id: id in the complete run.
+        location: location of the file.
+        text_bytes: approximate JSON text, which determines the size of batches.
+        identity: value that changes whenever the file does; None if unknown.
+        run_id: run of its folder, or None.
     """
 
     trace_id: int
@@ -37,39 +36,39 @@ class Rank:
 
     @property
     def in_shard(self) -> ShardTrace:
-        """The trace as a shard of a dataset names it."""
+        """The trace in the format of a shard."""
         return ShardTrace(self.trace_id, self.location.shown, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The traces that one unit reads into one database; `number` counts batches from 0."""
+    """Traces that one unit reads into one database; `number` counts batches from 0."""
 
     number: int
     ranks: tuple[Rank, ...]
 
     @property
     def text_bytes(self) -> int:
-        """How much JSON text it holds, roughly."""
+        """Approximate JSON text, bytes."""
         return sum(rank.text_bytes for rank in self.ranks)
 
     def split(self) -> list[Batch]:
-        """Return a batch of each of its traces, under the same number."""
+        """Return one batch per trace, with the same number."""
         return [Batch(self.number, (rank,)) for rank in self.ranks]
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What is wanted of every batch.
+    """Job of all batches.
 
     Attributes:
-        analyses: names of analyses of scope ``trace`` whose rows with default parameters are
-            wanted.
-        dataset: the dataset that the large tables are written to; None to leave them out.
-        recipe: digest of what decides what is derived; shards of another recipe are not taken over.
-        rules_text: the user's rules for the classifiers, as the file says them.
-        runs: run folders whose manifests the analyses may look at.
-        memory_bytes: what one unit may take, its process included, bytes.
+        analyses: analyses of scope ``trace`` to run with default parameters.
+        dataset: dataset for the large tables; None to omit them.
+        recipe: digest of everything that determines derived data; shards of another recipe are not
+            reused.
+        rules_text: text of the user's rules file for the classifiers.
+        runs: run folders with manifests for the analyses.
+        memory_bytes: memory of one unit including its process, bytes.
     """
 
     analyses: tuple[str, ...]
@@ -82,13 +81,13 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What became of some traces of a batch that were read: the result.
+    """Result of some traces of a batch.
 
     Attributes:
-        ranks: the traces, in the order of their ids; no two are of the same rank.
-        small: the small tables and the rows of the analyses, each as the bytes of one Parquet file,
-            by name: ``tables/trace``, ``analyses/timeline``.
-        files: what was written to the dataset, by table; empty where nothing should be.
+        ranks: traces in the order of their ids, with distinct ranks.
+        small: small tables and rows of analyses, each as the bytes of one Parquet file, by name:
+            ``tables/trace``, ``analyses/timeline``.
+        files: files written to the dataset, by table.
     """
 
     ranks: tuple[Rank, ...]
@@ -98,13 +97,13 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trace that is not among the results, with the reason in one sentence and a hint, if any.
+    """Trace without a result, with the reason in one sentence and an optional hint.
 
     Attributes:
         rank: the trace.
-        reason: why.
+        reason: the reason.
         hint: what to do.
-        is_of_disk: whether nothing is wrong with the trace, but what comes of it has no room.
+        is_of_disk: whether the disk is full, and not the trace at fault.
     """
 
     rank: Rank
@@ -115,13 +114,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What one unit left; every trace of its batch is in a shard or among the failures.
+    """Result of one unit; every trace of its batch is in a shard or among the failures.
 
     Attributes:
-        batch: what it was given.
-        shards: what was read: mostly one shard.
-        failures: what was not.
-        seconds: how long it took.
+        batch: the batch.
+        shards: results, usually one shard.
+        failures: traces without a result.
+        seconds: duration.
     """
 
     batch: Batch
@@ -131,19 +130,19 @@ class BatchResult:
 
 
 _TEXT_SHARE = 0.36
-"""What JSON text a unit can take at once, of its memory."""
+"""Maximum JSON text of a unit, as a share of its memory."""
 
 LEAST_BATCH_BYTES = 48 * MB
-"""Up to this much cost a batch is not split for the sake of another worker."""
+"""Maximum cost of a batch that is not split to employ another worker."""
 
 
 def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
-    """Put traces into batches, neighbours together; one that is large is alone."""
+    """Group adjacent traces into batches; a large trace has its own."""
     most_bytes = memory_bytes * _TEXT_SHARE
     workers = max(1, worker_count)
     cost = cost_bytes([rank.text_bytes for rank in ranks])
-    # As many batches as memory needs, as many for each worker, each of about the same cost: nobody
-    # waits for the last one.
+    # The number of batches follows from the memory and is a multiple of the number of workers.
+    # Costs are similar, so that workers finish together.
     for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
     count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:
@@ -154,7 +153,7 @@ def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) ->
     taken_bytes = taken_cost = 0
     for rank in ranks:
         rank_cost = cost_bytes([rank.text_bytes])
-        # A batch ends where its sum comes nearest to its share.
+        # A batch ends where its cost is nearest to its share.
         if waiting and (
             taken_cost + rank_cost / 2 > even_cost or taken_bytes + rank.text_bytes / 2 > most_bytes
         ):

@@ -1,4 +1,4 @@
-"""What does units where an engine has them done: in a process of this machine, in a task of Ray."""
+"""Worker that runs units, in a local process or a Ray task."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tracekit.errors import TracekitError, UsageError
 
 
 def serve(file_number: int, folder: str) -> NoReturn:
-    """Do the batches that come through a pipe, and send back what each leaves.
+    """Run the batches that arrive through a pipe, and return the result of each.
 
-    The first thing that comes is the job spec. A defect of tracekit is sent back as its traceback.
+    The first message is the job spec. An unexpected exception is returned as its traceback.
 
     Args:
-        file_number: of this end of the pipe.
-        folder: where what spills may lie; whoever started this removes it.
+        file_number: file descriptor of this end of the pipe.
+        folder: folder for spilled data, which the parent removes.
     """
-    # Ctrl-C reaches all processes of a terminal: the one that started this decides what it means.
+    # Ctrl-C reaches all processes of a terminal; the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     pipe = Connection(file_number)
@@ -44,19 +44,19 @@ def serve(file_number: int, folder: str) -> NoReturn:
                 batch = arrived.get()
                 assert isinstance(batch, Batch)
                 pipe.send(worker.do(batch))
-    except Exception:  # noqa: BLE001 - said by whoever started this
+    except Exception:  # noqa: BLE001 - reported by the parent
         pipe.send(traceback.format_exc())
     os._exit(1)
 
 
 def _tune() -> None:
-    # One batch makes millions of objects and hardly a cycle.
+    # One batch creates millions of objects, but almost no cycles.
     gc.set_threshold(200_000, 50, 50)
     sys.setswitchinterval(0.0001)
 
 
 def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
-    """Take what comes; end this process at once where nobody is there any more."""
+    """Receive a message; exit at once if the parent is gone."""
     while True:
         try:
             arrived.put(pipe.recv())
@@ -65,11 +65,11 @@ def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
 
 
 Answer: TypeAlias = BatchResult | TracekitError | str
-"""What a task leaves: an result, an error that ends the run, or the traceback of a defect."""
+"""Result of a task: a batch result, an error that ends the run, or the traceback of a bug."""
 
 
 def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
-    """Do the unit of one batch."""
+    """Run the unit of one batch."""
     if version != __version__:
         return UsageError(
             f"a node of the Ray cluster has tracekit {__version__}, not {version}",
@@ -83,5 +83,5 @@ def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
             return worker.do(batch)
     except TracekitError as error:
         return error
-    except Exception:  # noqa: BLE001 - said by whoever wants it
+    except Exception:  # noqa: BLE001 - reported by the driver
         return traceback.format_exc()

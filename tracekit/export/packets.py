@@ -334,7 +334,7 @@ class Lanes:
         if lane == len(self._stacks):
             self._stacks.append([])
         self._last, self._last_end_ns = lane, end_ns
-        # On a flat lane all is over: that is why it is free.
+        # All slices of a free flat lane have ended.
         self._fits(lane, start_ns, end_ns, ended)
         return lane
 

@@ -64,7 +64,7 @@ _TABLES = {
             AND (trace_id, event_id) IN (SELECT (trace_id, op_id) FROM attribution)
     """,
     "export_rate": "TABLE FROM op_rates('export_work', 'export_op')",
-    # Facts and ends of arrows beside the start of their event: so those of a block are found.
+    # Facts and ends of arrows with the start of their event, to select those of a block.
     "export_fact": """TABLE
         SELECT f.*, e.ts_ns
         FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
@@ -179,7 +179,7 @@ def arrows_left_out(trace: Trace) -> int:
 
 
 def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
-    """Divide the events of an export into blocks that are queried one by one.
+    """Divide the events of an export into blocks that are queried sequentially.
 
     A block has at most BLOCK_BYTES of text, unless more events begin at the same time. The blocks
     of a trace are in order of time, so every event has begun before the next one arrives.
@@ -201,7 +201,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 def with_ends(blocks: list[Block]) -> list[Block]:
     """Return blocks, with the first and last extended to the limits of the trace's part.
 
-    What is computed from events may begin outside of them.
+    Values derived from events may begin outside the events.
     """
     found = []
     for place, block in enumerate(blocks):

@@ -44,7 +44,7 @@ _Runs = Generator[tuple[Row, Iterable[Row]]]
 def runs_of(
     trace: Trace, statements: Iterable[str], key_count: int
 ) -> Generator[tuple[Row, Iterable[Row]]]:
-    """Run statements one by one; group the rows of each by equal first columns.
+    """Run statements sequentially; group the rows of each by equal first columns.
 
     No other query may run on the store until the end.
 
@@ -66,7 +66,7 @@ class Tracks:
         self._scope = scope
         self._writer = writer
         self._args = args
-        # Closes what was not read to its end: it would keep the store from being asked.
+        # Close incomplete results, which would block other queries.
         self._asked = contextlib.ExitStack()
         self._ranks: dict[int, int] = {}
         self._devices: dict[tuple[int, str], int] = {}
@@ -83,7 +83,7 @@ class Tracks:
 
     def _write(self) -> None:
         writer = self._writer
-        # All blocks before the first: nothing else is asked while rows come.
+        # Compute all blocks first, because no query may run while rows are read.
         blocks = [*blocks_of(self._trace, self._scope)]
         for place, part in enumerate(self._scope.parts, start=1):
             self._ranks[part.trace_id] = writer.group(part.name, 0, place, part.about)

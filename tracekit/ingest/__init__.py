@@ -1,1 +1,1 @@
-"""Chrome traces into the tables of a store: bytes, blocks of events, typed rows."""
+"""Ingestion of trace files into the tables of a store."""

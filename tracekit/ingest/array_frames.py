@@ -1,12 +1,12 @@
-"""Finds the arrays of events in the text of a Chrome trace, and has them read piece by piece.
+"""Reader of the event arrays in the text of a Chrome trace, block by block.
 
 The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object with a
-``traceEvents`` array among other members, or the bare array. Nothing is assumed about white space,
-line breaks or the order of members.
+``traceEvents`` array among other members, or the bare array. White space, line breaks, and the
+order of members do not matter.
 
-The parser reads events up to the last one that is surely followed by another, and says where it
-stopped, so memory is bounded by the piece. Only where text is malformed,
-:mod:`tracekit.ingest.salvage` reads event by event.
+The parser reads events up to the last one that is followed by another, and returns where it
+stopped, so a block bounds the memory. :mod:`tracekit.ingest.salvage` reads malformed text event by
+event.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tracekit.ingest.salvage import (
 from tracekit.ingest.trace_metadata import OutsideText
 
 BLOCK_BYTES = 2 << 20
-"""Plain text that is read at once, at least. Peak memory grows with it, not with the file."""
+"""Minimum text per block. Peak memory grows with it, not with the file."""
 
 _HEAD_BYTES = 64 << 10
 
 _SMALL_WINDOW_BYTES = 4 << 10
-"""Text that is looked at once behind an array of events that was short: more such may follow."""
+"""Text searched at a time after a short array of events, because more arrays may follow."""
 
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 OPEN_ARRAY = "the file ends inside the array of events"
-"""What is said of a file whose last event is whole, and nothing behind it."""
+"""Message for a file that ends after a complete event."""
 
 
 class TraceText:
@@ -50,13 +50,13 @@ class TraceText:
     Iterate over :meth:`read` to the end; the other attributes are complete only then.
 
     Args:
-        stream: the plain bytes.
-        collector: takes the events.
-        block_bytes: text that is read at once, at least.
+        stream: plain bytes.
+        collector: collects the events.
+        block_bytes: minimum text per block.
 
     Attributes:
         truncation: why the trace counts as cut off, or None.
-        found_array: whether there was an array of events at all.
+        found_array: whether the file has an array of events.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class TraceText:
         self._outside = OutsideText()
         self._nesting = Nesting()
         self._before_end = self._nesting
-        # Of the text outside that is in the buffer: how far it was followed, and whether an event
-        # in it was found to be no stray one.
+        # How far the text outside in the buffer was scanned, and whether an event in it is known
+        # not to be a stray one.
         self._followed = 0
         self._is_stray_settled = False
         self._ahead: deque[memoryview] = deque()
@@ -83,7 +83,7 @@ class TraceText:
     # -- reading ---------------------------------------------------------------------------
 
     def read(self) -> Generator[None, None, None]:
-        """Have all events read; yields now and then, in between.
+        """Read all events; yield after each block.
 
         Raises:
             TraceError: the file cannot be read.
@@ -94,8 +94,8 @@ class TraceText:
             self._chunks.close()
 
     def _read(self) -> Iterator[None]:
-        # Inside the array the buffer begins with a bracket of ours: it stands where the byte before
-        # the next event stood, and makes whatever is cut off the front an array.
+        # Inside the array, the byte before the next event is replaced by a bracket, so that the
+        # buffer is always the beginning of an array.
         buffer, base = bytearray(), 0
         inside = False
         wanted = _HEAD_BYTES
@@ -110,7 +110,7 @@ class TraceText:
                     wanted = 2 * len(buffer)
                     continue
                 if is_stray:
-                    # The bracket was no end: it goes to what could not be read.
+                    # The bracket was no end: it counts as unreadable.
                     self._collector.faults.reject(
                         base - 1, "stray closing bracket", b"]" + buffer[:start]
                     )
@@ -148,7 +148,7 @@ class TraceText:
                 base, buffer = base + consumed - 1, rest
                 wanted = self._window_bytes = min(self._block_bytes, 8 * self._window_bytes)
         if self._stream.problem:
-            # Said first: a cut-off gzip stream is why the text ends early.
+            # Reported first, because a cut-off gzip stream explains why the text ends early.
             if self._stream.is_truncated:
                 self.truncation = self._stream.problem
             else:
@@ -156,7 +156,7 @@ class TraceText:
 
     @property
     def _exhausted(self) -> bool:
-        """Whether the buffer holds the end of the file."""
+        """Return whether the buffer holds the end of the file."""
         return self._is_stream_ended and not self._ahead
 
     def _fill(self, buffer: bytearray, wanted: int) -> None:
@@ -175,19 +175,19 @@ class TraceText:
             buffer += piece
 
     def _put_back(self, buffer: bytearray, start: int) -> None:
-        """Have what stands in the buffer from ``start`` on be read again."""
+        """Return the buffer from ``start`` to the input."""
         if start < len(buffer):
             self._ahead.appendleft(memoryview(bytes(memoryview(buffer)[start:])))
 
     def _events_start(self, buffer: bytearray, base: int) -> tuple[int | None, bool]:
-        """Return where events begin outside an array, and whether they are stray ones.
+        """Return where the next events begin outside an array, and whether they are stray.
 
-        That is behind the ``[`` that opens the next array of events; or, stray, where events go on
-        behind a ``]`` that did not end them. None: neither is in the buffer.
+        Events begin after the ``[`` of the next array; stray ones follow a ``]`` that did not end
+        their array. None if the buffer has neither.
         """
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
             return bare.end(), False
-        # What is behind an array that was found not to be one of the trace is not looked at again.
+        # Text after an array that is not of the trace is not searched again.
         for match in _EVENTS_ARRAY.finditer(buffer, self._followed):
             stray = self._stray_event(buffer, match.end())
             if stray is not None:
@@ -197,9 +197,9 @@ class TraceText:
         return self._stray_event(buffer, len(buffer)), True
 
     def _stray_event(self, buffer: bytearray, stop: int) -> int | None:
-        """Return where events go on behind a ``]`` that did not end them, if before ``stop``.
+        """Return where events continue after a ``]`` that did not end them, if before ``stop``.
 
-        Nothing that may stand behind the array has events in it, but arrays of its own.
+        Members after the array contain events only within their own arrays.
         """
         if not self.found_array or self._is_stray_settled:
             return None
@@ -212,10 +212,10 @@ class TraceText:
         return None
 
     def _is_nested_at(self, buffer: bytearray, at: int) -> bool:
-        """Tell whether a place in the text outside is in something deeper than the trace object.
+        """Return whether a position outside is nested deeper than the trace object.
 
-        Only where the brackets before it prove it: a damaged header must not hide the events.
-        Places are asked for in their order in the file.
+        Only if the brackets before it prove it: a damaged header must not hide the events.
+        Positions must be ascending.
         """
         self._nesting.feed(buffer[self._followed : at])
         self._followed = at
@@ -224,9 +224,9 @@ class TraceText:
     # -- one block ---------------------------------------------------------------------------
 
     def _take(self, buffer: bytearray, base: int) -> tuple[int, bool]:
-        """Have events at the front of the buffer read.
+        """Read events at the front of the buffer.
 
-        Returns how many bytes of the buffer are used up, and whether the array ended.
+        Returns the number of bytes consumed, and whether the array ended.
         """
         used, stop = self._collector.read_usual(buffer, base)
         if stop == "ended":
@@ -236,7 +236,7 @@ class TraceText:
                 return used, False
             if self._exhausted and self._read_rest(buffer, base):
                 return len(buffer), False
-        # Our bracket in front stands for the byte before: the text of the events begins behind it.
+        # The first byte of the buffer is the inserted bracket, so the events begin after it.
         salvaged = self._salvager.read(
             bytes(memoryview(buffer)[used:]), base + used, is_last=self._exhausted
         )
@@ -244,14 +244,14 @@ class TraceText:
         return used + salvaged.consumed, salvaged.is_ended
 
     def _read_rest(self, buffer: bytearray, base: int) -> bool:
-        """Read the last events of a file that only lacks the bracket behind them."""
+        """Read the last events of a file without a closing bracket."""
         rest = bytearray(memoryview(buffer).tobytes().rstrip(b" \t\r\n,") + b"]")
         return self._collector.read_usual(rest, base)[1] == "ended"
 
     def metadata(self) -> dict[str, object]:
         """Return the members of the trace object other than its events.
 
-        Unreadable metadata and text behind the trace are noted among the faults.
+        Unreadable metadata and text after the trace are recorded as faults.
         """
         members, truncation = self._outside.metadata(self._collector.faults)
         self.truncation = self.truncation or truncation
@@ -259,7 +259,7 @@ class TraceText:
 
 
 def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults) -> TraceError:
-    """Return the error for a file in which no event could be read."""
+    """Return the error for a file without readable events."""
     if stream.text_bytes == 0:
         why = "the file is empty" if stream.problem is None else stream.problem
         return TraceError(f"{path}: {why}", hint="record the trace again, or copy it again")
@@ -286,7 +286,7 @@ def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults
 
 
 MAX_DEPTH = 900
-"""Deeper texts are taken for damaged, as by the parser that reads them in the end."""
+"""Deeper texts count as damaged, as in the parser of the metadata."""
 
 _TOKEN = re.compile(
     rb'[ \t\r\n]+|"(?:[^"\\\x00-\x1f]|\\.)*+"|[{}\[\]:,]'
@@ -300,10 +300,10 @@ _CLOSER: Final = {b"{": b"}"[0], b"[": b"]"[0]}
 
 
 class Nesting:
-    """Where in a JSON text one is.
+    """Nesting state of a JSON text that is read piece by piece.
 
     Attributes:
-        is_broken: the text so far is no beginning of a JSON text.
+        is_broken: the text so far is not the beginning of a JSON text.
     """
 
     def __init__(self) -> None:
@@ -313,7 +313,7 @@ class Nesting:
         self.is_broken = False
 
     def copy(self) -> Nesting:
-        """Return another one that stands at the same place."""
+        """Return a copy with the same state."""
         other = Nesting()
         other._closers = self._closers[:]
         other._expected, other._rest = self._expected, self._rest
@@ -322,9 +322,9 @@ class Nesting:
 
     @property
     def is_in_inner_object(self) -> bool:
-        """Whether a member of an object inside the outermost one may stand here.
+        """Return whether a member of an object inside the outermost one may begin here.
 
-        Only where the brackets prove it: nothing can be said behind damage.
+        True only if the brackets prove it; after damage, nothing is known.
         """
         return (
             not self.is_broken
@@ -334,7 +334,7 @@ class Nesting:
         )
 
     def feed(self, text: bytes | bytearray) -> None:
-        """Read on."""
+        """Read the next piece of text."""
         if self.is_broken:
             return
         was_cut_off = bool(self._rest)
@@ -348,13 +348,13 @@ class Nesting:
                 self.is_broken, self._rest = True, b""
                 return
             at = token.end()
-        # A token may be cut off at the end of what there is, but not for ever.
+        # A token may be cut off at the end of the text so far, but only up to a limit.
         self._rest = bytes(text[at:])
         if self._rest and (was_cut_off or not self._rest.startswith(b'"')):
             self.is_broken, self._rest = True, b""
 
     def _take(self, token: bytes | bytearray) -> bool:
-        """Go one token further; False where it cannot stand."""
+        """Read one token. Return False if JSON does not allow it here."""
         first = token[:1]
         expected = self._expected
         if first in b" \t\r\n":

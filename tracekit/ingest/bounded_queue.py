@@ -1,4 +1,4 @@
-"""A queue between two threads that either can end, and a generator that runs ahead in one."""
+"""Bounded queue between two threads, and a generator that runs ahead on a thread."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-"""How often whoever waits looks whether the other side is still there."""
+"""Interval at which a waiting thread checks whether the other side has stopped."""
 
 
 class StoppedError(Exception):
-    """There is nobody any more to hand over from."""
+    """The queue was stopped."""
 
 
 class HandOver(Generic[T]):
-    """Things on their way from one thread to another, in order."""
+    """FIFO queue of items from one thread to another, which either side can stop."""
 
     def __init__(self, depth: int) -> None:
         self._waiting: queue.Queue[T] = queue.Queue(depth)
         self._is_stopped = False
 
     def put(self, thing: T) -> bool:
-        """Hand a thing over; waits for room. False if nobody will take it."""
+        """Add an item after waiting for room. Return False if the queue was stopped."""
         while not self._is_stopped:
             with contextlib.suppress(queue.Full):
                 self._waiting.put(thing, timeout=_LOOK_S)
@@ -34,10 +34,10 @@ class HandOver(Generic[T]):
         return False
 
     def take(self) -> T:
-        """Return the next thing; waits for one.
+        """Wait for the next item and return it.
 
         Raises:
-            StoppedError: there will be none.
+            StoppedError: the queue was stopped.
         """
         while not self._is_stopped:
             with contextlib.suppress(queue.Empty):
@@ -45,7 +45,7 @@ class HandOver(Generic[T]):
         raise StoppedError("reading was stopped")
 
     def stop(self) -> None:
-        """End it, and let go what is still waiting."""
+        """Stop the queue and drop the remaining items."""
         self._is_stopped = True
         with contextlib.suppress(queue.Empty):
             while True:
@@ -53,13 +53,13 @@ class HandOver(Generic[T]):
 
 
 PATIENCE_S = 1.0
-"""How long :meth:`ReadAhead.close` waits: a disk that does not answer must hold nobody up."""
+"""How long :meth:`ReadAhead.close` waits, because a disk may not respond."""
 
 
 class ReadAhead(Generic[T]):
-    """The items of a generator, made before they are asked for.
+    """Items of a generator that runs ahead on a thread.
 
-    Iterating raises what the generator raised, behind the items before.
+    An exception of the generator is raised after the items before it.
     """
 
     def __init__(self, items: Generator[T, None, None], depth: int) -> None:
@@ -72,7 +72,7 @@ class ReadAhead(Generic[T]):
         """Yield the items; once.
 
         Raises:
-            StoppedError: they have been taken, or this is closed.
+            StoppedError: the items were read before, or this is closed.
         """
         while True:
             made = self._made.take()
@@ -85,7 +85,7 @@ class ReadAhead(Generic[T]):
             return
 
     def close(self) -> None:
-        """Stop, and let go what was made; waits a moment for the item that is being made."""
+        """Stop, drop the remaining items, and wait shortly for the current one."""
         self._made.stop()
         self._thread.join(PATIENCE_S)
 
@@ -97,8 +97,8 @@ class ReadAhead(Generic[T]):
             else:
                 self._made.put(None)
         except BaseException as error:  # noqa: BLE001
-            # Whatever it is, it belongs to the thread that takes the items.
+            # Any exception is raised again in the thread that reads the items.
             self._made.put(error)
         finally:
-            # What it holds open is closed.
+            # Close the files that the generator holds open.
             self._items.close()

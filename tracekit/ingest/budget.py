@@ -1,9 +1,9 @@
-"""What one file may come to: the bounds of every reader, in one place.
+"""Limits of every reader on what one file may expand to.
 
-A file of a few hundred bytes can stand for gigabytes: lists that are shared, pages of a database
-that are, statistics that all events share. So what comes out is bounded by what went in. A file as
-a profiler writes it stays far below each bound: its longest names and stacks, shared by all of its
-events, come to some hundred times its bytes.
+A file of a few hundred bytes can expand to gigabytes through shared lists, shared database pages,
+or statistics shared by all events. So the size of the file limits its output. Files of profilers
+stay far below each limit: their longest names and stacks, shared by all events, expand to some
+hundred times the file size.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
 FREE_BYTES, BYTES_PER_BYTE = 64 << 20, 256
-"""Bytes that the events of a file may have as text: of any file, and more for each byte of it."""
+"""Limit of the events' text: bytes for any file, plus bytes per byte of the file."""
 
 FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
-"""Events: the shortest that any format can write takes several bytes."""
+"""Limit of the number of events; the shortest event of any format takes several bytes."""
 
 FREE_S, S_PER_BYTE = 3.0, 2e-7
-"""Seconds of the processor that a reading may take until its next events come."""
+"""Limit of the CPU seconds between events."""
 
 FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
-"""Plain bytes that may come of gzip: traces shrink to a thirtieth at most."""
+"""Limit of the bytes inflated from gzip; traces shrink to a thirtieth at most."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Bytes of one event, and of what a file says of itself: held in memory, in several forms."""
+"""Limit of one event, and of the metadata, which memory holds in several forms."""
 
 MAX_HELD_BYTES = 128 << 20
-"""Bytes that a reader may hold until the rest of what they belong to comes, roughly."""
+"""Approximate limit of the bytes of incomplete objects in memory."""
 
 MAX_DEPTH = 100
-"""How deep values may be nested."""
+"""Limit of the nesting of values."""
 
 
 class Budget:
-    """What the reading of one file may still take.
+    """Remaining limits while reading one file.
 
     Args:
-        stream: the plain bytes of the file; those that were read so far count.
+        stream: plain bytes of the file; the bytes read so far set the limits.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -52,10 +52,10 @@ class Budget:
         self._known: dict[int, tuple[int, int]] = {}
 
     def spend(self, rows: int, text_bytes: int) -> None:
-        """Count events that were read, and the bytes of their text.
+        """Count events and the bytes of their text.
 
         Raises:
-            TraceError: they are more than a file of this size can hold.
+            TraceError: a file of this size cannot contain so many.
         """
         self._rows += rows
         self._bytes += text_bytes
@@ -66,35 +66,35 @@ class Budget:
         self.admit_bytes(self._bytes)
 
     def admit_bytes(self, text_bytes: int) -> None:
-        """Look whether so much text may come of the file.
+        """Check the size of text from the file.
 
         Raises:
-            TraceError: it is more than a file of this size can hold.
+            TraceError: a file of this size cannot contain so much.
         """
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
             raise self.exceeded(f"more than {allowed >> 20:,} MiB of events")
 
     def hold(self, held_bytes: int) -> None:
-        """Count bytes that are held in memory; fewer than 0 are let go.
+        """Count bytes in memory; a negative number frees them.
 
         Raises:
-            TraceError: they are too many.
+            TraceError: the limit is exceeded.
         """
         self._held_bytes += held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
 
     def is_stuck(self) -> bool:
-        """Whether the reading has taken too long since its last events.
+        """Return whether too much CPU time has passed since the last events.
 
-        By the processor's time of this thread, so that a busy machine does not decide.
+        CPU time of this thread, so that a busy machine does not matter.
         """
         allowed_s = FREE_S + S_PER_BYTE * self._stream.text_bytes
         return time.thread_time() - self._progress_s > allowed_s
 
     def exceeded(self, what: str) -> TraceError:
-        """Return the error for a file that comes to more than it may."""
+        """Return the error for a file that exceeds a limit."""
         return TraceError(
             f"{self._stream.path}: {self._stream.text_bytes:,} bytes expand to {what}, "
             "which no profiler writes",
@@ -102,14 +102,14 @@ class Budget:
         )
 
     def admit(self, content: object) -> None:
-        """Look whether a value may be taken apart: how deep and how long it is, written out.
+        """Check the depth and the written length of a value.
 
-        What is shared counts wherever it stands, and is looked at once.
+        Shared parts count each time they occur, but are visited once.
 
         Raises:
-            TraceError: it is too deep, too long, or in itself.
+            TraceError: the value is too deep, too long, or contains itself.
         """
-        known = self._known  # by id: bytes written out, and depth
+        known = self._known  # by id: written bytes, and depth
 
         def measured(value: object, depth: int) -> tuple[int, int]:
             if isinstance(value, str | bytes):
@@ -118,7 +118,7 @@ class Budget:
                 return 8, 0
             found = known.get(id(value))
             if found is None:
-                known[id(value)] = 0, MAX_DEPTH  # in itself it is too deep
+                known[id(value)] = 0, MAX_DEPTH  # a value within itself is too deep
                 total, height = 8, 0
                 if isinstance(value, dict):
                     total += sum(len(key) for key in value if isinstance(key, str))
@@ -136,7 +136,7 @@ class Budget:
         measured(content, 0)
 
     def admit_event(self, part: object, what: str = "an event") -> None:
-        """Look whether a part of a content that was admitted is short enough for one event.
+        """Check that a part of an admitted value is short enough for one event.
 
         Raises:
             TraceError: it is too long.

@@ -1,8 +1,8 @@
-"""A trace file as a stream of plain bytes, whatever it is packed in.
+"""Stream of the plain bytes of a trace file, decompressed if necessary.
 
-Plain and gzip files (any number of members, any file name) are told apart by their first bytes.
-A damaged or cut-off gzip stream yields everything that can still be inflated; what was wrong is
-then in :attr:`ByteStream.problem`, so that the caller can say so instead of failing.
+The first bytes distinguish plain and gzip files (any number of members, any file name). A damaged
+or truncated gzip stream yields everything that can be inflated; :attr:`ByteStream.problem` is then
+the reason, which the caller reports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tracekit.ingest.budget import FREE_INFLATED_BYTES, INFLATED_PER_BYTE
 from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
-"""How much of the file is read at once; gzip traces inflate 10 to 20 times."""
+"""Bytes of the file per read; gzip traces inflate 10 to 20 times."""
 
 _INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -35,20 +35,20 @@ _FOREIGN_MAGIC = {
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
 }
 HEAD_BYTES = 64
-"""How much of a file says what it is."""
+"""First bytes of a file, which identify its format."""
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 class ByteStream:
-    """The plain bytes of one file, read once from front to back.
+    """Plain bytes of one file, read once from front to back.
 
     Attributes:
-        file_bytes: size of the file as it lies on disk, in bytes.
-        file_bytes_read: how much of that has been read so far, in bytes.
-        text_bytes: plain bytes handed out so far.
-        problem: what was wrong with the packing, or None.
-        is_truncated: whether the packing ended before its own end mark.
+        file_bytes: size of the file on disk, bytes.
+        file_bytes_read: how much of it has been read so far, bytes.
+        text_bytes: plain bytes returned so far.
+        problem: what is wrong with the compression, or None.
+        is_truncated: whether the compressed stream ended before its end mark.
     """
 
     def __init__(self, path: Place, on_read: Callable[[ByteStream], None] | None = None) -> None:
@@ -65,10 +65,10 @@ class ByteStream:
         self._is_packed = False
 
     def head(self) -> bytes:
-        """Return the first plain bytes, 64 at most; they are read with the others.
+        """Return the first plain bytes, at most 64, without consuming them.
 
         Raises:
-            TraceError: the file cannot be opened or read, or is packed in a way that is not read.
+            TraceError: the file cannot be opened or read, or has an unsupported compression.
         """
         if self._chunks is None:
             self._chunks = self._plain()
@@ -79,7 +79,7 @@ class ByteStream:
         """Yield the plain bytes in chunks.
 
         Raises:
-            TraceError: the file cannot be opened or read, or is packed in a way that is not read.
+            TraceError: the file cannot be opened or read, or has an unsupported compression.
         """
         self.head()
         chunks, first = self._chunks or self._plain(), self._first
@@ -92,11 +92,11 @@ class ByteStream:
 
     @contextmanager
     def local_file(self) -> Iterator[Path]:
-        """Give a file of this machine that holds the plain bytes: itself, or a temporary copy.
+        """Return a local file with the plain bytes: the file itself, or a temporary copy.
 
         Raises:
-            TraceError: the file cannot be read, or its packing is damaged.
-            StoreError: there is no temporary folder that can be written.
+            TraceError: the file cannot be read, or its compression is damaged.
+            StoreError: no temporary folder is writable.
         """
         self.head()
         path = self._location.local_path
@@ -137,7 +137,8 @@ class ByteStream:
                 chunks = self._gunzip(raw) if self._is_packed else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
-                        # Keeps byte offsets those of the file: the mark becomes white space.
+                        # The byte order mark becomes white space, so byte offsets stay those of the
+                        # file.
                         chunk = b"   " + chunk[len(_UTF8_BOM) :]
                     self.text_bytes += len(chunk)
                     allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read
@@ -157,7 +158,7 @@ class ByteStream:
         return os.fstat(file.fileno()).st_size
 
     def _raw(self, head: bytes, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the bytes of the file; its head has been read, and cannot be read again."""
+        """Yield the bytes of the file, beginning with the head that was read before."""
         chunk = head + file.read(CHUNK_BYTES - len(head))
         while chunk:
             self.file_bytes_read += len(chunk)
@@ -179,7 +180,8 @@ class ByteStream:
                     stripped = pending.lstrip(b"\0")
                     if not stripped:
                         break
-                    # One byte is enough to tell: a split magic number is settled by the inflater.
+                    # One byte is enough: the inflater checks a magic number that is split between
+                    # chunks.
                     if not stripped.startswith(_GZIP_MAGIC[:1]):
                         self.problem = (
                             f"{len(stripped)} bytes or more of other data follow the gzip "
@@ -212,10 +214,10 @@ class ByteStream:
             self.is_truncated = True
 
     def _salvage(self, member_start: int, skip_bytes: int) -> Iterator[bytes]:
-        """Inflate a damaged member again, in small steps, up to the very byte that breaks it.
+        """Inflate a damaged member again, in small steps, up to the damaged byte.
 
-        The fast inflater drops what it had decoded of the chunk in which it fails; zlib fed a few
-        hundred bytes at a time loses next to nothing. A wrong checksum alone loses nothing at all.
+        The fast inflater drops the decoded part of the chunk in which it fails; zlib with a few
+        hundred bytes at a time loses almost nothing. A wrong checksum alone loses nothing.
         """
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
         is_broken = False

@@ -1,4 +1,4 @@
-"""Loads what a host did while graphs were captured that another trace replays."""
+"""Loads host events from the capture of CUDA graphs that another trace replays."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _APART = 1 << 40
-"""How far the numbers of its processes are from those of the trace."""
+"""Offset of the process numbers of the capture from those of the trace."""
 
 
 def load_capture(
     connection: duckdb.DuckDBPyConnection, path: Place, number: int, spare_id: int
 ) -> None:
-    """Add ops, ranges, Python calls and launches of a file to the first trace, in no view.
+    """Add ops, ranges, Python calls, and launches of a file to the first trace, outside all views.
 
-    What ran on devices in that file is not counted; a launch is told the name of its kernel.
+    Device events of the file are not counted; each launch gets the name of its kernel.
 
     Args:
-        connection: the store that is being filled.
-        path: the trace of the capture.
-        number: which one it is of several, from 0.
-        spare_id: a number that no trace has.
+        connection: connection to the new store.
+        path: trace of the capture.
+        number: index of the capture, from 0.
+        spare_id: an unused trace id.
 
     Raises:
-        TraceError: the file cannot be read, or no graph is captured in it.
+        TraceError: the file cannot be read, or does not capture a graph.
     """
     forget_trace(connection, spare_id)
     with Reading(path) as reading:

@@ -1,4 +1,4 @@
-"""Reads Chrome traces: the JSON of torch.profiler (Kineto) and of whatever else writes it."""
+"""Reader of Chrome traces, the JSON format of torch.profiler (Kineto) and other profilers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
 MAX_BLOCK_BYTES = 8 << 20
-"""Text whose rows are handed over at once, at most: each time costs the store something."""
+"""Maximum text per block of rows; each block has a cost in the store."""
 
 
 class ChromeTraceReader:
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of Chrome traces.
 
     Args:
-        stream: the plain bytes of the file.
-        block_bytes: text whose rows are handed over at once, bytes; None to choose: where the file
-            is small, its few blocks overlap too.
+        stream: plain bytes of the file.
+        block_bytes: text per block of rows, bytes. The default depends on the file size, so that
+            the few blocks of a small file overlap, too.
     """
 
     def __init__(self, stream: ByteStream, *, block_bytes: int | None = None) -> None:
@@ -32,7 +32,7 @@ class ChromeTraceReader:
         self.faults = self._collector.faults
         chosen = min(max(usual_text_bytes(stream.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
         self._block_bytes = block_bytes or chosen
-        # The parser reads small blocks from the processor's cache.
+        # Small blocks stay in the processor's cache.
         self._text = TraceText(stream, self._collector, min(self._block_bytes, BLOCK_BYTES))
 
     @property
@@ -65,9 +65,9 @@ class ChromeTraceReader:
             yield rows
 
     def metadata(self) -> dict[str, object]:
-        """Return the members of the outermost object but for its events."""
+        """Return the members of the outermost object except its events."""
         return self._text.metadata()
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         return unreadable(self._stream.path, self._stream, self._text, self.faults)

@@ -1,9 +1,9 @@
-"""Loads samples of power and other counters that tools wrote beside a trace, into `system_sample`.
+"""Loads samples of power and other counters into `system_sample`.
 
-Tables of lines: `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -lms 100`,
+Input: `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -lms 100`,
 `nvidia-smi dmon -o DT`, `dcgmi dmon` and `rocm-smi --csv` with a time before each line, `amd-smi
-metric --csv`, and `power.csv` of tracekit's collectors. Columns are known by their names: a time,
-a device; what else is a number is a counter.
+metric --csv`, and `power.csv` of tracekit's collectors. The names of columns identify time and
+device; other numeric columns are counters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_BYTES = 4 * GB
 _MAX_LINE_BYTES = 1 << 16
 _MAX_NAME = 200
-"""Characters of the name of a column, which every sample has."""
+"""Maximum length of a column name, which every sample repeats."""
 
 _TIME = re.compile(
     r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
@@ -47,17 +47,17 @@ _UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 
 def load_counters(
     connection: duckdb.DuckDBPyConnection, path: Place, work_folder: Path, folder: Place | None
 ) -> None:
-    """Read a file of samples into table `system_sample`; what is no line of it is set aside.
+    """Read a file of samples into table `system_sample`; other lines go to table `rejected`.
 
     Args:
-        connection: of the store.
+        connection: connection to the store.
         path: the file.
-        work_folder: for what DuckDB reads.
-        folder: the run folder whose traces it belongs to; None for all traces.
+        work_folder: folder for temporary files.
+        folder: run folder of the traces; None for all traces.
 
     Raises:
-        TraceError: the file cannot be read, or tells no time.
-        OSError: there is no place for what DuckDB reads.
+        TraceError: the file cannot be read, or has no times.
+        OSError: a temporary file cannot be written.
     """
     part, table = work_folder / "counters.csv", _Table(path)
     rejected: list[tuple[object, ...]] = []
@@ -89,7 +89,7 @@ def _lines(path: Place) -> Iterator[bytes]:
 
 
 class _Table:
-    """The columns of a file, as far as its lines have told them."""
+    """Columns of a file, as known from the lines so far."""
 
     def __init__(self, path: Place) -> None:
         self._path = path
@@ -99,7 +99,7 @@ class _Table:
     def rows(
         self, lines: Iterator[bytes], reject: Callable[[int, bytes], None]
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield device, name, unit, ns since the epoch, clock and value of each sample."""
+        """Yield device, name, unit, ns since the epoch, clock, and value of each sample."""
         offset = count = 0
         latest = None
         for line in lines:
@@ -127,7 +127,7 @@ class _Table:
             if at is None:
                 reject(start, line)
                 continue
-            # Lines of several devices that do not say which would count as those of one.
+            # Without a device column, lines of several devices would count as one device.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
                     f"{self._path}: several samples with the same timestamp, and no device number",
@@ -143,7 +143,7 @@ class _Table:
             )
 
     def _is_head(self, text: str) -> bool:
-        """Take in the names of columns, or the units below them."""
+        """Read the line if it has column names or units."""
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False
@@ -154,7 +154,7 @@ class _Table:
             self._is_csv = "," in text
             self._names = [(name, unit) for name, unit in names if name not in _TIME_NAMES]
         elif len(cells) >= len(self._names):
-            # The line of units, as dmon writes it: those of the time come first.
+            # The line of units of dmon begins with the units of the time.
             units = cells[len(cells) - len(self._names) :]
             self._names = [(name, unit) for (name, _), unit in zip(self._names, units, strict=True)]
         return True
@@ -190,7 +190,7 @@ class _Table:
                 yield device, name, plain, float(number[1]) * factor
 
     def _guess_names(self, cells: Sequence[str]) -> None:
-        """Name the columns of a file without a head by what is in the first line."""
+        """Name the columns of a file without a header from the values of its first line."""
         units = [(_NUMBER.fullmatch(cell) or _NUMBER.match("0"))[2] for cell in cells]  # type: ignore[index]
         if units.count("W") != 1:
             raise TraceError(
@@ -207,7 +207,7 @@ class _Table:
 
 
 def _name_and_unit(cell: str) -> tuple[str, str]:
-    """Return the name of a column, and the unit that stands behind it in brackets."""
+    """Return the name of a column, and the unit in brackets after it."""
     if cell.endswith(("]", ")")):
         body = cell[:-1]
         start = max(body.rfind("]"), body.rfind(")")) + 1
@@ -218,7 +218,7 @@ def _name_and_unit(cell: str) -> tuple[str, str]:
 
 
 def _unix_ns(found: re.Match[str]) -> tuple[int, str] | None:
-    """Return ns since the epoch, and what clock the text is of; None of no date that there is."""
+    """Return ns since the epoch and the clock of a date, or None if it is not a date."""
     if found["epoch"]:
         part = (found["epoch_part"] or "").ljust(9, "0")
         at_ns = int(found["epoch"]) * NS_PER_S + int(part)

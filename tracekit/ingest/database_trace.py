@@ -1,10 +1,10 @@
-"""Reads traces that are SQLite databases: what is theirs as the events of a Chrome trace.
+"""Reader of traces in SQLite databases; rows become events of a Chrome trace.
 
-Each profiler has a :class:`Schema`, whose statements have SQLite write every row as the event that
-torch.profiler (Kineto) would have written for it; :mod:`tracekit.ingest.event_texts` reads these.
+Each profiler has a :class:`Schema` with statements that format each row in SQLite as the event that
+torch.profiler (Kineto) would write. :mod:`tracekit.ingest.event_texts` reads these events.
 
-A database comes from anybody: it is opened for reading alone, only real tables of it are asked,
-none of its views, and nothing in its schema is trusted.
+Databases are untrusted: they are opened read-only, only real tables are queried, no views, and
+nothing in the schema is trusted.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows
 
 _STEPS = 100_000
-"""Steps of SQLite's machine, some ms, until the budget is looked at again."""
+"""Instructions of SQLite's virtual machine, some ms, between checks of the budget."""
 
 _UNFINISHED = ("-wal", "-journal")
-"""What lies beside a database that is not written to its end."""
+"""Suffixes of files next to an incomplete database."""
 
 
 class Database:
-    """A database, opened for reading, and tables of our own beside it.
+    """A database, opened read-only, and temporary tables of tracekit.
 
     Args:
         path: the file.
-        shown: what the file is called.
-        budget: what its statements may take.
+        shown: name of the file in messages.
+        budget: limits of its statements.
 
     Attributes:
-        shown: what the file is called.
-        columns: the columns of each table; of no view, and of no table that computes any.
+        shown: name of the file in messages.
+        columns: columns of each table, without views and tables with computed columns.
     """
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
@@ -55,7 +55,7 @@ class Database:
                     f"{shown}: the database is incomplete: {beside.name} is next to it",
                     hint="wait until it is complete, or export it again",
                 )
-        # It is never written, not even the files beside it that tell others who reads.
+        # Never write it, not even the lock files next to it.
         self._connection = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode=ro&immutable=1",
             uri=True,
@@ -66,9 +66,9 @@ class Database:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_EVENT_BYTES)
             self._connection.text_factory = _text
-            # A statement that takes too long is interrupted: pages of a tree may be shared.
+            # Interrupt statements that take too long, because pages of a tree may be shared.
             self._connection.set_progress_handler(budget.is_stuck, _STEPS)
-            # What has no page of its own is a view, or made up by a module.
+            # A table without a root page is a view, or virtual.
             names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
             )
@@ -82,10 +82,10 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows: what the file says besides its events, held whole.
+        """Run a statement for metadata and return all rows.
 
         Raises:
-            TraceError: all of that is too much.
+            TraceError: the rows are too large.
         """
         found = []
         for row in self._connection.execute(sql, values):
@@ -94,7 +94,7 @@ class Database:
         return found
 
     def texts(self, sql: str) -> Iterator[bytes]:
-        """Yield the one column of a statement, as the bytes that it is in the file."""
+        """Yield the only column of a statement, as bytes."""
         self._connection.text_factory = bytes
         try:
             for (text,) in self._connection.execute(sql):
@@ -103,9 +103,9 @@ class Database:
             self._connection.text_factory = _text
 
     def unique(self, table: str, *key: str) -> str:
-        """Return a table, in SQL, that has one row of each key: joins with it add no rows.
+        """Return a table, in SQL, with one row per key, so that joins add no rows.
 
-        Where the file does not promise that, it is a copy with the first row of each.
+        If the schema does not guarantee unique keys, it is a copy with the first row of each.
         """
         place = (table, *key)
         if place not in self._unique:
@@ -126,17 +126,17 @@ class Database:
         return self._unique[place]
 
     def make(self, script: str) -> None:
-        """Make tables of our own, or fill them."""
+        """Create or fill temporary tables."""
         self._connection.executescript(script)
 
     def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:
-        """Put rows into a table of our own; one whose key is there is left out."""
+        """Insert rows into a temporary table, except rows with an existing key."""
         for row in rows:
             places = ", ".join("?" * len(row))
             self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", row)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
 
@@ -149,20 +149,20 @@ def _quoted(name: str) -> str:
 
 
 class Schema(Protocol):
-    """How the databases of one profiler are read."""
+    """Reader of the databases of one profiler."""
 
     def is_of(self, database: Database) -> bool:
-        """Tell whether a database is one of that profiler."""
+        """Return whether a database is from this profiler."""
 
     def events(self, database: Database) -> list[str]:
-        """Return statements whose one column is the text of events.
+        """Return statements whose only column is the text of events.
 
         Raises:
-            TraceError: the database is of a version that is not read, or lacks what is needed.
+            TraceError: the version is not supported, or required columns are missing.
         """
 
     def metadata(self, database: Database) -> dict[str, object]:
-        """Return what the database says of itself, as :meth:`TraceReader.metadata` does."""
+        """Return the metadata of the database, as :meth:`TraceReader.metadata` does."""
 
 
 def event_sql(
@@ -173,18 +173,18 @@ def event_sql(
     args: Mapping[str, str],
     phase: str = "'X'",
 ) -> str:
-    """Return the SQL expression for the text of one event; every part of it is SQL too.
+    """Return the SQL expression for the text of one event; all arguments are SQL, too.
 
-    SQLite has no JSON for bytes and refuses the statement, though any column may hold some. So what
-    is a text comes as one by :func:`as_text`, and what is a number by :func:`as_number`.
+    SQLite refuses to convert bytes to JSON, but any column may hold bytes. So texts are converted
+    by :func:`as_text`, and numbers by :func:`as_number`.
 
     Args:
-        name: its name.
-        category: its category.
+        name: name of the event.
+        category: category of the event.
         thread: process and thread.
-        time: start and duration, ns; either None where an event has none.
-        args: its arguments, by their names in Kineto; those that are NULL are left out.
-        phase: its letter in the format (``ph``).
+        time: start and duration, ns, or None.
+        args: arguments by their Kineto names; NULLs are left out.
+        phase: letter of the phase (``ph``).
     """
     members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
     parts = ["'{' || " + _members(members)]
@@ -205,20 +205,20 @@ def _members(members: Mapping[str, str]) -> str:
 
 
 def as_text(sql: str) -> str:
-    """Return SQL for a text, whatever is in its place; NULL stays."""
+    """Return SQL that converts any value but NULL to a text."""
     return f"({sql} || '')"
 
 
 def as_number(sql: str) -> str:
-    """Return SQL for a number, whatever is in its place; NULL stays."""
+    """Return SQL that converts any value but NULL to a number."""
     return f"({sql} + 0)"
 
 
 def _us(key: str, ns: str) -> str:
-    """Return SQL for a time as a member: whole ns become µs with three decimals, all kept."""
+    """Return SQL for a time as a member: integer ns become µs with three decimals."""
     return (
         f"',\"{key}\":' || CASE typeof({ns}) WHEN 'integer' THEN printf('%s%d.%03d', "
-        # The least number of 64 bits has no abs().
+        # The smallest 64-bit integer has no abs().
         f"CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns} / 1000), abs({ns} % 1000)) "
         "ELSE 'null' END"
     )
@@ -228,8 +228,8 @@ class DatabaseReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of SQLite databases.
 
     Args:
-        stream: the plain bytes of the file.
-        schemas: those that are known.
+        stream: plain bytes of the file.
+        schemas: supported schemas.
     """
 
     def __init__(self, stream: ByteStream, schemas: tuple[Schema, ...]) -> None:
@@ -240,7 +240,7 @@ class DatabaseReader(EventTextReader):
         """Yield the records of the file.
 
         Raises:
-            TraceError: the file cannot be read, or is none of a profiler that is known.
+            TraceError: the file cannot be read, or is from an unknown profiler.
         """
         try:
             with (
@@ -249,7 +249,7 @@ class DatabaseReader(EventTextReader):
             ):
                 yield from self._read(db)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # What SQLite says of a damaged schema quotes it.
+            # SQLite's message about a damaged schema quotes the schema.
             if self._budget.is_stuck():
                 raise self._budget.exceeded("work without end") from error
             raise TraceError(
@@ -270,7 +270,7 @@ class DatabaseReader(EventTextReader):
         self._metadata = schema.metadata(database)
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         return TraceError(
             f"{self._stream.path}: the database has no device work, calls, or ranges",
             hint="check the options: nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",

@@ -1,7 +1,7 @@
-"""Collects the rows of events, in the order of the file, until someone takes them.
+"""Collector of the rows of events in file order.
 
-The parser in C (native/) puts usual events into columns straight from the text. Every other one is
-read by :mod:`tracekit.ingest.event_reader`.
+The C parser (native/) writes usual events directly into columns.
+:mod:`tracekit.ingest.event_reader` reads all others.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     MakeStream = Callable[[Callable[[], CapsuleType | None]], AbstractContextManager[CapsuleType]]
 
 _ROW_BYTES = 64
-"""What a row takes besides its texts, roughly: events may be shorter than that."""
+"""Approximate size of a row without its texts; the text of an event may be shorter."""
 
 
 def event_columns() -> EventColumns:
-    """Return the columns of a row, without rows."""
+    """Return empty columns."""
     described = {column.name: column for column in EVENT_COLUMNS}
     columns: list[tuple[str, str, str, tuple[str, ...], int | None]] = []
     for name in ROW_COLUMNS:
@@ -55,9 +55,9 @@ class EventRows:
     """Rows of consecutive events.
 
     Attributes:
-        row_count: how many they are.
-        array: what `stream` takes, once.
-        stream: makes an Arrow stream of such arrays.
+        row_count: number of rows.
+        array: Arrow array, which `stream` can read once.
+        stream: creates an Arrow stream of such arrays.
     """
 
     row_count: int
@@ -66,12 +66,12 @@ class EventRows:
 
 
 class EventCollector:
-    """Makes rows of the events that someone finds in a file.
+    """Converts the events of a file to rows.
 
     Attributes:
-        event_count: events so far, those too that are none that is read.
-        faults: what was wrong with them.
-        text_bytes: text that the rows which were not taken yet came from, roughly.
+        event_count: number of events so far, including unreadable ones.
+        faults: faults of the events.
+        text_bytes: approximate text of the rows not yet taken, bytes.
     """
 
     def __init__(self) -> None:
@@ -81,33 +81,33 @@ class EventCollector:
         self.text_bytes = 0
 
     def take(self) -> EventRows | None:
-        """Return the rows since the last time, None for none."""
+        """Return the rows since the last call, or None."""
         self.text_bytes = 0
         row_count = self._columns.row_count
         array = self._columns.take()
         return None if array is None else EventRows(row_count, array, self._columns.stream)
 
     def release(self) -> None:
-        """Let go of the memory of columns, which outlives a block: nothing more will be read.
+        """Free the memory of the columns after the last event.
 
-        Whoever reads a file is in a cycle of references, and may live on for some files more.
+        Readers are in reference cycles and may outlive their file.
         """
         self._columns.release()
 
     def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop]:
-        """Read the events at the beginning of an array, to the extent that it is well-formed.
+        """Read the well-formed events at the beginning of an array.
 
         Args:
-            text: the first byte stands for the bracket that opens the array.
+            text: the events, after one byte in place of the opening bracket.
             base: offset of that byte in the plain text of the file.
 
         Returns:
-            How many bytes are used up (to where the next event begins, or behind the closing
-            bracket), and why reading stopped.
+            The number of bytes read (up to the next event, or including the closing bracket), and
+            why reading stopped.
         """
 
         def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
-            """Read an event that is not usual: its row, False if it is malformed, else True."""
+            """Read an odd event: its row, False if it is malformed, else True."""
             if not is_object(event):
                 return False
             try:
@@ -122,10 +122,10 @@ class EventCollector:
         return used, stop
 
     def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
-        """Read values that an array of events holds.
+        """Read values of an array of events.
 
         Args:
-            events: each a well-formed JSON value, with its offset in the plain text of the file.
+            events: well-formed JSON values, each with its offset in the plain text of the file.
         """
         for text, offset in events:
             self.text_bytes += len(text) + _ROW_BYTES
@@ -149,12 +149,12 @@ class EventCollector:
                 self._columns.append(row)
 
     def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
-        """Return the row of an event, None where it is none and has been noted as such."""
+        """Return the row of an event, or None after recording why it has none."""
         row, mended = row_of(text, event_id)
         if mended is not None:
             self.faults.repair(event_id, offset, mended)
         if isinstance(row, str):
-            # An object without members holds nothing: XLA's writer ends its array with it.
+            # XLA's writer ends its array with an empty object.
             if text[1:-1].strip():
                 self.faults.reject(offset, row, text, event_id)
             return None

@@ -1,7 +1,7 @@
-"""Loads events that were read into table record.
+"""Loads events into table record, from Arrow arrays.
 
-They come as Arrow arrays. Statements on a thread of their own take them while the caller reads on:
-a small file is one statement; a large one is several, as memory grows while one runs.
+Statements run on a separate thread while the caller continues to read. A small file is one
+statement; a large one is several, because the memory of a statement grows while it runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _WAITING_BLOCKS = 2
 _BLOCKS_PER_STATEMENT = 24
 
 _ARRIVED = "arrived"
-"""What the statement calls the rows."""
+"""Name of the rows in the statement."""
 
 
 class EventLoader:
-    """Puts events into table record, in order.
+    """Inserts events into table record, in order.
 
     Args:
-        connection: of the store that is being built.
+        connection: connection to the new store.
         trace_id: the trace.
     """
 
@@ -44,23 +44,23 @@ class EventLoader:
         self._insert: Future[None] | None = None
 
     def add(self, rows: EventRows) -> None:
-        """Have events loaded; waits while too many others do; raises what loading raised."""
+        """Queue events after waiting for room. Raise an earlier exception of the loading thread."""
         if self._insert is None:
             self._insert = self._pool.submit(self._run)
         self._put(rows)
 
     def wait(self) -> None:
-        """Load what was added and wait for it; raise what loading raised."""
+        """Load all queued events. Raise an exception of the loading thread."""
         if self._insert is not None:
             self._put(None)
             self._insert.result()
 
     def close(self) -> None:
-        """Stop, and drop what is under way."""
+        """Stop and drop queued events."""
         self._blocks.stop()
         self._pool.shutdown(wait=True)
         self._cursor.close()
-        # An error in it would hold the frames that hold this.
+        # The traceback of an error would keep a reference to this object.
         self._insert = None
 
     def _put(self, rows: EventRows | None) -> None:
@@ -81,21 +81,21 @@ class EventLoader:
 
         arrays = (block.array for block in blocks)
         with stream(lambda: next(arrays, None)) as arrived:
-            # DuckDB finds the stream by its name; what it holds of this is let go again.
+            # DuckDB finds the stream by its name; its references are released afterwards.
             self._cursor.register(_ARRIVED, arrived)
             try:
                 self._cursor.execute(_insert_sql(self._trace_id))
             except duckdb.TransactionException as error:
                 if "failed to pin block" not in str(error):
                     raise
-                # So DuckDB says at the end of a transaction that memory has run out.
+                # DuckDB reports this at the end of a transaction if memory runs out.
                 raise duckdb.OutOfMemoryException(str(error)) from error
             finally:
                 self._cursor.unregister(_ARRIVED)
 
 
 def _insert_sql(trace_id: int) -> str:
-    """Return the statement by which table record takes the events that have arrived."""
+    """Return the statement that inserts the queued events into table record."""
     threads = ", ".join(
         f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
         for name in ("pid", "tid")
@@ -108,5 +108,5 @@ def _insert_sql(trace_id: int) -> str:
 
 
 def _stand_in(text: str) -> str:
-    """Return SQL for the negative number that stands for a text as a process or thread id."""
+    """Return SQL for the negative number that replaces a text as process or thread id."""
     return f"-1 - (hash({text}) % 1000000007)::BIGINT"

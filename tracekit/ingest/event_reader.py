@@ -1,10 +1,10 @@
-"""Reads one trace event: what it says becomes a row of table record, or a reason why it is none.
+"""Reader of one odd trace event: returns a row of table record, or a reason why it has none.
 
-The parser in C (native/) reads the usual events, which are nearly all, and every other one is read
-here. Which member or argument goes where is told by :mod:`tracekit.event_description`; how an event
-is found in a file, by :mod:`tracekit.ingest.array_frames`.
+The C parser (native/) reads almost all events, and this module the others.
+:mod:`tracekit.event_description` maps members and arguments to columns;
+:mod:`tracekit.ingest.array_frames` finds the events in a file.
 
-A row has its values in the order of :data:`ROW_COLUMNS`: whole numbers, texts, None.
+The values of a row are integers, texts, or None, in the order of :data:`ROW_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ROW_COLUMNS = (
     *(link.name for link in LINKS),
     *("id", "scope", "binding", "args", "extra"),
 )
-"""The columns of table record, and two more for process and thread ids that are texts."""
+"""Columns of table record, and two more for process and thread ids that are texts."""
 
-# Raw: checked for well-formedness, not read. None, which is no Raw, costs nothing as a default.
+# Raw values are checked, but not decoded. The default None avoids creating a Raw.
 _Event = msgspec.defstruct(
     "_Event", [(key, Raw, None) for key in MEMBER_KEYS], omit_defaults=True, gc=False
 )
@@ -82,15 +82,15 @@ _OTHER_KEYS = [
 _NO_NUMBERS = [(number, link.none) for number, link in enumerate(LINKS) if link.none is not None]
 
 _SHORT_DIGITS = 18
-"""So many digits fit 64 bits."""
+"""Number of digits that always fit 64 bits."""
 
 _SHORT_BYTES = 512
-"""Texts up to here are often the same ones: names, categories, ids."""
+"""Texts up to this length (names, categories, ids) are cached, because they repeat."""
 
 _short_text = lru_cache(4096)(text_of)
 
 _NS_DIGITS = 3
-"""Decimals of µs down to the ns."""
+"""Decimals of µs that are ns."""
 
 _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
@@ -102,10 +102,10 @@ def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
 
     Args:
         text: a well-formed JSON object in UTF-8.
-        event_id: its position among the events of the file.
+        event_id: position among the events of the file.
 
     Returns:
-        The row, or why it is none; and what had to be mended: of equal members the last one counts.
+        The row, or why there is none, and the repairs: of duplicate members the last one counts.
 
     Raises:
         RecursionError: it is nested too deeply.
@@ -135,18 +135,18 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         ts_ns = None
     if isinstance(dur_ns, str):
         if phase == COMPLETE_PHASE:
-            # From 0 until now: of such an event the profiler lost the start.
+            # An event from 0 until now, whose start the profiler lost.
             return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
-        # A begin has no duration of its own: it lasts until its end.
+        # A begin event lasts until its end event and has no duration.
         dur_ns = None
     pid, pid_text = _thread(event.pid)
     tid, tid_text = _thread(event.tid)
     id_ = scope = binding = None
     if event.id is not None or event.s is not None or event.bp is not None:
         id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
-    # What the columns of the event's own kind do not show.
+    # Members without a column in tables of this kind.
     hidden: dict[str, str | None] = {}
     if pid_text is not None or tid_text is not None:
         hidden = {"pid": _text(event.pid), "tid": _text(event.tid)}
@@ -192,7 +192,7 @@ def _text(value: Raw | None) -> str | None:
 
 
 def _thread(value: Raw | None) -> tuple[int | None, str | None]:
-    """Return a process or thread id: a number, or a text that is none."""
+    """Return a process or thread id: a number, or a text that is not a number."""
     return (None, None) if value is None else _thread_of(bytes(value))
 
 
@@ -203,10 +203,10 @@ def _thread_of(value: bytes) -> tuple[int | None, str | None]:
 
 
 def _links(args: bytes) -> tuple[int | None, ...]:
-    """Return what the arguments say in columns of their own."""
+    """Return the columns of arguments."""
     try:
         values = _values_of(_arguments.decode(args))
-    except msgspec.ValidationError:  # No object.
+    except msgspec.ValidationError:  # Not an object.
         return _NO_LINKS
     if values == _NO_ARGUMENTS:
         return _NO_LINKS
@@ -230,7 +230,7 @@ def _whole(value: bytes) -> int | None:
 
 
 def _start_ns(value: Raw | None) -> int | str:
-    """Return a start in ns, or what is wrong with it."""
+    """Return a start in ns, or the fault."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if _MIN_TIME_NS <= ns <= _MAX_TIME_NS else "ts is out of range"
@@ -242,7 +242,7 @@ def _start_ns(value: Raw | None) -> int | str:
 
 
 def _dur_ns(value: Raw | None) -> int | str:
-    """Return a duration in ns, or what is wrong with it."""
+    """Return a duration in ns, or the fault."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if ns <= _MAX_DUR_NS else "dur is out of range"
@@ -256,11 +256,11 @@ def _dur_ns(value: Raw | None) -> int | str:
 
 
 def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
-    """Return a time that is written in µs.
+    """Convert a time in µs.
 
     Returns:
-        ns where µs have no more than three decimals, as nearly all have; else the decimal number of
-        µs; a text that says what is wrong; or None for no time.
+        Integer ns if the µs have at most three decimals, as almost always; else µs as a decimal
+        number; a text with the fault; or None without a time.
     """
     if value is None:
         return None
@@ -279,7 +279,7 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
-    """Return the members without a column, as JSON, with others that are added as texts."""
+    """Return the members without a column as JSON, and additional members as texts."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
     )
@@ -290,32 +290,32 @@ _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASC
 _HEXADECIMAL = re.compile(r"\s*(0[xX][0-9a-fA-F]+)\s*", re.ASCII)
 
 _LARGEST = Decimal("1.7976931348623157e308")
-"""A number beyond is none: what wrote it had no place for it either."""
+"""Largest accepted number, the largest double."""
 
 _MAX_CHARACTERS = 4096
 _exact = Context(prec=_MAX_CHARACTERS + 10)
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """Return a decimal number, None where the text is none."""
+    """Return a decimal number, or None if the text is not a number."""
     if len(text) > _MAX_CHARACTERS or not _DECIMAL.fullmatch(text):
         return None
     try:
         number = Decimal(text.strip())
-    except ArithmeticError:  # An exponent beyond all bounds.
+    except ArithmeticError:  # The exponent is out of range.
         return None
     return number if number.copy_abs() <= _LARGEST else None
 
 
 def ns_of(us: Decimal) -> int:
-    """Return µs as ns, to the nearest; what is as near to two goes to the even one."""
+    """Return µs as ns, rounded half to even."""
     return int(_exact.multiply(us, NS_PER_US).to_integral_value(ROUND_HALF_EVEN))
 
 
 def whole_number(text: str) -> int | None:
-    """Return a whole number of 64 bits; None where the text is none.
+    """Return a 64-bit integer, or None if the text is not one.
 
-    AMD's traces have some in hexadecimal: ``0x7``.
+    AMD's traces contain hexadecimal integers such as ``0x7``.
     """
     found = _HEXADECIMAL.fullmatch(text)
     if found:

@@ -1,7 +1,6 @@
-"""Has events read that a reader of another format writes as those of a Chrome trace.
+"""Base of readers that convert another format to the events of a Chrome trace.
 
-So there is one definition of how an event is read. Places of faults are those in the text of all
-events.
+All formats thus share one event reader. Offsets of faults refer to the converted text.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from tracekit.ingest.json_values import is_utf8
 from tracekit.ingest.repair import is_object
 
 _TEXT_BYTES = 1 << 20
-"""Text of events that is read at once, at least."""
+"""Minimum text of events per call of the parser."""
 
 _BLOCK_BYTES = 8 << 20
-"""Text whose rows are handed over at once, at least."""
+"""Minimum text per block of rows."""
 
 
 class EventTextReader:
-    """What a :class:`tracekit.ingest.trace_readers.TraceReader` of another format is made from.
+    """Base of each :class:`tracekit.ingest.trace_readers.TraceReader` of another format.
 
     Args:
-        stream: the plain bytes of the file.
+        stream: plain bytes of the file.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -46,10 +45,10 @@ class EventTextReader:
         return self._collector.event_count
 
     def metadata(self) -> dict[str, object]:
-        """Return what the file says of itself.
+        """Return the metadata of the file.
 
         Raises:
-            TraceError: it is more than a file can say of itself.
+            TraceError: the metadata is too large.
         """
         told = self._told()
         self._budget.admit(told)
@@ -63,7 +62,7 @@ class EventTextReader:
         """Yield the records of events, each a JSON object; once.
 
         Raises:
-            TraceError: there are more than the file can hold.
+            TraceError: a file of this size cannot contain so many.
         """
         gathered: list[bytes] = []
         size = 0
@@ -84,7 +83,7 @@ class EventTextReader:
             self._collector.release()
 
     def _take_in(self, texts: list[bytes]) -> None:
-        """Have events read: the usual ones in C, to the extent that it gets."""
+        """Read events: in C until it stops, the others in Python."""
         before, at = self._collector.event_count, self._written_bytes
         block = bytearray(b"[" + b",".join(texts) + b"]")
         self._written_bytes += len(block) - 1
@@ -94,7 +93,7 @@ class EventTextReader:
         self._collector.read_events(self._well_formed(texts, read_count, at + 1))
 
     def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the texts from the first one on that was not read, with their places."""
+        """Yield the texts that have not been read, with their offsets."""
         for number, text in enumerate(texts):
             if number >= first:
                 if is_object(text) or not is_utf8(text):
@@ -110,11 +109,11 @@ class EventTextReader:
 
 
 def event_text(event: Mapping[str, Any]) -> bytes:
-    """Return an event as JSON, its times from ns to µs with all of their digits."""
+    """Return an event as JSON, with times exactly converted from ns to µs."""
     times = {name: msgspec.Raw(us_text(event[name])) for name in ("ts", "dur") if name in event}
     return msgspec.json.encode({**event, **times})
 
 
 def us_text(ns: int) -> bytes:
-    """Return whole ns as µs with three decimals."""
+    """Return integer ns as µs with three decimals."""
     return b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000)

@@ -1,10 +1,10 @@
-"""Joins what torch's ExecutionTraceObserver recorded (a Chakra execution trace) to a Kineto trace.
+"""Joins a Chakra execution trace (torch's ExecutionTraceObserver) to a Kineto trace.
 
 Source: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch, schemas 1.x: values,
-shapes and types stand in lists of the node (1.0.1) or of its inputs and outputs (later ones, from
-1.1.1 on with strides), and its numbers in the node or in `attrs`. It tells no times.
-An op is the same in both by the process and the number of the call of RecordFunction: `rf_id` here,
-`Record function id` there, in older traces `External id`.
+shapes, and types are lists in the node (1.0.1), or in its inputs and outputs (later schemas; with
+strides from 1.1.1). Its numbers are in the node or in `attrs`. It has no times.
+Ops match by process and RecordFunction number: `rf_id` here, `Record function id` in the Kineto
+trace, or `External id` in older ones.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FROM (
 ) AS gain
 WHERE trace.trace_id = gain.trace_id
 """
-"""What the execution trace adds, for analysis trace."""
+"""Statement that counts the values of the execution trace, for analysis trace."""
 
 _ADD = """
 UPDATE record SET args = json_merge_patch(node.args, record.args)
@@ -79,14 +79,14 @@ WHERE
         try_cast(record.args ->> '$."Record function id"' AS BIGINT), record.external_id
     )
 """
-"""What the Kineto trace says itself stays."""
+"""Statement that adds the values; existing values of the Kineto trace stay."""
 
 
 def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
-    """Add shapes, types, strides, values and tensors to the arguments of ops that lack them.
+    """Add shapes, types, strides, values, and tensors to the arguments of ops that lack them.
 
     Raises:
-        TraceError: the file cannot be read, is none, or is not of the process of a trace.
+        TraceError: the file cannot be read, is not an execution trace, or is of another process.
     """
     import duckdb
 
@@ -134,7 +134,7 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
 
 
 def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
-    """Yield number, name and arguments of each op, as torch.profiler would have written them."""
+    """Yield number, name, and arguments of each op, as torch.profiler would write them."""
     for node in nodes:
         own = {one["name"]: one["value"] for one in node.get("attrs", ())}
         number = node["rf_id"] if "rf_id" in node else own["rf_id"]
@@ -166,9 +166,9 @@ def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
 def _of_tensors(
     sizes: Sequence[Sequence[object]] | None, types: Sequence[str]
 ) -> list[Sequence[object]] | None:
-    """Return shapes or strides, those of lists of numbers left empty.
+    """Return shapes or strides, empty for lists of numbers.
 
-    Of kernels of Triton, the stream has no strides: then it is unknown which are whose.
+    The stream of a Triton kernel has no strides, so its strides cannot be assigned to inputs.
     """
     if sizes is None or len(sizes) != len(types):
         return None
@@ -176,7 +176,7 @@ def _of_tensors(
 
 
 def _type(kind: str) -> str:
-    """Return what torch.profiler calls a type, empty where it says none."""
+    """Return the name of a type in torch.profiler, empty if it has none."""
     if kind.startswith("Tensor("):
         return kind[7:-1]
     if kind.startswith("GenericList["):
@@ -185,12 +185,12 @@ def _type(kind: str) -> str:
 
 
 def _value(value: object, kind: str) -> str:
-    """Return what was given for an argument that is no tensor, as Python would write it."""
+    """Return the value of an argument that is not a tensor, as Python writes it."""
     return "" if "Tensor" in kind or kind in ("None", "Device") else str(value)
 
 
 def _tensors(side: Mapping[str, Any]) -> list[int | None]:
-    """Return the numbers of tensors: one op depends on another whose output it is given."""
+    """Return the numbers of tensors, which connect ops that produce and use them."""
     return [
         value[0] if kind.startswith("Tensor(") else None
         for value, kind in zip(side["values"], side["types"], strict=True)

@@ -1,18 +1,18 @@
-"""What could not be read of a file, and what was mended: all counted, the first ones kept."""
+"""Faults of a file: rejected and repaired events. All are counted, the first ones are stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-KEPT_FAULTS = 10_000
-"""How many pieces of a file are kept of each sort, the first ones: memory is bounded by them."""
+MAX_FAULTS = 10_000
+"""Maximum number of stored faults of each kind, which limits the memory."""
 
 REJECTED_TEXT_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A piece of the file that could not be read: offset in the plain text, why, its beginning."""
+    """Unreadable part of the file: offset in the plain text, reason, and first characters."""
 
     byte_offset: int
     reason: str
@@ -22,7 +22,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """An event that was read after mending its text: its id, offset in the plain text, what."""
+    """Event that was read after a repair: id, offset in the plain text, and repair."""
 
     event_id: int
     byte_offset: int
@@ -31,13 +31,13 @@ class Repaired:
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with a file.
+    """Faults of a file.
 
     Attributes:
-        rejected: what could not be read, in the order found, :data:`KEPT_FAULTS` at most.
-        repaired: what was read after mending, likewise.
-        rejected_count: all that could not be read.
-        repaired_count: all that was read after mending.
+        rejected: unreadable parts in file order, at most :data:`MAX_FAULTS`.
+        repaired: repaired events, likewise.
+        rejected_count: number of all unreadable parts.
+        repaired_count: number of all repaired events.
     """
 
     rejected: list[Rejected] = field(default_factory=list)
@@ -48,14 +48,14 @@ class Faults:
     def reject(
         self, byte_offset: int, reason: str, text: bytes, event_id: int | None = None
     ) -> None:
-        """Note a piece of the file that cannot be read."""
+        """Record an unreadable part of the file."""
         self.rejected_count += 1
-        if len(self.rejected) < KEPT_FAULTS:
+        if len(self.rejected) < MAX_FAULTS:
             shown = bytes(text[:REJECTED_TEXT_BYTES]).decode("utf-8", "replace")
             self.rejected.append(Rejected(byte_offset, reason, shown, event_id))
 
     def repair(self, event_id: int, byte_offset: int, reason: str) -> None:
-        """Note an event that is read after mending."""
+        """Record a repaired event."""
         self.repaired_count += 1
-        if len(self.repaired) < KEPT_FAULTS:
+        if len(self.repaired) < MAX_FAULTS:
             self.repaired.append(Repaired(event_id, byte_offset, reason))

@@ -1,9 +1,9 @@
-"""Reads logs of NCCL's and RCCL's inspector: a JSON object a line, for what a communicator did.
+"""Reader of logs of NCCL's and RCCL's inspector: one JSON object per line and collective.
 
 Source of the format: ext-profiler/inspector of NCCL (format v4.0). At each of its intervals the
-inspector writes the last collective that a communicator finished, so not every one. Lines become
-events of category `nccl_inspector`, which are no work of a device: only verbose lines say when a
-collective ran, of others the time is that of the line.
+inspector writes the last collective that a communicator finished, not each one. Lines become events
+of category `nccl_inspector`, which do not count as GPU work: only verbose lines contain the time of
+the collective; others have the time of the line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Collective(msgspec.Struct):
     coll: str
     coll_sn: int
     coll_msg_size_bytes: int
-    # Some writers give whole numbers as 5663.0.
+    # Some writers write integers as 5663.0.
     coll_exec_time_us: float
     coll_algobw_gbs: float
     coll_busbw_gbs: float
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct):
     header: _Header
     metadata: _Metadata
     coll_perf: _Collective | None = None
-    # The same of a send or receive, numbered on its own: p2p, p2p_sn, …
+    # The same for sends and receives, numbered separately: p2p, p2p_sn, …
     p2p_perf: dict[str, Any] = {}
 
 
@@ -64,19 +64,19 @@ class InspectorReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of logs of NCCL's inspector.
 
     Args:
-        stream: the plain bytes of the file.
+        stream: plain bytes of the file.
     """
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
 
         Raises:
-            TraceError: the file cannot be read, or is of another version.
+            TraceError: the file cannot be read, or has another version.
         """
         yield from self._rows(map(self._event, self._lines()))
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: no line from NCCL's inspector")
 
     def _lines(self) -> Iterable[bytes]:
@@ -90,7 +90,7 @@ class InspectorReader(EventTextReader):
             yield rest
 
     def _event(self, text: bytes) -> bytes:
-        """Return a line as an event; of one that is not the inspector's no JSON: it is rejected."""
+        """Return a line as an event, or invalid JSON, which is rejected, for other lines."""
         try:
             line = _line.decode(text)
             sent = {key.replace("p2p", "coll", 1): one for key, one in line.p2p_perf.items()}
@@ -134,7 +134,7 @@ class InspectorReader(EventTextReader):
 
 
 def _started_us(times: dict[str, Any] | None) -> int | None:
-    """Return when the first kernel of a collective began, by the clock of the host, µs."""
+    """Return the start of the first kernel of a collective on the host clock, µs."""
     kernels = (times or {}).get("kernel_events") or ()
     starts = [one.get("kernel_start_ts") for one in kernels if isinstance(one, dict)]
     return min((start for start in starts if isinstance(start, int) and start > 0), default=None)

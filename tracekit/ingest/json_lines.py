@@ -1,6 +1,6 @@
-"""Loads a file of one JSON object a line into tables, a part at a time.
+"""Loads files with one JSON object per line into tables, part by part.
 
-A line that cannot be read is set aside in table `rejected` with its place; the others count.
+Unreadable lines go to table `rejected` with their position.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_LINE_BYTES = 64 * MB
-"""A longer line is none of ours."""
+"""Maximum length of a line; tracekit writes shorter ones."""
 
 MAX_FILE_BYTES = 16 * GB
-"""A longer file is none of ours, and may have no end."""
+"""Maximum size of a file; a longer one may have no end."""
 
 MAX_LINES = 4_000_000
-"""So many lines are read of a file at most: the key of each is kept while the file is read."""
+"""Maximum number of lines, whose keys are in memory while the file is read."""
 
 PART_BYTES = 8 * MB
-"""How much text DuckDB is given at once."""
+"""Text per statement."""
 
 MAX_REJECTED = 1000
-"""How many lines are set aside in one statement."""
+"""Rejected lines per statement."""
 
 REJECTED_TEXT_BYTES = 2048
 
 PART = "line_part"
-"""The table of the lines of a part while they are inserted: one column a member."""
+"""Table with the lines of a part, one column per member."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineKind:
-    """What the lines of a file are.
+    """Format of the lines of a file.
 
     Attributes:
-        what: one of them in a message: `request`.
-        line: their members, as far as they have columns, and `key` among them.
-        key: the member that is unique in the file.
-        table: the table that takes them; members that are no columns of it go to its `extra`.
+        what: name of a line in messages, such as `request`.
+        line: type of a line: members with columns, including `key`.
+        key: member that is unique in the file.
+        table: table of the lines; members without a column go to its `extra`.
         further_types: DuckDB types of members that are columns of other tables.
-        further_inserts: statements that fill these from table `line_part`; `{run_id}` stands for
-            the run, quoted.
-        decoder: of a line.
+        further_inserts: statements that fill these tables from table `line_part`; `{run_id}` is
+            the quoted run.
+        decoder: decoder of a line.
     """
 
     what: str
@@ -67,27 +67,28 @@ class LineKind:
     decoder: msgspec.json.Decoder[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        # With its module: two threads that make the first decoder of a class end the process.
+        # Created with the module, because two threads that create the first decoder of a class
+        # crash.
         object.__setattr__(self, "decoder", msgspec.json.Decoder(self.line))
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names of the members that have columns."""
+        """Names of the members with columns."""
         return self.line.__struct_fields__
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the table but the run, with their DuckDB types."""
+        """Columns of the table without the run, with their DuckDB types."""
         (table,) = (table for table in RUN_TABLES if table.name == self.table)
         return {column.name: column.type for column in table.columns if column.name != "run_id"}
 
 
 class _UnreadableError(Exception):
-    """A line is not what the file holds."""
+    """A line does not have the format of the file."""
 
 
 class UnreadableFileError(Exception):
-    """A file of lines cannot be read; the text says why. No trouble of whatever is written."""
+    """A file of lines cannot be read; the text is the reason. Not for errors while writing."""
 
 
 def load_lines(
@@ -101,11 +102,11 @@ def load_lines(
     """Read a file of lines.
 
     Returns:
-        How many lines were read, and how many were set aside.
+        The numbers of lines read and rejected.
 
     Raises:
         UnreadableFileError: the file cannot be read.
-        OSError: there is no place for the text of lines.
+        OSError: a temporary file cannot be written.
     """
     part = work_folder / f"{kind.table}.json"
     line_count = rejected_count = 0
@@ -141,10 +142,10 @@ def _write_part(
     run_id: str,
     rejected: list[tuple[object, ...]],
 ) -> tuple[int, int, bool]:
-    """Write the next lines as DuckDB shall read them, or set them aside.
+    """Write the next lines in the format for DuckDB, or reject them.
 
     Returns:
-        How many were written, the bytes of the longest, and whether there may be more.
+        The number of written lines, the length of the longest, and whether more may follow.
     """
     count = longest = 0
     for offset, line in lines:
@@ -164,7 +165,7 @@ def _write_part(
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Tell the trouble of reading a file from that of writing another one."""
+    """Convert errors while reading, to distinguish them from errors while writing."""
     try:
         yield
     except OSError as error:
@@ -179,9 +180,9 @@ def _read_line(file: IO[bytes], offset: int) -> bytes:
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not empty, with where they begin; of an endless one its beginning.
+    """Yield nonempty lines with their offsets, and only the beginning of an endless one.
 
-    A byte order mark at the start of the file is no part of a line.
+    A byte order mark at the start of the file is not part of a line.
     """
     offset = count = 0
     while line := _read_line(file, offset):
@@ -202,10 +203,10 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
-    """Return a line as DuckDB shall read it.
+    """Return a line in the format for DuckDB.
 
     Raises:
-        _UnreadableError: it is none of the kind, or one whose key was there before.
+        _UnreadableError: it has another format, or its key occurred before.
     """
     try:
         found = kind.decoder.decode(line)
@@ -218,7 +219,7 @@ def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
     seen.add(key)
     extra = {name: value for name, value in members.items() if name not in kind.members}
     record: dict[str, object] = {name: getattr(found, name) for name in kind.members}
-    # As text: what is in it need not be JSON that DuckDB reads (numbers beyond 64 bits).
+    # As text, because DuckDB does not read all JSON, such as integers beyond 64 bits.
     record["extra"] = msgspec.json.encode(extra).decode() if extra else None
     return msgspec.json.encode(record) + b"\n"
 
@@ -245,7 +246,7 @@ def _insert(
         connection.execute(f"DROP TABLE {PART}")
 
 
-# What the lines of `requests.jsonl` and `benchmarks.jsonl` are.
+# Formats of `requests.jsonl` and `benchmarks.jsonl`.
 
 _INT64 = 2**63
 
@@ -257,7 +258,7 @@ _Time = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _Request(msgspec.Struct, kw_only=True):
-    """A request of a serving run, as far as it has columns."""
+    """Members of a request of a serving run that have columns."""
 
     request_id: _Int
     outcome: str
@@ -293,11 +294,11 @@ REQUESTS = LineKind(
     further_types={"steps": "BIGINT[][]"},
     further_inserts=(_INSERT_STEPS,),
 )
-"""The lines of `requests.jsonl`, for the tables `request` and `request_step`."""
+"""Format of `requests.jsonl`, for tables `request` and `request_step`."""
 
 
 class _Benchmark(msgspec.Struct, kw_only=True):
-    """One measured point of a bench run, as far as it has columns."""
+    """Members of a measured point of a bench run that have columns."""
 
     bench_id: _Count
     family: Literal["gemm", "memcpy", "collective", "launch"]
@@ -338,4 +339,4 @@ class _Benchmark(msgspec.Struct, kw_only=True):
 BENCHMARKS = LineKind(
     what="benchmark", line=_Benchmark, key="bench_id", table="benchmark", further_types={}
 )
-"""The lines of `benchmarks.jsonl`, for table `benchmark`."""
+"""Format of `benchmarks.jsonl`, for table `benchmark`."""

@@ -1,7 +1,7 @@
-r"""Values of JSON as they are kept: the text of the file, in its one shortest form.
+r"""Canonical JSON: the text of the file without white space, with strings in their shortest form.
 
-White space goes; numbers keep all their digits; of the ways to write a character in a string, the
-shortest one stands (``\u00e9`` and ``\/`` are ``é`` and ``/``).
+Numbers keep all digits. Characters of strings have their shortest form: ``\u00e9`` and ``\/``
+become ``é`` and ``/``.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _shortest(escape: re.Match[bytes]) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """Return a text as a JSON string in its shortest form."""
+    """Return a text as a canonical JSON string."""
     return canonical(msgspec.json.encode(text))
 
 
 def text_of(value: bytes) -> str | None:
-    """Return a value as a text: of a string what it says, else as it is written; null is None.
+    """Return the content of a string, None for null, and the written text of other values.
 
     Args:
         value: well-formed JSON in UTF-8, without white space.
@@ -69,7 +69,7 @@ def text_of(value: bytes) -> str | None:
 
 
 def is_utf8(text: bytes | memoryview) -> bool:
-    """Tell whether a text is UTF-8."""
+    """Return whether a text is UTF-8."""
     try:
         str(text, "utf-8")
     except UnicodeDecodeError:
@@ -78,10 +78,10 @@ def is_utf8(text: bytes | memoryview) -> bool:
 
 
 def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the items of an array as they are written, each with its offset, counted from `base`.
+    """Yield the items of an array as written, each with its offset plus `base`.
 
     Raises:
-        msgspec.DecodeError: the array is malformed; nothing has been yielded then.
+        msgspec.DecodeError: the array is malformed; no item is yielded.
         RecursionError: it is nested too deeply.
     """
     at = 0
@@ -93,15 +93,15 @@ def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
 
 
 def error_byte(error: msgspec.DecodeError) -> int | None:
-    """Return where in a malformed text the parser stumbled, where it says so."""
+    """Return the offset of the error in a malformed text, if the message contains it."""
     found = _ERROR_BYTE.search(str(error))
     return None if found is None else int(found[1])
 
 
 def array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
-    """Return the index of the `]` that closes the array before the end of the text, if one does.
+    """Return the index of the `]` that closes the array before the end of the text, or None.
 
-    The parser says "trailing characters" exactly when the array is complete and more follows.
+    The parser reports "trailing characters" exactly if the array is complete and more follows.
     """
     position = error_byte(error)
     if "trailing characters" not in str(error) or position is None:

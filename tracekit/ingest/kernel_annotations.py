@@ -1,9 +1,9 @@
-"""Joins what torch recorded of the kernels of CUDA graphs beside a trace to these kernels.
+"""Joins annotations of kernels of CUDA graphs, saved next to a trace, to these kernels.
 
-Before torch wrote annotations into the trace, programs saved them themselves: a mapping of graph
-node ids to the list of annotations of that node, `kernel_annotations_rank0_NAME.pkl` or `.json`
-(torch/cuda/_graph_annotations.py and _annotate_cuda_graph_trace.py of PyTorch). Of a node's
-annotations the last one counts; a text is the name of a scope. What the trace says itself stays.
+Before torch wrote annotations into the trace, programs saved a mapping of graph node ids to lists
+of annotations, `kernel_annotations_rank0_NAME.pkl` or `.json` (torch/cuda/_graph_annotations.py and
+_annotate_cuda_graph_trace.py of PyTorch). The last annotation of a node counts; a text is the name
+of a scope. Annotations in the trace take precedence.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ WHERE
 
 
 def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
-    """Add annotations to the arguments of kernels, copies and sets of replayed graphs.
+    """Add annotations to the arguments of kernels, copies, and memsets of replayed graphs.
 
     Raises:
-        TraceError: the file cannot be read, or is no mapping of graph node ids.
+        TraceError: the file cannot be read, or is not a mapping of graph node ids.
     """
     stream = ByteStream(path)
     text = whole_text(stream)
@@ -62,7 +62,7 @@ def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None
 
 
 def _rows(content: Any) -> Iterator[tuple[str, str]]:
-    """Yield the id of each node, and its annotations as arguments."""
+    """Yield each node id with its annotations as arguments."""
     items: Mapping[Any, Sequence[Any]] = content
     for node, noted in items.items():
         merged: dict[str, Any] = {}

@@ -1,8 +1,7 @@
 """Loads one trace file into the tables of a store.
 
-The events come block by block (:mod:`tracekit.ingest.reading`), and go into table record while
-further ones are read (:mod:`tracekit.ingest.event_loader`). A dozen blocks or two are in memory,
-whatever the file's size.
+Events are read block by block (:mod:`tracekit.ingest.reading`) and inserted into table record
+(:mod:`tracekit.ingest.event_loader`) at the same time. At most two dozen blocks are in memory.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _OF_TRACES = (
 
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
-    """Remove what a reading of the trace that did not get to its end left in the tables."""
+    """Remove the rows of an incomplete reading of the trace from the tables."""
     for table in _OF_TRACES:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
@@ -52,16 +51,16 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 def load_trace(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> int | None:
-    """Read one trace file into the ingested tables, but for table thread; return its rank.
+    """Read one trace file into the ingested tables, except table thread; return its rank.
 
     Raises:
-        TraceError: the file cannot be read, or holds no readable event.
+        TraceError: the file cannot be read, or has no readable event.
     """
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
-    # Profilers of services write their environment there; a store is passed on more readily than
-    # the file that it was made from.
+    # Profilers of services write their environment there. Stores are shared more often than the
+    # trace file.
     mask_members(metadata)
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
@@ -72,7 +71,7 @@ def load_trace(
 def _counted(
     connection: duckdb.DuckDBPyConnection, trace_id: int
 ) -> tuple[dict[str, int], bool, tuple[int | None, int | None]]:
-    """Return how many rows each kind has, whether no span lacks an end, and the events' window."""
+    """Return the row count of each kind, whether all spans have an end, and the time window."""
     counts = {kind.name: 0 for kind in KINDS}
     is_paired, window = True, (None, None)
     for name, count, timed, begin_ns, end_ns in connection.execute(
@@ -88,10 +87,10 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Read the events of one trace file; return unpaired ones, those of each kind, the window.
+    """Read the events of one trace file; return the unpaired, counts per kind, and the window.
 
     Raises:
-        TraceError: the file cannot be read, or holds no readable event.
+        TraceError: the file cannot be read, or has no readable event.
     """
     loader = EventLoader(connection, trace_id)
     try:
@@ -141,7 +140,7 @@ def _insert_trace(
     window: tuple[int | None, int | None],
     unpaired_count: int,
 ) -> int | None:
-    """Fill the row of table trace; return its rank."""
+    """Insert the row of table trace; return its rank."""
     path, stream, reader = reading.path, reading.stream, reading.reader
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
@@ -197,7 +196,7 @@ def _insert_trace(
 
 
 def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
-    """Whether NCCL's profiler plugin wrote a trace, which never closes its array.
+    """Return whether a trace is from NCCL's profiler plugin, which never closes its array.
 
     Source: plugins/profiler/example/print_event.cc of NCCL, whose categories these are.
     """
@@ -211,7 +210,7 @@ def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
 def _insert_described(
     connection: duckdb.DuckDBPyConnection, trace_id: int, metadata: Mapping[str, object]
 ) -> None:
-    """Fill the tables device and process_group from the file's own description."""
+    """Fill the tables device and process_group from the metadata."""
     devices: list[tuple[object, ...]] = []
     for device in _objects(metadata.get("deviceProperties")):
         major, minor = as_int(device.get("computeMajor")), as_int(device.get("computeMinor"))
@@ -254,7 +253,7 @@ def _text(value: object) -> str | None:
 
 
 def _unicode(text: str) -> str:
-    """Return ``text`` without lone surrogates: file names and JSON may hold them, SQL may not."""
+    """Return ``text`` without lone surrogates, which file names and JSON may have, but not SQL."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,8 +1,8 @@
-"""Splits a file into which several ranks were merged into one trace for each rank.
+"""Splits a file with the events of several ranks into one trace per rank.
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
-each process id: ``[TP00-DP00-PP00-EP00] 83``. Devices, streams, correlations and ids of ops repeat
-in each rank, so the prefix is part of every key; as traces of their own, they have it.
+each process id: ``[TP00-DP00-PP00-EP00] 83``. Devices, streams, correlations, and op ids repeat in
+each rank; as separate traces they are unique.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ event_count = (SELECT count(*) FROM record WHERE trace_id = $trace)
 
 
 def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make one trace of each rank whose events share a file; the first keeps the trace's number.
+    """Create one trace per rank of a file; the first keeps the number of the trace.
 
-    Events without a rank in their process id stay with the first. Damage of the file is counted
-    there too.
+    Events without a rank in their process id, and damage of the file, belong to the first.
     """
     connection.execute(
         f"""
@@ -54,10 +53,10 @@ def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def ranks_of(names: list[str]) -> list[int]:
-    """Return the rank of each prefix, by the sizes that the parallel groups have in them.
+    """Return the rank of each prefix, from the sizes of the parallel groups.
 
-    Pipeline and tensor parallelism tell the rank of a process, unless data parallelism repeats them
-    or one process is in both: then their order does.
+    Pipeline and tensor parallelism determine the rank, unless data parallelism repeats them or one
+    process is in both; then the order of the prefixes does.
     """
     places = [{key: int(number) for key, number in _PART.findall(name)} for name in names]
     tensor = max(place.get("TP", 0) for place in places) + 1
@@ -75,7 +74,7 @@ def _split(connection: duckdb.DuckDBPyConnection, trace_id: int, names: list[str
     first_new = (found[0] if found else trace_id) + 1
     numbers = [trace_id, *range(first_new, first_new + len(names) - 1)]
     given = rows(list(zip(names, numbers, strict=True)))
-    # A process id that is a text still keeps its stand-in, which no other rank has.
+    # A process id that is a text keeps its negative number, which no other rank has.
     connection.execute(
         f"""
         UPDATE record

@@ -1,13 +1,12 @@
-"""What a SQLite export of Nsight Systems (nsys export --type sqlite) says, as events.
+"""Reader of SQLite exports of Nsight Systems (nsys export --type sqlite).
 
 The format: "SQLite Export Schema Reference" in NVIDIA's documentation of Nsight Systems, schemas up
-to 3.x. Tables are made where there is something to write, and columns were added over the years:
-any may be missing but those in :data:`_NEEDED`. Times are ns since the session began. A row becomes
-the event that torch.profiler (Kineto) writes of the same record of CUPTI. What is of CUDA is
-numbered within its process: those of the second process on get correlations, and streams of a
-device that an earlier one has too, from 2^32 on.
+to 3.x. Empty tables are missing, and so may be newer columns, except those in :data:`_NEEDED`.
+Times are ns since the session began. A row becomes the event that torch.profiler (Kineto) writes
+for the same CUPTI record. CUDA numbers are unique only within a process, so the numbers of
+correlations, and of streams of shared devices, start at 2^32 from the second process on.
 
-Ranges of NVTX are annotations; those that torch.autograd.profiler.emit_nvtx names (`aten::add,
+NVTX ranges are annotations; those named by torch.autograd.profiler.emit_nvtx (`aten::add,
 seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
 """
 
@@ -34,16 +33,16 @@ _NEEDED = {
     "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
 }
-"""The columns that a table must have where the table is there: without them figures would lack."""
+"""Columns that an existing table must have; without them, figures would be missing."""
 
 _LAST_MAJOR_VERSION = 3
-"""Of EXPORT_SCHEMA_VERSION. NVIDIA counts it up where queries are expected to break."""
+"""Of EXPORT_SCHEMA_VERSION, which NVIDIA increments if queries may break."""
 
 _COPY_KINDS = {
     1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD",
     9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD",
 }  # fmt: skip
-"""Table ENUM_CUDA_MEMCPY_OPER, as Kineto calls them; from 11 on pages of unified memory move."""
+"""Table ENUM_CUDA_MEMCPY_OPER with the names of Kineto; from 11 on, unified memory migrates."""
 
 _MEMORY_KINDS = {
     0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static",
@@ -60,18 +59,18 @@ _SYNC_CALLS = {
     "DeviceSynchronize": "Context Sync",
     "CtxSynchronize": "Context Sync",
 }
-"""What Kineto calls a wait, by its call. Column syncType does not tell: releases up to 2026.1 write
-one less than table ENUM_CUPTI_SYNC_TYPE has, later ones what it has."""
+"""Kineto name of a wait by its call. Column syncType is ambiguous: releases up to 2026.1 write one
+less than table ENUM_CUPTI_SYNC_TYPE has."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
-"""Of table ENUM_NSYS_EVENT_TYPE: ranges pushed and popped, started and ended; of NVTX and NVTXT."""
+"""Of table ENUM_NSYS_EVENT_TYPE: push/pop and start/end ranges of NVTX and NVTXT."""
 
 _MARK_TYPES = "(34, 65)"
 _DOMAIN_TYPE = 75
 
 _PROCESS_BITS = "& ~0xFFFFFF"
-"""Of a globalTid (8 bits of hardware, 8 of the virtual machine, 24 of the process, 24 of the
-thread): what globalPid is."""
+"""Mask that converts a globalTid (8 bits hardware, 8 bits virtual machine, 24 bits process, 24 bits
+thread) to a globalPid."""
 
 _NO_STREAM = 0xFFFFFFFF
 
@@ -105,26 +104,25 @@ CREATE TEMP TABLE wait (
 CREATE TEMP TABLE wait_name (id PRIMARY KEY, kind TEXT);
 CREATE TEMP TABLE domain (process INTEGER, id INTEGER, name TEXT, PRIMARY KEY (process, id));
 """
-"""Tables of our own: each process with its number from 0; each device of a process, with its number
-by all; the device of each context; records of events; names of calls that wait, and such calls;
-domains of NVTX."""
+"""Temporary tables: processes numbered from 0; devices of a process with their global number; the
+device of each context; event records; names of calls that wait, and such calls; NVTX domains."""
 
 
 class NsysSchema:
     """A :class:`tracekit.ingest.database_trace.Schema`."""
 
     def is_of(self, database: Database) -> bool:
-        """Tell whether a database is an export of Nsight Systems."""
+        """Return whether a database is an export of Nsight Systems."""
         return "StringIds" in database.columns and any(
             name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT"))
             for name in database.columns
         )
 
     def events(self, database: Database) -> list[str]:
-        """Return statements for the events, after a look at the version and the columns.
+        """Check version and columns, and return statements for the events.
 
         Raises:
-            TraceError: the export is of a version that is not read, or lacks a column.
+            TraceError: the version is not supported, or a column is missing.
         """
         export = _Export(database)
         export.prepare()
@@ -139,12 +137,12 @@ class NsysSchema:
         ]
 
     def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host, start of the session and versions."""
+        """Return GPUs, host, start of the session, and versions."""
         return _Export(database).metadata()
 
 
 class _Export:
-    """One export: which tables and columns it has, and what is made of them."""
+    """One export: its tables and columns, and the statements for its events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -170,10 +168,10 @@ class _Export:
                     hint="export it with another release of nsys",
                 )
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- tables and columns -----------------------------------------------------------------------
 
     def _name(self, table: str) -> str:
-        """Return what a table is called: newer ones may have a number, as in NVTX_EVENTS_V2."""
+        """Return the name of a table; newer ones may end in a number, as NVTX_EVENTS_V2."""
         return (
             table if table in self._database.columns else self._numbered.get(table.lower(), table)
         )
@@ -182,24 +180,24 @@ class _Export:
         return self._database.columns.get(self._name(table), frozenset())
 
     def _column(self, table: str, column: str) -> str:
-        """Return a column in SQL, where the row is called r; NULL where there is none."""
+        """Return SQL for a column of row r, NULL if the table lacks it."""
         return f"r.{column}" if column in self._columns(table) else "NULL"
 
     def _text(self, number: str) -> str:
-        """Return the join with s, the text of a number."""
+        """Return the join with s, the text of a string id."""
         return f"LEFT JOIN {self._database.unique('StringIds', 'id')} AS s ON s.id = {number}"
 
     def _pairs(self, table: str) -> dict[str, str]:
-        """Return a table of names and values; of several of a name the last."""
+        """Return a table of names and values; the last value of a name counts."""
         if not {"name", "value"} <= self._columns(table):
             return {}
         rows = self._database.rows(f"SELECT name, value FROM {self._name(table)}")
         return {str(name): str(value) for name, value in rows}
 
-    # -- tables of our own ---------------------------------------------------------------------
+    # -- temporary tables ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the tables of our own."""
+        """Create the temporary tables."""
         self._database.make(_OWN_TABLES)
         work = [table for table in _WORK_TABLES if self._columns(table)]
         ids = {
@@ -259,7 +257,7 @@ class _Export:
             self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
     def _fill_by_thread(self, own: str, table: str, joins: str, key: str, value: str) -> None:
-        """Fill a table of our own with a process, a key and a value."""
+        """Fill a temporary table with process, key, and value."""
         if self._columns(table):
             self._database.make(
                 f"INSERT OR IGNORE INTO temp.{own} "
@@ -275,7 +273,7 @@ class _Export:
         )
 
     def _gpu(self, process: object, device: object) -> object:
-        """Return the number of a GPU in the machine: a process numbers those that it sees."""
+        """Return the machine-wide number of a GPU; each process numbers its visible GPUs."""
         pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
         return self._gpus.get((pid, device), device)
 
@@ -284,21 +282,21 @@ class _Export:
         told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
         return {(pid, local): gpu for pid, local, gpu in told}
 
-    # -- one row, one event ------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------
 
     def _select(self, table: str, event: str, joins: str = "", where: str = "TRUE") -> list[str]:
-        """Return the statement that has events written for the rows of a table, if it is there."""
+        """Return the statement for the events of a table, if the table exists."""
         if not self._columns(table):
             return []
         return [f"SELECT {event} FROM {self._name(table)} AS r {joins} WHERE {where}"]
 
     def _process(self, table: str) -> str:
-        """Return the process of a row that a device or CUDA wrote; of the first if none is told."""
+        """Return the process of a row of a device or CUDA; the first if it is unknown."""
         told = self._column(table, "globalPid")
         return f"coalesce({told}, (SELECT min(id) FROM temp.process))"
 
     def _joins(self, table: str) -> str:
-        """Return what tells of a row the number of its process, and its device by all processes."""
+        """Return joins for the number of the process, and the global number of the device."""
         context = self._column(table, "contextId")
         process = self._process(table)
         return (
@@ -311,7 +309,7 @@ class _Export:
     def _work(
         self, table: str, category: str, name: str, args: dict[str, str], joins: str = ""
     ) -> list[str]:
-        """Return the statement for work of a device."""
+        """Return the statement for GPU work."""
         device = as_number("coalesce(d.device, r.deviceId)")
         links = {
             "device": device,
@@ -328,7 +326,7 @@ class _Export:
         return f"nullif({self._column(table, 'correlationId')}, 0) + {_FROM}"
 
     def device_work(self) -> list[str]:
-        """Return statements for kernels, copies and memsets, and for graphs traced as one."""
+        """Return statements for kernels, copies, memsets, and graphs traced as one event."""
         kernel, copy, memset = (
             f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
         )
@@ -373,9 +371,9 @@ class _Export:
         return f"CASE WHEN {sizes[0]} IS NOT NULL THEN json_array({', '.join(sizes)}) END"
 
     def synchronisations(self) -> list[str]:
-        """Return the statement for waits, with the record of an event that is waited for.
+        """Return the statement for waits, with the event record that is waited for.
 
-        The device of these rows may be 0 whichever it is: their context tells it.
+        The device column of these rows may wrongly be 0, so their context determines the device.
         """
         table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
         stream = f"nullif(r.streamId, {_NO_STREAM}) + coalesce(d.stream_base, 0)"
@@ -399,8 +397,7 @@ class _Export:
                 ),
             },
         )
-        # Of the records of an event the last one before the wait; a number may tell that one, which
-        # is one of the latest.
+        # The last record of the event before the wait; a number may identify it among the latest.
         record = (
             "LEFT JOIN temp.wait AS w ON w.process = p.id "
             f"AND w.correlation = {self._column(table, 'correlationId')} "
@@ -415,9 +412,9 @@ class _Export:
         return self._select(table, event, f"{self._joins(table)} {record}")
 
     def calls(self) -> list[str]:
-        """Return the statement for calls of the runtime and of the driver.
+        """Return the statement for runtime and driver calls.
 
-        Those of the runtime end in the version of CUDA that they are of (cudaLaunchKernel_v7000).
+        Names of runtime calls end in a CUDA version (cudaLaunchKernel_v7000).
         """
         table = "CUPTI_ACTIVITY_KIND_RUNTIME"
         called = as_text("s.value")
@@ -436,7 +433,7 @@ class _Export:
         return self._select(table, event, f"{_BY_THREAD} {self._text('r.nameId')}")
 
     def overheads(self) -> list[str]:
-        """Return statements for what profiling itself took."""
+        """Return statements for profiler overhead."""
         statements = []
         for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
             event = event_sql(as_text("s.value"), "'overhead'", _THREAD, _TIME, {})
@@ -444,7 +441,7 @@ class _Export:
         return statements
 
     def ranges(self) -> list[str]:
-        """Return statements for ranges and marks of NVTX; one that has no end is left open."""
+        """Return statements for NVTX ranges and marks; a range without an end stays open."""
         table = "NVTX_EVENTS"
         text = as_text("coalesce(r.text, s.value)")
         # emit_nvtx: name, seq = 5, op_id = 7, sizes = [[2, 3]], input_op_ids = [...]
@@ -465,7 +462,7 @@ class _Export:
             "Input Dims": f"CASE WHEN {sizes} > 0 AND json_valid({dims}) THEN json({dims}) END",
         }
         if self._process_count == 1:
-            # The numbers are those of one thread: whose is not told, so of all nodes the same one.
+            # The numbers are those of one unknown thread, so use the same one for all nodes.
             args["Fwd thread id"] = (
                 f"CASE WHEN {seq} > 0 THEN {name} LIKE 'autograd::engine::evaluate_function: %' END"
             )
@@ -496,7 +493,7 @@ class _Export:
         ]
 
     def names(self) -> list[str]:
-        """Return statements for the names of processes and threads that did something."""
+        """Return statements for the names of processes and threads with events."""
         process = event_sql(
             "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
             {"name": as_text("r.name")}, "'M'",
@@ -520,7 +517,7 @@ class _Export:
         ]
 
     def gpu_metrics(self) -> list[str]:
-        """Return the statement for samples of the hardware: one event for all of a GPU at a time.
+        """Return the statement for hardware samples: one event per GPU and time.
 
         The last 8 bits of a typeId are the GPU.
         """
@@ -538,10 +535,10 @@ class _Export:
             "TRUE GROUP BY r.timestamp, r.typeId",
         )
 
-    # -- what it says of itself --------------------------------------------------------------
+    # -- metadata --------------------------------------------------------------
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs, host, start of the session and versions; nothing of the environment."""
+        """Return GPUs, host, start of the session, and versions, but no environment."""
         keys = {
             "id": "id",
             "name": "name",
@@ -564,7 +561,7 @@ class _Export:
         return {key: value for key, value in found.items() if value is not None}
 
     def _session_start_ns(self) -> int | None:
-        """Return what is added to a time for one since the epoch, ns."""
+        """Return the offset of times from the epoch, ns."""
         if self._told.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
             return 0
         told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
@@ -572,7 +569,7 @@ class _Export:
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:
-    """Return the name of the latest table of each kind whose names have a number."""
+    """Return the latest table of each kind with numbered names."""
     found: dict[str, tuple[int, str]] = {}
     for name in names:
         match = re.fullmatch(r"(\w+)_V(\d{1,9})", name, re.IGNORECASE | re.ASCII)

@@ -1,10 +1,9 @@
-"""Reads back what tracekit export perfetto wrote: the events of the trace, not what was derived.
+"""Reader of Perfetto traces exported by tracekit: the original events, without derived tracks.
 
-The format: protos/perfetto/trace of Perfetto, as far as :mod:`tracekit.export.perfetto` writes it;
-the numbers below are those of fields. An event is a slice or a mark on the track of a thread or of
-a stream, which says its process and thread; with its arguments it is written as the event of a
-Chrome trace that it was. Counters and arrows are not read: those of the file stand between those
-that were derived.
+The format: protos/perfetto/trace of Perfetto, to the extent that :mod:`tracekit.export.perfetto`
+writes it; the numbers below are field numbers. An event is a slice or a mark on the track of a
+thread or stream, and becomes the original event of a Chrome trace. Counters and arrows are not
+read, because they are mixed with derived ones.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ _PACKET = 1 << 3 | 2
 _BEGIN, _END, _INSTANT = 1, 2, 3
 
 _ARGS, _EXTRA = 2, 3
-"""Numbers of names of annotations, as tracekit.export.perfetto has them."""
+"""Name ids of annotations, as in tracekit.export.perfetto."""
 
 _MAX_PACKET_BYTES = 64 << 20
-"""Longer packets are none of ours: they would be held whole."""
+"""Maximum packet size, because packets are read into memory; tracekit writes shorter ones."""
 
 _NAME_BYTES, _OPEN_BYTES = 256, 1 << 10
-"""What a name or a track takes in memory besides its text, and what an open slice does, roughly."""
+"""Approximate memory of a name or track without its text, and of an open slice."""
 
 _THREAD = re.compile(r"process (.*), thread (.*)", re.DOTALL)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RANK = re.compile(r"rank (\d{1,9})")
 
 _Message = dict[int, Any]
-"""Values by the number of their field; of one that stands there several times the last."""
+"""Values by field number; the last value of a repeated field."""
 
 
 class PerfettoReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of our own exports for Perfetto.
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of tracekit's Perfetto exports.
 
     Args:
-        stream: the plain bytes of the file.
+        stream: plain bytes of the file.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -67,17 +66,17 @@ class PerfettoReader(EventTextReader):
         """Yield the records of the file.
 
         Raises:
-            TraceError: the file cannot be read, or holds several ranks.
+            TraceError: the file cannot be read, or has several ranks.
         """
         yield from self._rows(self._events())
 
     def _told(self) -> dict[str, object]:
-        """Return the rank that the events are of, where it is told."""
+        """Return the metadata with the rank of the events, if it is known."""
         named = _RANK.fullmatch(self._names_of_groups.get(self._root or 0, ""))
         return {"distributedInfo": {"rank": int(named[1])}} if named else {}
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: the export has no trace events")
 
     def _events(self) -> Iterator[bytes]:
@@ -95,7 +94,7 @@ class PerfettoReader(EventTextReader):
                 yield event
 
     def _packets(self) -> Iterator[bytes]:
-        """Yield the packets; where the last one is not whole, the file was cut off."""
+        """Yield the packets; if the last one is incomplete, the file is truncated."""
         rest = b""
         for chunk in self._stream:
             rest += chunk
@@ -134,13 +133,13 @@ class PerfettoReader(EventTextReader):
         self._budget.hold(_NAME_BYTES)
         if parent >= uuid:
             raise ValueError(parent)
-        # A group stands before what is in it.
+        # A group precedes its members.
         root = self._roots.get(parent, parent)
         if 16 not in track:
             self._names_of_groups[uuid] = name
             self._roots[uuid] = root or uuid
             return
-        # Further lanes of a track have its key alone.
+        # Other lanes of a track have only its key.
         told = _THREAD.fullmatch(track.get(14, b"").decode())
         if told is not None:
             self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
@@ -154,7 +153,7 @@ class PerfettoReader(EventTextReader):
             self._root = root
 
     def _event(self, ts_ns: int, text: bytes) -> bytes | None:
-        """Return the event that is whole now, if one is."""
+        """Return the event that the packet completes, if any."""
         annotations: dict[int, bytes] = {}
         event = _message(text, annotations)
         uuid, kind = event[11], event[9]
@@ -181,7 +180,7 @@ class PerfettoReader(EventTextReader):
         event: _Message,
         annotations: dict[int, bytes],
     ) -> bytes:
-        """Return an event as a Chrome trace has it."""
+        """Return an event in Chrome trace format."""
         pid, tid = self._tracks[uuid] or (b"null", b"null")
         name = self._names.get(event[10], b"") if 10 in event else event.get(23, b"")
         category = self._categories.get(event[3]) if 3 in event else event.get(22)
@@ -199,14 +198,14 @@ class PerfettoReader(EventTextReader):
         if _ARGS in annotations:
             members.append(b'"args":' + _object(annotations[_ARGS]))
         for key, value in _members.decode(_object(annotations.get(_EXTRA, b"{}"))).items():
-            # Ids that are texts stand there too.
+            # It contains ids that are texts, too.
             if key not in ("pid", "tid"):
                 members.append(quoted(key) + b":" + bytes(value))
         return b"{" + b",".join(members) + b"}"
 
 
 def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Message:
-    """Read a message; the annotations of an event, which are many, by the number of their name."""
+    """Read a message, with the many annotations of an event by their name id."""
     if annotations is None:
         return dict(fields(data))
     found: _Message = {}
@@ -219,7 +218,7 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
 
 
 def _object(written: bytes) -> bytes:
-    """Return an object; one with numbers that a viewer would round is written as a text."""
+    """Return an object; exports write objects with numbers that viewers round as texts."""
     return (text_of(written) or "").encode() if written.startswith(b'"') else written
 
 

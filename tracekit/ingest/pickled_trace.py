@@ -1,14 +1,14 @@
-"""Reads what torch dumps: histories of the caching allocator, flight recorders, memory timelines.
+"""Reader of torch dumps: allocator histories, flight recorder dumps, and memory timelines.
 
-The first are pickles, the last is JSON, and a dump of a flight recorder may be either. The JSON of
-rocprofv3 is read whole, too.
+Allocator histories are pickles, memory timelines JSON, flight recorder dumps either. The JSON of
+rocprofv3 is read by this module, too.
 
 Sources of the formats: torch/cuda/_memory_viz.py (`_dump_snapshot`) and
 torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`, `_dump_fr_trace`) of PyTorch.
 
 The memory timeline that torch.profiler exports as raw JSON (`export_memory_timeline`) is a list of
-[ns, action, bytes, category], the time -1 for what was there before. It has no addresses: a release
-is taken for that of the youngest block of its size and category.
+[ns, action, bytes, category], with time -1 for earlier blocks. It has no addresses, so a release
+counts for the youngest block of its size and category.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows
 
 MAX_BYTES = 4 * GB
-"""A pickle is read whole, and takes several times its size."""
+"""Maximum size; a pickle is read into memory and takes several times its size."""
 
 _OP = re.compile(r"at::_ops::(\w+?)(?:_(?:out|Tensor|Scalar))?::")
 _CUDA = 1
@@ -45,22 +45,22 @@ _timeline = msgspec.json.Decoder(list[tuple[int, int, int, int]])
 
 
 class Kind(Protocol):
-    """What a pickle holds."""
+    """Converter of one kind of content."""
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the events of a Chrome trace that say the same, times in ns."""
+        """Yield the equivalent events of a Chrome trace, with times in ns."""
         ...
 
     def metadata(self) -> dict[str, object]:
-        """Return what it says of itself, as torch.profiler writes it."""
+        """Return the metadata, as torch.profiler writes it."""
         ...
 
 
 class PickleReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of what torch dumps.
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of torch dumps.
 
     Args:
-        stream: the plain bytes of the file.
+        stream: plain bytes of the file.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -73,7 +73,7 @@ class PickleReader(EventTextReader):
         """Yield the records of the file.
 
         Raises:
-            TraceError: the file cannot be read, or holds something else.
+            TraceError: the file cannot be read, or has other content.
         """
         content = self._content()
         try:
@@ -90,7 +90,7 @@ class PickleReader(EventTextReader):
             ) from error
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: the recording is empty")
 
     def _content(self) -> object:
@@ -136,7 +136,7 @@ def whole_text(stream: ByteStream) -> bytearray:
     """Return the plain bytes of a file.
 
     Raises:
-        TraceError: it cannot be read, or is too long.
+        TraceError: the file cannot be read, or is too long.
     """
     text = bytearray()
     for chunk in stream:
@@ -149,10 +149,10 @@ def whole_text(stream: ByteStream) -> bytearray:
 
 
 class _AllocatorHistory:
-    """A snapshot of the caching allocator, with what it recorded on the way.
+    """Snapshot of the caching allocator with its history.
 
-    Entries tell no totals: those at the end are in the segments, and go back from there. Blocks
-    count until the device is done with them, by the size that torch counts.
+    Entries have no totals, so they are computed backward from the segments at the end. Blocks count
+    with the size in torch until the device has finished with them.
     """
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
@@ -218,17 +218,17 @@ class _AllocatorHistory:
 
 
 _ROUNDED, _SPLIT_ABOVE = 512, 1 << 20
-"""Of torch's caching allocator: what sizes are rounded up to, and what is left of a free block that
-a large allocation splits; of less it gets all."""
+"""Constants of torch's caching allocator: sizes are rounded up to the first; a large allocation
+splits a free block only if more than the second remains."""
 
 
 def _block_sizes(
     entries: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Return the size of each entry; of allocations and frees, of their block.
+    """Return the size of each entry, and the block size of allocations and frees.
 
-    Entries have the size that the program asked for. What torch counts as allocated is the block:
-    the size rounded up, and all of a free block that is too small to be split.
+    Entries have the size that the program requested. Torch counts the block: the size rounded up,
+    and all of a free block that is too small to split.
     """
     ends = {
         _whole(one["address"]): (
@@ -258,7 +258,7 @@ def _block_sizes(
             if block["state"].startswith("active") and address not in made:
                 blocks[address] = _whole(block["size"])
             address += _whole(block["size"])
-    # Which addresses are in use, by their order.
+    # Used addresses, sorted.
     addresses = sorted({_whole(entry.get("addr", 0)) for entry in entries} | blocks.keys())
     order = {address: at for at, address in enumerate(addresses)}
     used = bytearray(address in blocks for address in addresses)
@@ -292,7 +292,7 @@ def _before(
     sizes: Sequence[int],
     segments: Sequence[Mapping[str, Any]],
 ) -> tuple[int, int]:
-    """Return what was in use and kept before the first entry, bytes."""
+    """Return the allocated and reserved bytes before the first entry."""
     allocated = sum(
         _whole(block["size"])
         for segment in segments
@@ -323,7 +323,7 @@ def _reserved(action: str) -> int:
 
 
 def _place(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return where in the program an allocation was: innermost frames come first."""
+    """Return the call stack of an allocation, innermost frame first."""
     told = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
     found = {"Stack": ";".join(told)} if told else {}
     own = (
@@ -341,7 +341,7 @@ def _place(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class _FlightRecorder:
-    """The collectives of one rank, as its watchdog knew them."""
+    """Collectives of one rank, as recorded by its watchdog."""
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
         self._budget = budget
@@ -349,7 +349,7 @@ class _FlightRecorder:
         self._groups: Mapping[str, Mapping[str, str]] = content.get("pg_config") or {}
 
     def metadata(self) -> dict[str, object]:
-        ranks = cache(json.loads)  # a text that is shared stands for one list
+        ranks = cache(json.loads)  # texts repeat for the same list
         groups = [
             {
                 "pg_name": name,
@@ -361,7 +361,7 @@ class _FlightRecorder:
         return {"distributedInfo": {"pg_config": groups}}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        # A rank that called nothing is the one that others wait for.
+        # A rank without calls is the one that others wait for.
         yield {"ph": "M", "name": "flight_recorder", "pid": 0, "tid": 0, "ts": 0}
         for entry in self._entries:
             self._budget.admit_event(entry)
@@ -404,21 +404,21 @@ _CATEGORIES = (
 
 
 class MemoryTimeline:
-    """The kind of file that :class:`tracekit.ingest.pickled_trace.PickleReader` asks for events.
+    """Converter of a memory timeline.
 
     Args:
-        content: the decoded file. It does not say of which device it is: that is taken for 0.
+        content: the decoded file. Its device is unknown and assumed to be 0.
     """
 
     def __init__(self, content: Sequence[Sequence[int]]) -> None:
         self._rows = content
 
     def metadata(self) -> dict[str, object]:
-        """Return what it says of itself."""
+        """Return the metadata."""
         return {"profile_memory": True}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        """Yield an allocator event for each row, in its order, and the time of them all."""
+        """Yield an allocator event per row, in order, and a span of the recording."""
         times = [at_ns for at_ns, *_ in self._rows if at_ns >= 0]
         first_ns = min(times, default=0)
         yield recorded_span("memory timeline", 0, first_ns, max(times, default=0))
@@ -450,7 +450,7 @@ class MemoryTimeline:
 
 
 def recorded_span(name: str, device: int, first_ns: int, last_ns: int) -> Mapping[str, Any]:
-    """Return the event that stands for a whole recording: times count from its start."""
+    """Return the event of the complete recording, whose start is the origin of times."""
     return {
         "ph": "X",
         "cat": "memory_recording",

@@ -1,4 +1,4 @@
-"""Reads pickles that hold basic types alone: any other can run any program.
+"""Safe reader of pickles that contain only basic types; others could run any code.
 
 The opcodes are those of docs.python.org/3/library/pickletools.html.
 """
@@ -21,26 +21,26 @@ _BASIC = (
     *("MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
     *("GLOBAL", "STACK_GLOBAL", "BINPERSID"),
 )
-"""The opcodes of basic types, and those that are refused with what they name."""
+"""Opcodes of basic types, and opcodes that are refused with the name of their object."""
 
 
 _MAKING = ("EMPTY_LIST", "EMPTY_DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "MEMOIZE")
 _BYTES_PER_VALUE = 4
-"""The opcodes that take a byte and make much more, and the bytes of a pickle for each of them: it
-says the members of a value, too."""
+"""Opcodes that create a large object from one byte, and the required pickle bytes per such opcode,
+because a pickle also contains the members of a value."""
 
 _LONG_BYTES = 9
-"""What a whole number of 64 bits takes, without a sign."""
+"""Maximum bytes of an unsigned 64-bit integer."""
 
 _KEYS = 2**60
-"""Whole numbers below it have hashes of their own."""
+"""Integers below it have unique hashes."""
 
 
 class _Plain(pickle._Unpickler):
-    """Reads pickles of numbers, texts, lists, tuples and dictionaries; all else is an error.
+    """Unpickler for numbers, texts, lists, tuples, and dictionaries; other types are errors.
 
-    It is made of the unpickler in Python: that in C makes room for as many objects as nine bytes
-    tell it to, and crashes where a key is a tuple in a tuple, many times over.
+    It extends the Python unpickler: the C unpickler allocates any number of objects on request of
+    nine bytes, and crashes if a key is a deeply nested tuple.
     """
 
     left: int
@@ -87,7 +87,7 @@ class _Plain(pickle._Unpickler):
 
     def _set(self, items: Sequence[Any]) -> None:
         keys = items[::2]
-        # The hash of a longer number may be that of any other.
+        # Longer integers may have equal hashes.
         if not all(
             isinstance(key, str) or (type(key) is int and -_KEYS < key < _KEYS) for key in keys
         ):
@@ -116,14 +116,14 @@ for _name in _MAKING:
 
 
 def read_plain(text: bytes | bytearray, budget: Budget) -> object:
-    """Return what a pickle holds.
+    """Return the content of a pickle.
 
     Args:
         text: the pickle, of protocol 2 or later.
-        budget: what may come of it.
+        budget: limits of its content.
 
     Raises:
-        Exception: of any kind; it is damaged, or holds more than basic types.
+        Exception: of any kind; it is damaged, or contains other types.
     """
     reader = _Plain(io.BytesIO(text))
     reader.left = FREE_ROWS + len(text) // _BYTES_PER_VALUE

@@ -1,4 +1,4 @@
-"""How far the reading of a trace is, for whoever shows it."""
+"""Progress of reading a trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the reading of a file is; bytes as it lies on the disk."""
+    """Progress of reading a file, in bytes on disk."""
 
     path: str
     bytes_read: int

@@ -1,6 +1,6 @@
-"""Reads a trace file ahead of whoever loads it.
+"""Background reader of a trace file.
 
-Nothing here needs DuckDB: reading begins while it is loaded and the store is made.
+It does not need DuckDB: reading begins while DuckDB is imported and the store is created.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _BLOCKS_AHEAD = 9
-"""How many blocks may be read while the store is made ready, or the ones before are loaded."""
+"""Maximum number of blocks read ahead."""
 
 
 class Reading:
-    """One reading of a file from its beginning, and what was wrong with it.
+    """Background reading of one file.
 
-    It begins at once, on a thread of its own, some blocks ahead of who loads them. A context
-    manager; :meth:`close` ends it wherever it is.
+    A context manager. The thread starts immediately and runs some blocks ahead; :meth:`close` stops
+    it.
 
     Args:
         path: the trace file, or its URL.
-        progress: called now and then, on that thread, with how far the reading is.
+        progress: called regularly on that thread.
         read: chooses the reader.
 
     Attributes:
-        reader: what reads the file; there once :meth:`blocks` has yielded or ended.
+        reader: the reader of the file, set once :meth:`blocks` has yielded or ended.
     """
 
     reader: TraceReader
@@ -52,7 +52,7 @@ class Reading:
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the rows of the file's events, in order; once.
+        """Yield the rows of the events in file order; once.
 
         Raises:
             TraceError: the file cannot be read.
@@ -80,7 +80,7 @@ class Reading:
 
     def _on_read(self, stream: ByteStream) -> None:
         if self._progress is not None:
-            # The first bytes say what reads them.
+            # The first bytes determine the reader.
             event_count = self.reader.event_count if hasattr(self, "reader") else 0
             read = Progress(
                 str(stream.path), stream.file_bytes_read, stream.file_bytes, event_count

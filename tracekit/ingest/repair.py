@@ -1,9 +1,8 @@
-"""Mends the text of one damaged trace event, or says that it cannot be mended.
+"""Repair of the text of one damaged trace event.
 
-Profilers paste kernel names, paths and numbers into JSON without escaping them. What can be put
-right without guessing a value is put right: characters that JSON wants escaped, quotes and
-backslashes inside a name, numbers that JSON has no word for (they become null), names and
-hexadecimal numbers without quotes (they become text), a comma too many.
+Some profilers write kernel names, paths, and numbers into JSON without escaping them. Repairs never
+guess a value: they escape characters, quotes, and backslashes inside names, replace numbers that
+JSON lacks by null, quote bare names and hexadecimal numbers, and remove extra commas.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import re
 import msgspec
 
 MAX_REPAIR_BYTES = 1 << 20
-"""Longer texts are set aside unread: no event of a profiler is that long."""
+"""Longer texts are rejected; no event of a profiler is that long."""
 
 _ESCAPES = frozenset('"\\/bfnrt')
 _ALWAYS_ESCAPES = ("\\", '"')
@@ -33,7 +32,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def is_object(text: bytes) -> bool:
-    """Tell whether ``text`` is exactly one well-formed JSON object."""
+    """Return whether ``text`` is exactly one well-formed JSON object."""
     try:
         _object.decode(text)
         text.decode("utf-8")
@@ -43,7 +42,7 @@ def is_object(text: bytes) -> bool:
 
 
 def has_duplicate_keys(text: bytes) -> bool:
-    """Tell whether a well-formed JSON object has two members of one name at its top level."""
+    """Return whether a well-formed JSON object has duplicate members at its top level."""
     surplus = 0
 
     def count(pairs: list[tuple[str, object]]) -> None:
@@ -58,7 +57,7 @@ def has_duplicate_keys(text: bytes) -> bool:
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Return a damaged object as well-formed JSON, and what was wrong; None if it cannot be."""
+    """Return a damaged object as well-formed JSON, and the repairs, or None."""
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []
@@ -98,7 +97,7 @@ def _mend_outside(text: str, reasons: list[str]) -> str:
 def _mend_string(
     text: str, start: int, out: list[str], reasons: list[str], *, is_unescaped: bool = False
 ) -> int:
-    r"""Copy the string that opens at ``start`` to ``out``, escaped; return where it ends.
+    r"""Copy the string that begins at ``start`` to ``out``, escaped; return its end.
 
     With ``is_unescaped``, the writer did not escape backslashes: C:\Users\new has no newline.
     """
@@ -142,7 +141,7 @@ def _mend_string(
 
 
 def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int | None:
-    """Copy the escape at ``at`` to ``out``; return where it ends, None if JSON has no such one."""
+    """Copy the escape at ``at`` to ``out``; return its end, or None if it is invalid."""
     following = text[at + 1 : at + 2]
     if following == "u" and (digits := _HEX4.match(text, at + 2)):
         code = int(digits.group(), 16)
@@ -158,7 +157,7 @@ def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int 
         reasons.append("lone surrogate")
         return at + 6
     if following and following in _ESCAPES:
-        # `\"` closes the string after all when only a Windows path explains the backslash.
+        # `\"` closes the string if the backslash ends a Windows path.
         out.append(text[at : at + 2])
         return at + 2
     return None

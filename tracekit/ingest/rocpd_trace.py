@@ -1,13 +1,11 @@
-"""What a database of rocprofv3 (rocpd) says, as events.
+"""Reader of databases of rocprofv3 (rocpd).
 
 The format: the schema in ROCm/rocm-systems, projects/rocprofiler-sdk/source/share/
-rocprofiler-sdk-rocpd, versions 3 (times stand in the rows) and 4 (they stand in a table of their
-own, and where a row belongs in table rocpd_track). The names of all tables end in the same text,
-the id of the process that wrote them; where databases were merged there are several such ends. A
-row becomes the event that torch.profiler (Kineto) writes on AMD: calls of HIP have the category
-cuda_runtime. Times are ns of a clock that does not tell the date. Calls and their work share the
-stack_id of their rows in table rocpd_event: those of a second process count from 2^32 on, and so do
-its streams.
+rocprofiler-sdk-rocpd, versions 3 (times in the rows) and 4 (times in a separate table, threads and
+queues in table rocpd_track). All table names end in the id of their process; merged databases have
+several such suffixes. A row becomes the event that torch.profiler (Kineto) writes on AMD: HIP calls
+have category cuda_runtime. Times are ns of a monotonic clock without a date. Calls and their work
+share a stack_id in table rocpd_event; the stack ids and streams of a second process start at 2^32.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
 
 CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
-"""What torch.profiler calls the calls of a category of rocprofiler, by how its name begins."""
+"""Category in torch.profiler of the calls of rocprofiler categories with this prefix."""
 
 _KERNELS = "rocpd_kernel_dispatch"
 
@@ -38,26 +36,26 @@ _NEEDED = {
 }
 
 _ROW_PLACE = ("start", "end", "pid", "tid", "agent_id", "queue_id", "stream_id")
-"""Of version 3: what each row says itself, where it has the column."""
+"""Version 3: optional columns of each row."""
 
 _TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
     column: f"t.{column}" for column in ("pid", "tid", "agent_id", "queue_id", "stream_id")
 }
-"""Of version 4: where that stands."""
+"""Version 4: expressions for these columns."""
 
 
 class RocpdSchema:
     """A :class:`tracekit.ingest.database_trace.Schema`."""
 
     def is_of(self, database: Database) -> bool:
-        """Tell whether a database is one of rocprofv3."""
+        """Return whether a database is from rocprofv3."""
         return bool(_ends(database))
 
     def events(self, database: Database) -> list[str]:
-        """Return statements for the events, after a look at the version and the columns.
+        """Check version and columns, and return statements for the events.
 
         Raises:
-            TraceError: it is of a version that is not read, lacks a column, or is of two machines.
+            TraceError: an unsupported version, a missing column, or several machines.
         """
         processes = [_Process(database, end, n) for n, end in enumerate(_ends(database))]
         machines = {machine for process in processes for machine in process.machines()}
@@ -70,20 +68,20 @@ class RocpdSchema:
         return [sql for process in processes for sql in process.events()]
 
     def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host and version."""
+        """Return GPUs, host, and version."""
         process = _Process(database, _ends(database)[0], 0)
         return process.metadata()
 
 
 def _ends(database: Database) -> list[str]:
-    """Return how the names of tables end, for each process."""
+    """Return the suffix of the table names of each process."""
     return sorted(
         name.removeprefix(_KERNELS) for name in database.columns if name.startswith(_KERNELS)
     )
 
 
 class _Process:
-    """The tables of one process."""
+    """Tables of one process."""
 
     def __init__(self, database: Database, end: str, number: int) -> None:
         self._database = database
@@ -115,7 +113,7 @@ class _Process:
         kernels = self._place(_KERNELS)
         streams = f"max({kernels['stream_id']}) > 0"
         ((has_streams,),) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}")
-        # Where streams were not recorded all is of stream 0: queues keep apart what ran beside.
+        # If streams were not recorded, all rows have stream 0, so queues separate concurrent work.
         self._lane = "stream_id" if has_streams else "queue_id"
 
     def _name(self, table: str) -> str:
@@ -123,28 +121,28 @@ class _Process:
         return f'"{quoted}"'
 
     def _by_id(self, table: str) -> str:
-        """Return a table that has one row of each id, to join with."""
+        """Return a table with one row per id, for joins."""
         return self._database.unique(f"{table}{self._end}", "id")
 
     def _columns(self, table: str) -> frozenset[str]:
         return self._database.columns.get(f"{table}{self._end}", frozenset())
 
     def _rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return a small table; nothing where it lacks a column."""
+        """Return the rows of a small table, none if it lacks a column."""
         if not self._columns(table).issuperset(columns):
             return []
         sql = f"SELECT {', '.join(columns)} FROM {self._name(table)}"
         return self._database.rows(sql)
 
     def _place(self, table: str) -> dict[str, str]:
-        """Return SQL for when and where a row of a table was."""
+        """Return SQL for times, thread, agent, and queue of a row."""
         if self._is_tracked:
             return _TRACK_PLACE
         columns = self._columns(table)
         return {name: f'r."{name}"' if name in columns else "NULL" for name in _ROW_PLACE}
 
     def _from(self, table: str) -> str:
-        """Return what belongs to a row: its event e with category c, process p and thread h."""
+        """Return joins of a row with its event e, category c, process p, and thread h."""
         place = self._place(table)
         track = ""
         if self._is_tracked:
@@ -166,9 +164,9 @@ class _Process:
         return place["start"], f"({place['end']} - {place['start']})"
 
     def _work(self, table: str, category: str, name: str, joins: str, args: dict[str, str]) -> str:
-        """Return the statement for work of a device, whose agent is a."""
+        """Return the statement for GPU work, with agent a."""
         place = self._place(table)
-        # A copy has no queue.
+        # Copies have no queue.
         lane = f"{self._base} + coalesce({place[self._lane]}, {place['stream_id']})"
         device = as_number("a.type_index")
         links = {
@@ -190,7 +188,7 @@ class _Process:
             side: [as_number(f"r.{kind}_size_{axis}") for axis in "xyz"]
             for side, kind in (("grid", "grid"), ("block", "workgroup"))
         }
-        # HSA counts threads where HIP counts blocks.
+        # HSA grids count threads, HIP grids count blocks.
         blocks = [
             f"({all_} + {of_block} - 1) / {of_block}"
             for all_, of_block in zip(sizes["grid"], sizes["block"], strict=True)
@@ -215,7 +213,7 @@ class _Process:
             f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
             {"bytes": as_number("r.size")},
         )
-        # A range of roctx is called by its function; its own name is a message of the event.
+        # A roctx range has the name of its function; its own name is a message of the event.
         message = (
             "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
             "THEN json_extract(e.extdata, '$.message') END"
@@ -238,11 +236,11 @@ class _Process:
         return [kernels, copies, f"SELECT {region} {self._from('rocpd_region')} {text}"]
 
     def machines(self) -> list[object]:
-        """Return the machines that the process ran on: one."""
+        """Return the machines of the process."""
         return [machine for (machine,) in self._rows("rocpd_info_node", "machine_id")]
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs, host and version; nothing of the environment."""
+        """Return GPUs, host, and version, but no environment."""
         columns = ("type", "type_index", "product_name", "model_name", "name")
         agents = self._rows("rocpd_info_agent", *columns)
         hosts = self._rows("rocpd_info_node", "hostname")

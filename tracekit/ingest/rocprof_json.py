@@ -1,8 +1,8 @@
-"""What rocprofv3 writes as JSON (`--output-format json`), as events.
+"""Reader of the JSON output of rocprofv3 (`--output-format json`).
 
-The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk, which writes what it hands to its
-databases, too (:mod:`tracekit.ingest.rocpd_trace`): events come out the same. Only the members that
-are named here are kept in memory. Times are ns of a clock that does not tell the date.
+The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. Its content is that of the
+databases (:mod:`tracekit.ingest.rocpd_trace`), and so are the events. Only the members named here
+are decoded. Times are ns of a monotonic clock without a date.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class _Record(msgspec.Struct):
 
 
 class _Records(msgspec.Struct):
-    # Versions before the first have other names, and are refused.
+    # Versions before the first have other names and are refused.
     kernel_dispatch: list[_Record]
-    # What was not asked for, or did not occur, may have no key.
+    # Data that was not requested or did not occur may have no key.
     memory_copy: list[_Record] = []
     hip_api: list[_Record] = []
     hsa_api: list[_Record] = []
@@ -105,7 +105,7 @@ class _Process(msgspec.Struct):
 
 
 class RocprofFile(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
-    """The members of a file that are read."""
+    """Members of a file that are read."""
 
     processes: list[_Process]
 
@@ -114,7 +114,7 @@ rocprof_file = msgspec.json.Decoder(RocprofFile)
 
 
 class RocprofTrace:
-    """The kind of file that :class:`tracekit.ingest.pickled_trace.PickleReader` asks for events.
+    """Converter of the JSON of rocprofv3.
 
     Args:
         content: the decoded file.
@@ -136,7 +136,7 @@ class RocprofTrace:
         }
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the events: correlations and streams of a second process count from 2^32 on."""
+        """Yield the events; correlations and streams of a second process start at 2^32."""
         for number, process in enumerate(self._processes):
             yield from _events_of(process, number << 32)
 
@@ -149,7 +149,7 @@ def _events_of(process: _Process, base: int) -> Iterator[Mapping[str, Any]]:
         for symbol in process.kernel_symbols
     }
     messages = {message.key: message.value for message in process.strings.marker_api}
-    # Where streams were not recorded, all is of stream 0: queues keep apart what ran beside.
+    # If streams were not recorded, all work has stream 0, so queues separate concurrent work.
     has_streams = any(record.stream_id.handle for record in records.kernel_dispatch)
 
     def written(record: _Record, name: str, category: str, pid: int, tid: int) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _events_of(process: _Process, base: int) -> Iterator[Mapping[str, Any]]:
             lane.handle,
         )
         block = [told.workgroup_size[axis] for axis in "xyz"]
-        # HSA counts threads where HIP counts blocks.
+        # HSA grids count threads, HIP grids count blocks.
         grid = [-(-told.grid_size[axis] // told.workgroup_size[axis]) for axis in "xyz"]
         event["args"] |= {"grid": grid, "block": block, "queue": told.queue_id.handle}
         yield event

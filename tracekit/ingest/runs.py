@@ -1,7 +1,7 @@
 """Loads run folders into the tables `run`, `run_repeat`, `request`, `request_step`, `benchmark`.
 
-A `run.json` that cannot be read is a row too, with the outcome `unreadable` and the reason: a
-damaged manifest keeps nobody from reading the traces beside it, and is not passed over either.
+An unreadable `run.json` becomes a row with outcome `unreadable` and the reason, so that the traces
+next to it can be read, and the damage is reported.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import duckdb
 
 UNREADABLE = "unreadable"
-"""The outcome of a run whose manifest cannot be read."""
+"""Outcome of a run with an unreadable manifest."""
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
-"""The files of lines that a run folder may hold; table run counts the lines of each."""
+"""JSON Lines files of a run folder; table run counts the lines of each."""
 
 _MAX_NOTES, _MAX_TEXT = 100, 10_000
-"""Notes of a run that are shown, and characters of a text that a manifest says."""
+"""Maximum number of notes of a run, and length of a text from a manifest."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = {table.name: table.columns for table in RUN_TABLES}
@@ -52,13 +52,13 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Read the manifests, the requests and the benchmarks of runs.
+    """Read the manifests, requests, and benchmarks of runs.
 
     Returns:
-        The ids of the runs, in the order of the folders; the fragments of one job have one.
+        The ids of the runs, in the order of the folders; fragments of one job share an id.
 
     Raises:
-        TraceError: no manifest can be read, where one is needed.
+        TraceError: a manifest is required, and none can be read.
     """
     ids: dict[Place, str] = {}
     errors: list[TraceError] = []
@@ -85,7 +85,7 @@ def load_runs(
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
             if lies_in(folder, name):
-                # Of half a file, no rate of requests would be right.
+                # The request rate of a partial file would be wrong.
                 connection.begin()
                 try:
                     count, rejected_count = load_lines(
@@ -115,14 +115,14 @@ def load_runs(
 
 @dataclass(slots=True)
 class _Run:
-    """One run: its folder, or those that the fragments of its job left."""
+    """One run: its folder, or the folders of the fragments of its job."""
 
     folders: list[Place]
     fragments: list[Manifest]
     error: TraceError | None = None
 
     def joined(self) -> Manifest:
-        """Return its manifest.
+        """Return the manifest of the run.
 
         Raises:
             TraceError: it cannot be read.
@@ -136,7 +136,7 @@ class _Run:
         )
 
     def missing_trace_count(self) -> int:
-        """Return how many of its traces are not where its manifest says."""
+        """Return how many traces of the manifest do not exist."""
         return sum(
             not _lies_in(folder, name)
             for folder, fragment in zip(self.folders, self.fragments, strict=False)
@@ -145,7 +145,7 @@ class _Run:
 
 
 def _together(folders: Sequence[Place]) -> list[_Run]:
-    """Read the manifests of folders, and put the fragments of one job together."""
+    """Read the manifests of folders, and merge the fragments of one job."""
     runs: list[_Run] = []
     of_job: dict[str, _Run] = {}
     for folder in folders:
@@ -169,7 +169,7 @@ def _lies_in(folder: Place, name: str) -> bool:
     try:
         return lies_in(folder, name)
     except OSError:
-        # A name that is too long, for example.
+        # For example, the name is too long.
         return False
 
 
@@ -185,7 +185,7 @@ def _run_row(found: Manifest) -> Row:
     """Return a manifest as a row of table run.
 
     Raises:
-        TraceError: a number in it is beyond what a column can hold.
+        TraceError: a number exceeds the range of its column.
     """
     members = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
     model, load = members.pop("model"), members.pop("load")
@@ -223,10 +223,10 @@ def _cut(value: Any) -> Any:
 
 
 def _repeat_rows(found: Manifest) -> list[Row]:
-    """Return the repeats of a manifest as rows of table run_repeat, but for the run.
+    """Return the repeats of a manifest as rows of table run_repeat, without the run.
 
     Raises:
-        TraceError: a number in one is beyond what a column can hold.
+        TraceError: a number exceeds the range of its column.
     """
     repeats = [
         {"repeat": number, **dataclasses.asdict(repeat)}
@@ -238,10 +238,10 @@ def _repeat_rows(found: Manifest) -> list[Row]:
 
 
 def _check(table: str, row: Mapping[str, Any]) -> None:
-    """Make sure that integers fit their columns.
+    """Check that integers fit their columns.
 
     Raises:
-        TraceError: one does not.
+        TraceError: an integer exceeds the range of its column.
     """
     bits = {"INTEGER": 32, "BIGINT": 64}
     for column in _COLUMNS[table]:
@@ -255,9 +255,9 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) -> None:
-    """Insert rows; a column that a row does not have is NULL.
+    """Insert rows; missing columns are NULL.
 
-    They are written as one JSON text: it holds lists and objects too.
+    One JSON text transfers the rows, because it supports lists and objects.
     """
     if not rows:
         return
@@ -283,7 +283,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
 
 
 def _finite(value: Any) -> Any:
-    """Return a JSON value with null for NaN and Infinity, which JSON does not know."""
+    """Return a JSON value with null for NaN and Infinity, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Reads the text of an array of events that is malformed: all that is whole in it or can be mended.
+"""Reader of malformed event arrays: returns all events that are complete or can be repaired.
 
-Each event is looked for where one may begin; what is none is noted with its offset and the reason.
+It tries each position where an event may begin, and records other text with offset and reason.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tracekit.ingest.json_values import Raw, array_end, error_byte, items
 from tracekit.ingest.repair import is_object, repair_object
 
 MAX_EVENT_BYTES = 64 << 20
-"""An event or a header longer than this is not one; bounds memory on hostile files."""
+"""Maximum length of an event or header, which limits the memory for hostile files."""
 
 FINE_BYTES = 256 << 10
-"""Behind so much text without damage, events are read in the usual way again."""
+"""After so much text without damage, the normal parser continues."""
 
 WINDOW_BYTES = 256 << 10
 DAMAGE_WINDOW_BYTES = 4 << 10
-"""How much text is read at once behind a damaged event: damage seldom comes alone."""
+"""Text per read after a damaged event, because damage is often clustered."""
 
 _FREE_EFFORT_BYTES = 4 << 20
 _EFFORT_PER_BYTE = 16
-"""How much text may be decoded in search of whole events amid damage, per byte of the trace."""
+"""Limit of the text decoded in search of complete events, per byte of the trace."""
 
 _ATTEMPT_BYTES = 64
-"""What an attempt to decode costs besides, in bytes."""
+"""Fixed cost of an attempt to decode, as bytes of text."""
 
 _raw = msgspec.json.Decoder(Raw)
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -42,7 +42,7 @@ _COMMA = re.compile(rb"\s*,[\s,]*")
 _OBJECT_ARRAY_END = re.compile(rb"\}\s*(\])")
 _OBJECT_END = re.compile(rb"(\})\s*,")
 BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
-# Where an event may begin: behind a comma; where its first member is the phase, behind anything.
+# An event may begin after a comma, or anywhere if its first member is the phase.
 EVENT_START = re.compile(
     rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
     re.ASCII,
@@ -54,10 +54,10 @@ _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """How far a malformed text was read.
+    """Result of reading malformed text.
 
     Attributes:
-        consumed: how many bytes of it are used up; 0 where the end of its first event is not there.
+        consumed: number of bytes read; 0 if the end of the first event is not in the text.
         is_ended: whether the array of events ended there.
         truncation: why the trace counts as cut off, or None.
     """
@@ -68,7 +68,7 @@ class Salvaged:
 
 
 class Salvager:
-    """Reads malformed text of one file."""
+    """Reader of the malformed text of one file."""
 
     def __init__(self, stream: ByteStream, collector: EventCollector) -> None:
         self._stream = stream
@@ -78,12 +78,12 @@ class Salvager:
         self._is_last = False
 
     def read(self, buffer: bytes, base: int, *, is_last: bool) -> Salvaged:
-        """Read events one by one, until there has been no damage for a while.
+        """Read events sequentially until a long text without damage follows.
 
         Args:
-            buffer: text of the array; it begins where a damaged event does.
-            base: its offset in the plain text of the file.
-            is_last: whether the file ends with it.
+            buffer: text of the array that begins with a damaged event.
+            base: offset of the text in the plain text of the file.
+            is_last: whether the file ends with the text.
         """
         self._is_last = is_last
         at = 0
@@ -105,7 +105,7 @@ class Salvager:
                 window = min(4 * window, WINDOW_BYTES)
                 continue
             window = DAMAGE_WINDOW_BYTES
-            # The text at `at` is not an event as it stands.
+            # The text at `at` is not a well-formed event.
             if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
                 return Salvaged(at + 1, is_ended=True)
             behind, truncation = (
@@ -115,26 +115,26 @@ class Salvager:
                 return Salvaged(len(buffer), truncation=truncation)
             if behind is None:
                 if len(buffer) - at <= MAX_EVENT_BYTES:
-                    # The rest may be an event whose end is not here yet.
+                    # The end of the last event may follow in the next text.
                     return Salvaged(at)
                 self._faults.reject(base + at, "the end of this event is missing", buffer[at:])
                 return Salvaged(len(buffer))
             at = damaged_at = behind
 
     def _has_effort_left(self) -> bool:
-        """Whether whole events may still be looked for wherever one may begin.
+        """Return whether the effort limit allows trying each position.
 
-        That is quick in what programs write, even if much of it is damaged. A text that is made to
-        take long is read in the plain way instead.
+        The limit suffices for files of programs, even with much damage. Text that was made to be
+        slow is read linearly instead.
         """
         allowed_bytes = _FREE_EFFORT_BYTES + _EFFORT_PER_BYTE * self._stream.text_bytes
         return self._effort_bytes < allowed_bytes
 
     def _read_run(self, buffer: bytes, at: int, base: int, window: int) -> tuple[int, str]:
-        """Read as many well-formed events as possible from ``at`` on, within ``window`` bytes.
+        """Read consecutive well-formed events from ``at``, within ``window`` bytes.
 
-        Returns where reading stopped, and ``more`` (go on there), ``ended`` (behind the array) or
-        ``damaged``.
+        Returns where reading stopped, and ``more`` (continue there), ``ended`` (after the array),
+        or ``damaged``.
         """
         stop = min(len(buffer), at + window)
         if stop < len(buffer) or not self._is_last:
@@ -153,17 +153,17 @@ class Salvager:
             if end is not None and not self._more_events_follow(buffer, at + end - 1):
                 self._collector.read_events(list(items(text[: end + 1], base + at - 1)))
                 return at + end, "ended"
-        # What comes before the event in which the parser stumbled is fine.
+        # The events before the one with the error are well-formed.
         good, end = _leading_values(text[1:-1])
         self._effort_bytes += end + _ATTEMPT_BYTES
         self._collector.read_events((piece, base + at + offset) for piece, offset in good)
         return at + end, "damaged"
 
     def _read_plainly(self, buffer: bytes, at: int, base: int) -> tuple[int, str]:
-        """Read what stands between two places where events begin, each place looked at once.
+        """Read the text up to the next position where an event may begin, without retries.
 
-        Returns where the next event begins, and ``more``, ``ended`` (the array), or ``open``: the
-        end of this one is not in the buffer.
+        Returns where the next event begins, and ``more``, ``ended`` (the array), or ``open`` if the
+        end of this event is not in the buffer.
         """
         if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
             return at + 1, "ended"
@@ -197,21 +197,21 @@ class Salvager:
         self._collector.read_events([(text, offset)])
 
     def _read_damaged(self, buffer: bytes, at: int, base: int) -> tuple[int | None, str | None]:
-        """Mend or set aside the damaged text at ``at``.
+        """Repair or reject the damaged text at ``at``.
 
-        Returns where the next event begins, None if the end of this one is not in the buffer; and
-        why the trace counts as cut off, or None.
+        Returns where the next event begins, or None if the end of this one is not in the buffer;
+        and why the trace counts as cut off, or None.
         """
         whole = self._first_object(buffer, at)
         if whole is not None:
-            # Well-formed after all: what stands behind it (no comma, junk) confused the parser.
+            # The event is well-formed, but not the text after it (no comma, junk).
             self._collector.read_events([(whole, base + at)])
             return at + len(whole), None
         ends = self._next_events(buffer, at)
         if not ends and not self._is_last:
             return None, None
         first_end = ends[0] if ends else self._last_event_end(buffer, at)
-        # Between the event and the next one there may be more that is none.
+        # Other text may follow before the next event.
         inner = [match.end(1) for match in _OBJECT_END.finditer(buffer, at, first_end)]
         for end in [*(ends or [first_end]), *inner[-3:]]:
             mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
@@ -225,10 +225,10 @@ class Salvager:
         return first_end, "the file ends inside an event" if is_cut else None
 
     def _next_events(self, buffer: bytes, at: int) -> list[int]:
-        """Return where the next one or two events behind the damaged text at ``at`` begin.
+        """Return where the next one or two events after the damaged text at ``at`` begin.
 
-        An object without a phase, nested in the damaged event, is no place to go on from. A second
-        one is of interest only where the first is no whole event: it may be part of the damage.
+        Objects without a phase may be nested in the damaged event and do not count. The second
+        event is needed only if the first is incomplete and may be part of the damage.
         """
         ends: list[int] = []
         starts = (match.start(1) for match in EVENT_START.finditer(buffer, at + 1))
@@ -244,15 +244,15 @@ class Salvager:
         return ends
 
     def _first_object(self, buffer: bytes, at: int) -> bytes | None:
-        """Return the well-formed JSON object that begins at ``at``, if one does."""
+        """Return the well-formed JSON object at ``at``, or None."""
         size = DAMAGE_WINDOW_BYTES
         while True:
-            window = buffer[at : at + size].decode("latin-1")  # One character a byte.
+            window = buffer[at : at + size].decode("latin-1")  # One character per byte.
             try:
                 value, end = _strict_json.raw_decode(window)
             except json.JSONDecodeError as error:
                 self._effort_bytes += error.pos + _ATTEMPT_BYTES
-                # Only a window that ended too soon is worth a longer one.
+                # Retry with a longer window only if this one ended too soon.
                 is_short = error.pos >= len(window) - 16 or error.msg.startswith("Unterminated")
                 if is_short and len(window) == size < MAX_EVENT_BYTES:
                     size *= 8
@@ -266,25 +266,25 @@ class Salvager:
             return found if isinstance(value, dict) and is_object(found) else None
 
     def _last_event_end(self, buffer: bytes, at: int) -> int:
-        """Find the end of the last, damaged event of a file: before ``]``, or the file's end."""
+        """Return the end of the last, damaged event of a file: before ``]``, or the file end."""
         for match in re.finditer(rb'\}\s*(\])\s*(?:$|\}\s*$|,\s*")', buffer[at:]):
             return at + match.start(1)
         return len(buffer)
 
     @staticmethod
     def _more_events_follow(buffer: bytes, at: int) -> bool:
-        """Tell a ``]`` that a damaged event left over from the one that closes the array."""
+        """Return whether events follow a ``]``, so that it does not close the array."""
         following = re.compile(rb"\]\s*\}?\s*\}\s*,\s*\{").match(buffer, at)
         return following is not None and PHASE_MEMBER.search(buffer, at, at + 65536) is not None
 
 
 def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
-    """Return the well-formed JSON values, commas between, up to where one more event begins.
+    """Return the leading well-formed JSON values, separated by commas, with their offsets.
 
-    Each with its offset; and where that event begins, which is not well-formed, or 0.
+    Also return the offset of the malformed event after them, or 0.
     """
     found: list[tuple[bytes, int]] = []
-    shown = text.decode("latin-1")  # One character a byte: lengths agree.
+    shown = text.decode("latin-1")  # One character per byte: lengths agree.
     at = count = behind = 0
     while at < len(text):
         try:
@@ -308,7 +308,7 @@ def _skip(buffer: bytes, at: int) -> int:
 
 
 def _why(piece: bytes, *, is_cut: bool) -> str:
-    """Say in a few words why a piece of text, perhaps the cut-off end of a file, is no event."""
+    """Return a short reason why a text, perhaps at the truncated end of a file, is no event."""
     if len(piece) > MAX_EVENT_BYTES:
         return "the end of this event is missing"
     try:
@@ -322,7 +322,7 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
     except msgspec.DecodeError as error:
         message = str(error)
         position = error_byte(error)
-        # A number that ends in its point is malformed only because the rest is missing.
+        # A number that ends in its decimal point is truncated.
         is_at_end = position is not None and position >= len(piece) - 2
         if "truncated" in message or (is_cut and is_at_end):
             return "cut off"

@@ -1,7 +1,7 @@
-"""Which traces and run folders are meant by files, folders and globs.
+"""Resolution of files, folders, and globs to traces and run folders.
 
-A run folder is one that holds a `run.json`; a sweep is a folder of them, however deep. What is
-hidden (a run that is still being collected) and what lies inside a run is not looked at.
+A run folder contains a `run.json`; a sweep is a folder of run folders at any depth. Hidden folders
+(unfinished runs) and subfolders of a run are ignored.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ STORE_SUFFIX = ".duckdb"
 _OF_RUNS = (REQUESTS_NAME, BENCHMARKS_NAME, COUNTERS_NAME)
 
 MAX_DEPTH = 5
-"""How deep below a folder runs are looked for."""
+"""Maximum depth of run folders below a folder."""
 
 
 USUAL_GZIP_RATIO = 15
-"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
+"""Approximate compression ratio of a trace, used only for block and buffer sizes."""
 
 
 class Sources(NamedTuple):
-    """What a store is made of: trace files, run folders, and files beside traces.
+    """Sources of a store: trace files, run folders, and files next to traces.
 
-    Where several runs are meant there are no traces: questions about a trace are about one run.
+    Several runs have no traces here, because analyses of traces are about one run.
     """
 
     traces: Sequence[Place]
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
     @property
     def files(self) -> list[Place]:
-        """Every file whose content decides what the store holds."""
+        """All files that determine the content of the store."""
         files: list[Place] = [*self.traces, *self.counters, *self.execution_traces, *self.captures]
         files += self.annotations
         for run in self.runs:
@@ -58,17 +58,17 @@ class Sources(NamedTuple):
 
 
 def has_requests(run: Place) -> bool:
-    """Return whether requests were recorded in a run folder."""
+    """Return whether a run folder has requests."""
     return lies_in(run, REQUESTS_NAME)
 
 
 def has_benchmarks(run: Place) -> bool:
-    """Return whether benchmarks were measured in a run folder."""
+    """Return whether a run folder has benchmarks."""
     return lies_in(run, BENCHMARKS_NAME)
 
 
 def _is_execution_trace(path: Place) -> bool:
-    """Tell whether a file of this machine is an execution trace, by its first bytes."""
+    """Return whether a local file is an execution trace, from its first bytes."""
     if not (isinstance(path, Path) and path.is_file()):
         return False
     with path.open("rb") as file:
@@ -79,7 +79,7 @@ def _is_execution_trace(path: Place) -> bool:
 
 
 def _is_of_counters(path: Place) -> bool:
-    """Tell whether a file holds samples of counters: a table by its name, and no JSON."""
+    """Return whether a file has samples of counters: a table by its name, and not JSON."""
     if path.suffix not in (".csv", ".log", ".txt") or not path.is_file():
         return False
     with Location.of(path).open() as file:
@@ -87,14 +87,14 @@ def _is_of_counters(path: Place) -> bool:
 
 
 def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
-    """Return the run folders that trace files lie in, each once; two calls to the disk for each."""
-    # A URL with a query is signed for one file, or means nothing without it.
+    """Return the distinct run folders of trace files, with two file system calls for each."""
+    # A URL with a query may be signed for one file only.
     folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
     return [folder for folder in folders if is_run(folder)]
 
 
 def find_runs(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the run folders that are meant by folders, files in them and globs of either.
+    """Return the run folders of folders, files in them, and globs.
 
     Raises:
         TraceError: a path does not exist, or is a store.
@@ -112,7 +112,7 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
                 )
             inside: Iterable[Place]
             if not match.is_dir():
-                # A file may be a link; it belongs to the folder that it lies in.
+                # A linked file belongs to the folder of the link.
                 inside = [resolved(match).parent]
             elif isinstance(match, Path):
                 inside = runs_below(match)
@@ -123,22 +123,22 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
 
 
 def resolved(place: Place) -> Place:
-    """Return a path as the disk knows it; a URL is what it is, and so is a pipe.
+    """Return an absolute path without links; URLs and pipes are unchanged.
 
-    What ``/dev/fd/63`` stands for, as a shell's ``<(…)`` gives it, has no path on the disk.
+    A pipe such as ``/dev/fd/63``, from a shell's ``<(…)``, has no path.
     """
     return place.resolve() if isinstance(place, Path) and not place.is_fifo() else place
 
 
 def is_run(folder: Place) -> bool:
-    """Return whether a folder is that of a run."""
+    """Return whether a folder is a run folder."""
     return lies_in(folder, MANIFEST_NAME)
 
 
 def are_fragments_of_one(folders: Sequence[Place]) -> bool:
-    """Tell whether run folders are those that one job left on several machines."""
+    """Return whether run folders are fragments of one job on several machines."""
     try:
-        # Most traces lie in no run folder, and loading what reads manifests takes 10 ms.
+        # Most traces are not in a run folder, and importing the manifest module takes 10 ms.
         from tracekit import manifest
 
         return manifest.are_fragments([manifest.read(folder) for folder in folders])
@@ -173,7 +173,7 @@ def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
 
 
 def glob(pattern: Place) -> list[Place]:
-    """Return what a glob means, in natural order; its first part may be absolute."""
+    """Return the matches of a glob, which may be absolute, in natural order."""
     if not isinstance(pattern, Path):
         return [*pattern.glob()]
     anchor = Path(pattern.anchor)
@@ -185,7 +185,7 @@ def glob(pattern: Place) -> list[Place]:
 
 
 def close_names(path: Place) -> str | None:
-    """Return a hint with names beside a path that are nearly its own."""
+    """Return a hint with similar names in the folder of a path."""
     try:
         names = [other.name for other in Location.of(path.parent).entries()]
     except OSError:
@@ -198,23 +198,23 @@ _MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
-"""The name of a file with annotations of kernels, which `ingest.kernel_annotations` reads."""
+"""File name of kernel annotations, for `ingest.kernel_annotations`."""
 
 
 def _is_beside(name: str) -> bool:
-    """Whether a file is none of a trace but lies next to traces."""
+    """Return whether a file is no trace, but belongs to the traces of its folder."""
     return name in _NOT_TRACES or re.fullmatch(ANNOTATIONS, name) is not None
 
 
 def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
-    """Return the traces and the run folders that are meant by files, folders and globs.
+    """Return the traces and run folders of files, folders, and globs.
 
     Args:
-        paths: trace files, run folders, folders of run folders, globs of any; also URLs.
-        traces: look for traces. Without it only for runs.
+        paths: trace files, run folders, folders of run folders, and globs; also URLs.
+        traces: find traces, not only runs.
 
     Raises:
-        TraceError: a path does not exist, or there is neither trace nor run.
+        TraceError: a path does not exist, or has neither traces nor runs.
     """
     counters = [path for path in map(place_of, paths) if _is_of_counters(path)]
     if counters:
@@ -227,7 +227,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     execution_traces: list[Place] = []
     if len(paths) > 1:
         execution_traces = [path for path in map(place_of, paths) if _is_execution_trace(path)]
-        # One alone is refused where it is read.
+        # A single file is refused by its reader.
         paths = [path for path in paths if place_of(path) not in execution_traces] or paths
     beside = (counters, execution_traces)
     if not traces:
@@ -255,9 +255,9 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
 
 
 def annotations_beside(traces: Sequence[Place]) -> list[Place]:
-    """Return what was noted of the kernels of graphs, in the folders of traces on this machine.
+    """Return the kernel annotations in the folders of local traces.
 
-    Where each step has a folder of traces, it lies next to these.
+    If each step has a folder of traces, annotations are next to these folders.
     """
     folders = dict.fromkeys(trace.parent for trace in traces if isinstance(trace, Path))
     folders |= {folder.parent: None for folder in folders if re.match(r"step|iter", folder.name)}
@@ -269,11 +269,11 @@ def annotations_beside(traces: Sequence[Place]) -> list[Place]:
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
-    """Return sources with traces of captures beside them.
+    """Return sources with additional traces of captures.
 
     Raises:
         TraceError: a file does not exist.
-        UsageError: there is not exactly one trace that replays what was captured.
+        UsageError: the sources do not have exactly one trace.
     """
     if isinstance(captures, str) or not isinstance(captures, Sequence):
         captures = [captures]
@@ -289,10 +289,10 @@ def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place
 
 
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the trace files that are meant by files, folders and globs, in natural order.
+    """Return the trace files of files, folders, and globs, in natural order.
 
-    A folder stands for the files in it that end as those of a format do, but ``run.json``, the
-    manifest: for its Chrome traces, and where it has none, for those of another format.
+    A folder stands for its Chrome traces, without ``run.json``, or if it has none, for its traces
+    of another format.
 
     Raises:
         TraceError: a path does not exist, or a folder or glob has no trace.
@@ -317,7 +317,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
                 found += find_traces([match]) if match.is_dir() else [match]
         else:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
-    # A shell's glob over a run's folder names its manifest too.
+    # A shell glob over a run folder includes the manifest.
     found = [file for file in found if not _is_beside(file.name)] or found
     unique = list(dict.fromkeys(map(resolved, found)))
     for file in unique:
@@ -333,9 +333,9 @@ def _suffixes() -> tuple[str, ...]:
 
 
 def _traces_in(folder: Place) -> list[Place]:
-    """Return the traces that lie in a folder, in natural order."""
+    """Return the traces in a folder, in natural order."""
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
-    # What lies there in several formats is of one run, and databases hold all sorts of things.
+    # Several formats are recordings of one run, and databases may contain anything.
     for one in reversed(FORMATS):
         inside = [
             file
@@ -352,7 +352,7 @@ def _traces_in(folder: Place) -> list[Place]:
 
 @contextlib.contextmanager
 def named_paths() -> Iterator[None]:
-    """Turn what the disk answers to a name that it cannot look up into one sentence."""
+    """Convert errors of the file system about invalid names to one message."""
     try:
         yield
     except OSError as error:
@@ -365,7 +365,7 @@ def _cut(name: object) -> str:
 
 
 def usual_text_bytes(path: Place) -> int:
-    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
+    """Estimate the JSON text of a file from its size; 0 if the size is unknown."""
     try:
         packed_bytes = Location.of(path).size_bytes() or 0
     except OSError:

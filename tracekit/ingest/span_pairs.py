@@ -1,14 +1,13 @@
-"""Puts begin and end events together to spans.
+"""Pairs begin and end events to spans.
 
-The format: "Trace Event Format" (Google, 2016), sections "Duration Events" and "Async Events".
-`B` and `E` nest on their thread; `b` and `e` belong together by category and id, whatever thread
-they are on. Times are in any order in the file. An end need not have a name; where all ends of a
-thread or an id have one, each ends the last open span of its own name, as Perfetto does it, so that
-one lost end does not shift all the others. Else each ends the last span that was opened.
+The format: "Trace Event Format" (Google, 2016), sections "Duration Events" and "Async Events". `B`
+and `E` nest on their thread; `b` and `e` match by category and id on any thread. Events may be in
+any order in the file. End events may lack a name. If all ends of a thread or id have one, each ends
+the last open span of its name, as in Perfetto, so that one lost end does not shift the others. Else
+each ends the last open span.
 
-Events of one time: their order in the file counts where a thread's events are in the order of time
-there. Where they are not, what was open before ends first, and what is left of the ends closes what
-begins at that very time.
+For events with equal times, the file order counts if the events of the thread are sorted by time.
+Else earlier spans end first, and the remaining ends close spans that begin at that time.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 NO_END = "no end: it counts until the end of the trace"
 NO_BEGIN = "no begin: it is not counted"
 TOO_LONG = "its end is more than 11 days later: it counts with no duration"
-"""What table unpaired says."""
+"""Reason in table unpaired."""
 
 _LINKS = [link.name for link in LINKS]
 
-# A row is a begin or an end; `lane` is what it nests in, `label` what must be equal besides.
+# A row is a begin or an end; it nests within `lane`, and `label` must match.
 _EDGES = """
 CREATE OR REPLACE TABLE scratch.edge AS
 WITH sided AS (
@@ -65,8 +64,8 @@ SELECT
 FROM told
 """
 
-# Where a lane is not in order: how many spans were open before each time. What ends while nothing
-# is open opens nothing, so the count never falls below 0: the sum minus its lowest value so far.
+# For an unsorted lane, the number of open spans before each time. An end without an open span does
+# not count, so the number is the running sum minus its minimum so far.
 _PAIRS = """
 CREATE OR REPLACE TABLE scratch.pair AS
 WITH moment AS (
@@ -175,8 +174,7 @@ WHERE NOT is_begin OR end_id IS NULL OR end_ns - ts_ns > {MAX_DUR_US * NS_PER_US
 ORDER BY event_id
 """
 
-# The rows are written again: that is many times faster than an update. What both say, the end says
-# last.
+# Rewriting the rows is many times faster than an update. Arguments of the end take precedence.
 _SPANS = f"""
 INSERT INTO record
 SELECT record.* REPLACE (
@@ -207,10 +205,10 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 
 
 def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
-    """Give every begin the time to its end, and note in table unpaired what has no counterpart.
+    """Set the duration of each begin, and record events without a counterpart in table unpaired.
 
-    A begin without an end lasts until the end of the trace. Returns how many rows that table has of
-    the trace then.
+    A begin without an end lasts until the end of the trace. Returns the number of unpaired rows of
+    the trace.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "

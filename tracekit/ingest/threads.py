@@ -1,4 +1,4 @@
-"""Fills table thread, when the events of all traces are there."""
+"""Fills table thread after the events of all traces have been loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THREAD = "thread"
 
 
 def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table thread: every thread that has an event or a name."""
+    """Fill table thread with all threads that have an event or a name."""
     connection.execute(
         f"""
         INSERT INTO {THREAD}

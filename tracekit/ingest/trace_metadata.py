@@ -1,4 +1,4 @@
-"""What a trace object holds besides its events, and what stands behind it."""
+"""Members of a trace object other than its events, and text after the object."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.repair import repair_object
 
-# Possessive: else each character of a string that has no end costs a hundred bytes of memory.
+# Possessive, because otherwise each character of an endless string takes a hundred bytes.
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+["\\]?|[{}\[\],]', re.DOTALL)
 
 
 _MEMBER = re.compile(r'\s*(?P<separator>[{,])\s*(?P<name>"(?:[^"\\]|\\.)*+")\s*:\s*')
 
-# Those that are used; no text that a log holds has such a name behind it.
+# The members that tracekit uses; text in logs does not contain these names as keys.
 _KNOWN_MEMBER = re.compile(
     r'[{,]\s*"(?P<name>schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds'
     r"|displayTimeUnit|record_shapes|with_stack|with_modules|with_flops|profile_memory"
@@ -28,26 +28,26 @@ _KNOWN_MEMBER = re.compile(
 
 
 _MAX_BYTES = 4 << 20
-"""Of what stands around the events more is not read as one value; it takes many times its size."""
+"""Maximum text around the events that is decoded as one value, which takes many times its size."""
 
 _MAX_KNOWN, _MAX_KNOWN_LENGTH = 100, 1 << 20
-"""How many places are looked at where a member seems to be that is used, and characters of one."""
+"""Maximum number of candidates for used members, and their length."""
 
 
 class OutsideText:
-    """The text of a trace without its arrays of events: its pieces, and where each began."""
+    """Text of a trace without its arrays of events: pieces with their offsets."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._offsets: list[int] = []
 
     def add(self, byte_offset: int, text: bytes) -> None:
-        """Add the piece that follows in the file, with its offset there, bytes."""
+        """Add the next piece with its offset in the file, bytes."""
         self._pieces.append(text)
         self._offsets.append(byte_offset)
 
     def drop_last(self) -> None:
-        """Take the last piece away again."""
+        """Remove the last piece."""
         self._pieces.pop()
         self._offsets.pop()
 
@@ -55,14 +55,14 @@ class OutsideText:
         """Read the members of the trace object other than its events.
 
         Returns:
-            The members, and why the trace counts as cut off, None if it does not.
+            The members, and why the trace counts as cut off, or None.
         """
         text = b"".join(self._pieces)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
             self._reject_trailing(text.lstrip()[2:] if stripped.startswith(b"[]") else b"", faults)
             return {}, None
-        # NaN and Infinity are no JSON: they become null.
+        # NaN and Infinity are not JSON and become null.
         decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
         decoded = text.decode("utf-8", "surrogateescape")
         start = len(decoded) - len(decoded.lstrip())
@@ -96,7 +96,7 @@ class OutsideText:
             faults.reject(offset, "text after the end of the trace", shown)
 
     def _offset_of_rest(self, rest: bytes) -> int:
-        """Return where the rest of the text begins in the file."""
+        """Return the file offset of the rest of the text."""
         behind = sum(map(len, self._pieces)) - len(rest)
         offset = behind
         for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
@@ -109,9 +109,9 @@ class OutsideText:
 def _readable_members(
     decoder: json.JSONDecoder, text: str, start: int
 ) -> tuple[dict[str, object], int]:
-    """Return the members of a damaged object, and where the damage begins.
+    """Return the readable members of a damaged object, and where the damage begins.
 
-    These are all in front of the damage, and behind it those that say what the events are of.
+    All members before the damage are returned, and after it those that tracekit uses.
     """
     members: dict[str, object] = {}
     end = start
@@ -136,7 +136,7 @@ def _without_events(value: object) -> dict[str, object]:
 
 
 def _is_cut_off(text: bytes) -> bool:
-    """Tell whether ``text`` is JSON as far as it goes, but has no end."""
+    """Return whether ``text`` is the beginning of well-formed JSON."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except RecursionError:
@@ -147,7 +147,7 @@ def _is_cut_off(text: bytes) -> bool:
 
 
 def _closed(text: str) -> str:
-    """Close an object that is cut off behind the last of its members that is whole."""
+    """Return a truncated object, closed after its last complete member."""
     depth = 0
     end = None
     for token in _JSON_TOKEN_OR_COMMA.finditer(text):
@@ -170,14 +170,14 @@ _IN_NAME = (
 
 
 def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | None, str]:
-    """Return the global rank of a trace and where it was found.
+    """Return the global rank of a trace and its source.
 
-    Kineto writes ``distributedInfo.rank`` where torch.distributed was in use, tracekit's collectors
-    always ``tracekit_rank``; a file's name may be ``worker3_step_12.pt.trace.json.gz``.
+    Kineto writes ``distributedInfo.rank`` with torch.distributed, tracekit's collectors always
+    write ``tracekit_rank``; a file name may be ``worker3_step_12.pt.trace.json.gz``.
 
     Returns:
         The rank, and ``distributedInfo``, ``tracekit_rank`` or ``file name``; (None, ``unknown``)
-        where none of them tells.
+        if all are missing.
     """
     info = metadata.get("distributedInfo")
     if isinstance(info, Mapping):
@@ -195,7 +195,7 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
 
 
 def as_int(value: object, bits: int = 64) -> int | None:
-    """Return a whole number given as a number or as text; None if it is none or needs more bits."""
+    """Return a 64-bit integer from a number or text, or None."""
     is_whole_text = isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII)
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if is_whole_text or is_whole:

@@ -1,7 +1,7 @@
-"""What reads trace files: one reader a format, chosen by the first bytes of the file.
+"""Readers of trace formats, chosen by the first bytes of a file.
 
-Whoever adds a format writes a :class:`TraceReader` and adds it to :data:`FORMATS`. Nothing else
-knows what a file looks like: engines, commands and the loader see blocks of records.
+To add a format, write a :class:`TraceReader` and add it to :data:`FORMATS`. No other code depends
+on the format: engines, commands, and the loader use blocks of records.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 class TraceReader(Protocol):
-    """One reading of one file; it is made and read on a thread of its own.
+    """Reader of one file, created and used on a separate thread.
 
     Attributes:
-        faults: what was wrong with events, by its place in the plain bytes of the file.
+        faults: faults of events, by offset in the plain bytes of the file.
     """
 
     faults: Faults
 
     @property
     def event_count(self) -> int:
-        """Return how many events there were so far, those too that could not be read."""
+        """Return the number of events so far, including unreadable ones."""
         ...
 
     @property
     def truncation(self) -> str | None:
-        """Return why the trace counts as cut off, or None; known behind the last block."""
+        """Return why the trace counts as cut off, or None; known after the last block."""
         ...
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file, in order: the columns of table `record`.
 
-        Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are whole
-        ns from an origin of the file's own.
+        Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are
+        integer ns since an origin that depends on the file.
 
         Raises:
             TraceError: the file cannot be read.
@@ -50,15 +50,15 @@ class TraceReader(Protocol):
         ...
 
     def metadata(self) -> dict[str, object]:
-        """Return what the file says of itself, by the keys that torch.profiler writes.
+        """Return the metadata of the file, with the keys of torch.profiler.
 
-        Such as `baseTimeNanoseconds`, `distributedInfo`, `deviceProperties`. Called once, behind
-        the last block.
+        For example `baseTimeNanoseconds`, `distributedInfo`, and `deviceProperties`. Called once,
+        after the last block.
         """
         ...
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         ...
 
 
@@ -66,10 +66,10 @@ class Format(NamedTuple):
     """A format of trace files.
 
     Attributes:
-        name: what people call it.
-        suffixes: how the names of such files in a folder end.
-        matches: whether a file is one, from its first plain bytes, 64 at most.
-        reader: begins to read one.
+        name: common name.
+        suffixes: suffixes of such files in a folder.
+        matches: returns whether a file has this format, from its first plain bytes, at most 64.
+        reader: creates a reader.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Format(NamedTuple):
 
 
 def _reader(module: str, name: str) -> Callable[[ByteStream], TraceReader]:
-    """Return a reader whose module is loaded for the first file of its format."""
+    """Return a reader whose module is imported on first use."""
 
     def begin(stream: ByteStream) -> TraceReader:
         reader: TraceReader = getattr(import_module(f"tracekit.ingest.{module}"), name)(stream)
@@ -109,12 +109,12 @@ def _is_database(head: bytes) -> bool:
 
 
 def _is_our_perfetto_trace(head: bytes) -> bool:
-    # The first packet that tracekit.export.perfetto writes.
+    # The first packet of tracekit.export.perfetto.
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
 
 
 _XSPACE = re.compile(
-    # The first plane: its length, perhaps its number, and its name.
+    # The first plane: length, optional number, and name.
     rb"\n[\x80-\xff]{0,9}[\0-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12."
     rb"(?:/host:|/device:|Task Environment)",
     re.DOTALL,
@@ -126,17 +126,17 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def _is_foreign_perfetto(head: bytes) -> bool:
-    # A first field of bytes that is no line feed before text: protos/perfetto/trace/trace.proto.
+    # A first field of type bytes, not a line feed before text: protos/perfetto/trace/trace.proto.
     return not _is_xspace(head) and head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
 
 
 def is_execution_trace(head: bytes) -> bool:
-    """Tell whether a file is what torch's ExecutionTraceObserver writes, from its first bytes."""
+    """Return whether a file is from torch's ExecutionTraceObserver, from its first bytes."""
     return re.match(rb'\s*\{\s*"schema"\s*:\s*"\d', head) is not None
 
 
 def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
-    """Return what refuses files of a known kind and says what makes them readable."""
+    """Return a reader that refuses files of a known kind with a hint how to convert them."""
 
     def refuse(stream: ByteStream) -> TraceReader:
         raise TraceError(f"{stream.path}: {what}", hint=hint.replace("FILE", stream.path.name))
@@ -164,10 +164,10 @@ def _is_pickle(head: bytes) -> bool:
 
 
 _KNOWN_JSON = re.compile(
-    # A flight recorder's dump: members in the order of their names, as torch writes them.
+    # Flight recorder dump; torch sorts the members by name.
     rb'\s*\{\s*"(?:comm_lib_version|entries|nccl_comm_state|nccl_version|pg_config)"\s*:'
     rb'|\s*\{\s*"rocprofiler-sdk-tool"\s*:'
-    # A memory timeline: time, action, bytes, category.
+    # Memory timeline: time, action, bytes, category.
     rb"|\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]"
 )
 
@@ -191,16 +191,16 @@ FORMATS = [
     Format("Chrome trace", (".json", ".json.gz"), lambda head: not _is_xspace(head), _chrome_trace),
     Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
 ]
-"""The formats, in the order in which they are tried. What none knows is read as a Chrome trace, by
-the reader that says best what is wrong with it. Of a folder the files of the last one count: a
-Chrome trace beside an XSpace was made of it, and says less."""
+"""Formats in the order of the checks. Unknown files are read as Chrome traces, whose reader has the
+best error messages. If a folder has several formats, the last one counts: an XSpace contains more
+than the Chrome trace derived from it."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
-"""How reports of Nsight Systems end; their format is not published."""
+"""Suffixes of Nsight Systems reports, whose format is not published."""
 
 
 def reader_of(stream: ByteStream) -> TraceReader:
-    """Return the reader for what a file holds.
+    """Return the reader for the format of a file.
 
     Raises:
         TraceError: the file cannot be read.

@@ -1,16 +1,16 @@
-"""Gives the events of JAX's `trace.json.gz` what its XSpace says of them, and scopes to launches.
+"""Completes events of JAX's `trace.json.gz` as in its XSpace, and adds scopes of launches.
 
 JAX writes one profile twice: as an XSpace, and as a Chrome trace for viewers, in which planes are
 processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). Its events
-have no category, and their arguments are texts. What ran on a stream of a GPU becomes a kernel,
-copy or memset with device, stream and correlation here, a call with a correlation a launch, an
-annotation with `step_num` a step: the same as :mod:`tracekit.ingest.xspace_trace` makes of them.
+have no category, and their arguments are texts. As in :mod:`tracekit.ingest.xspace_trace`, an event
+on a GPU stream becomes a kernel, copy, or memset with device, stream, and correlation, a call with
+a correlation becomes a launch, and an annotation with `step_num` a step.
 
-In both forms a kernel may name the op of XLA that it is, with the scopes around it
-(``jit(step)/transpose(jvp(layer))/dot_general:``). A launch of one such kernel gets a range of that
-name, by which rules know module and phase. Kernels of a command buffer, which is a CUDA graph, name
-none: where the XSpace holds the program, and what one replay ran is its schedule one by one, each
-kernel has the scope, the phase and the primitive of its op, as kernels that torch annotates have.
+In both forms a kernel may name its XLA op and the enclosing scopes
+(``jit(step)/transpose(jvp(layer))/dot_general:``). The launch of such a kernel gets a range of that
+name, from which rules derive module and phase. Kernels of a command buffer, which is a CUDA graph,
+have no op name. If the XSpace contains the program, and a replay ran exactly its schedule, each
+kernel gets scope, phase, and primitive of its op, like kernels annotated by torch.
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ WHERE trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
 
 
 def name_xprof_events(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give events of JAX on a GPU their categories, devices, streams, correlations and scopes.
+    """Set categories, devices, streams, correlations, and scopes of JAX events on a GPU.
 
-    What an XSpace told already stays; traces without streams of a GPU are left alone.
+    Existing values from an XSpace stay; traces without GPU streams are unchanged.
     """
     if connection.execute(_LANE).fetchall() != [(0,)]:
         device = _DEVICE

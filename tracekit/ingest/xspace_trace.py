@@ -1,14 +1,14 @@
-"""Reads an XSpace (`.xplane.pb`), which the profilers of JAX, TensorFlow and PyTorch/XLA write.
+"""Reader of XSpaces (`.xplane.pb`) of the profilers of JAX, TensorFlow, and PyTorch/XLA.
 
 The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines and stats are
-those of xla/tsl/profiler/utils/xplane_schema.h, and the numbers below those of fields. A plane is a
-device or the host, a line of it a stream or a thread. What ran on a stream of a GPU, and the call
-of CUDA or HIP that launched it, become the events that torch.profiler (Kineto) writes of the same
-records. The lines of a TPU keep their names, by which the rules of queries/rules/device_events.toml
-know what is work; those of a GPU that were derived from its streams count as annotations.
+those of xla/tsl/profiler/utils/xplane_schema.h, and the numbers below are field numbers. A plane is
+a device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
+events that torch.profiler (Kineto) writes for the same records. The lines of a TPU keep their
+names, from which queries/rules/device_events.toml identifies work; lines derived from GPU streams
+count as annotations.
 
-An event begins at the time of its line, ns, and an offset, ps. Its start and its end are rounded
-down to whole ns, so that what did not overlap does not; GPUs record whole ns.
+An event begins at the time of its line, in ns, plus an offset in ps. Start and end are rounded down
+to ns, so that adjacent events do not overlap. GPUs record integer ns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SIZES = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})\b")
 _BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
 
 _HOST_PID = 1 << 20
-"""The process of the host where the file does not say it. Planes that are neither of it nor a GPU
-count on from there; a GPU has its own number, as torch.profiler has it."""
+"""Process of the host if the file lacks it. Planes of neither the host nor a GPU have the next
+numbers; a GPU has its own number, as in torch.profiler."""
 
 _ON_STREAM = {
     "memcpy_details": "gpu_memcpy",
@@ -47,7 +47,7 @@ _ON_STREAM = {
     "memfree_details": "overhead",
     "memory_residency_details": "overhead",
 }
-"""What an event of a stream is, by a stat that it has; else it is a kernel."""
+"""Category of a stream event by a stat that it has; else it is a kernel."""
 
 _PROPERTIES = {
     "device_type_string": "name",
@@ -56,11 +56,11 @@ _PROPERTIES = {
     "compute_cap_minor": "computeMinor",
     "core_count": "numSms",
 }
-"""What torch.profiler calls what a plane says of its GPU."""
+"""Name in torch.profiler of each GPU property of a plane."""
 
 
 class _Plane:
-    """A plane: its lines, and the names that its events refer to by number."""
+    """Plane with its lines and numbered names."""
 
     def __init__(self, data: memoryview) -> None:
         self.name = ""
@@ -86,7 +86,7 @@ class _Plane:
         self.stats = self._named(stats)
 
     def _named(self, stats: list[memoryview]) -> dict[str, Any]:
-        """Return stats by their names, but for opaque ones, such as programs of XLA."""
+        """Return stats by name, without opaque ones such as XLA programs."""
         found = {}
         size = 0
         for stat in stats:
@@ -110,7 +110,7 @@ class _Plane:
         return found
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
-        """Return the name that events of a kind share, and the stats."""
+        """Return the shared name and stats of a kind of events."""
         if number not in self._read_kinds:
             name, shown, stats = b"", b"", []
             for field, value in fields(self._kinds.get(number, memoryview(b""))):
@@ -124,7 +124,7 @@ class _Plane:
         return self._read_kinds[number]
 
     def programs(self) -> Iterator[tuple[str, memoryview]]:
-        """Yield the programs of XLA that a plane holds, with their names."""
+        """Yield the XLA programs of a plane with their names."""
         for kind in self._kinds.values():
             name = b""
             for field, value in fields(kind):
@@ -134,14 +134,14 @@ class _Plane:
                     yield _text(name), program
 
     def lines(self) -> Iterator[tuple[int, str, int, memoryview]]:
-        """Yield number and name of each line, its time in ns, and the line."""
+        """Yield number, name, time in ns, and content of each line."""
         for line in self._lines:
             told = dict(fields(line))
             name = _text(told.get(11, b"")) or _text(told.get(2, b""))
             yield _signed(told.get(1, 0)), name, _signed(told.get(3, 0)), line
 
     def event(self, data: memoryview, line_ns: int) -> dict[str, Any]:
-        """Return an event as a Chrome trace has it, times in ns."""
+        """Return an event in Chrome trace format, times in ns."""
         told = {}
         stats = []
         for field, value in fields(data):
@@ -153,7 +153,7 @@ class _Plane:
         start_ps = told.get(2, 0)
         start_ns = start_ps // _PS_PER_NS
         return {
-            # An event that stands for several tells no time of any.
+            # An event that aggregates several has no time.
             "ph": "i" if 5 in told else "X",
             "name": name,
             "ts": line_ns + start_ns,
@@ -166,7 +166,7 @@ class XSpaceReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of XSpaces.
 
     Args:
-        stream: the plain bytes of the file.
+        stream: plain bytes of the file.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -186,16 +186,16 @@ class XSpaceReader(EventTextReader):
             yield from self._rows(map(event_text, self._events(data)))
 
     def _told(self) -> dict[str, object]:
-        """Return GPUs, host, versions, and when the session began."""
+        """Return GPUs, host, versions, and the start of the session."""
         found = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):
-            # Times count from there; those of older writers, from the epoch.
+            # Times are relative to it; those of older writers, to the epoch.
             found["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
         return found
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file in which no event could be read."""
+        """Return the error for a file without readable events."""
         if self.truncation is not None:
             return TraceError(
                 f"{self._stream.path}: the XSpace ends before its first event",
@@ -216,7 +216,7 @@ class XSpaceReader(EventTextReader):
             ) from error
 
     def _planes(self, data: memoryview) -> Iterator[_Plane]:
-        """Yield the planes that are whole: names stand behind the events that have them."""
+        """Yield complete planes, because names follow the events that use them."""
         parts = fields(data)
         value: Any
         while True:
@@ -270,7 +270,7 @@ class XSpaceReader(EventTextReader):
                     _put_on_host(event)
                 event |= {"pid": pid, "tid": tid}
                 if path := _path(event):
-                    # The annotation that was open around the launch.
+                    # The annotation that enclosed the launch.
                     yield {**event, "cat": "user_annotation", "name": path, "args": {}}
                 yield event
 
@@ -300,12 +300,12 @@ def _put_on_host(event: dict[str, Any]) -> None:
     elif "hlo_op" in args:
         event |= {"cat": "cpu_op", "name": f"xla::{event['name']}"}
     elif "::" not in event["name"] and not event["name"].startswith("end: "):
-        # The others are of the runtime itself.
+        # The others belong to the runtime.
         event["cat"] = "user_annotation"
 
 
 def _path(event: dict[str, Any]) -> str:
-    """Return the path of the op that a call launches or the CPU runs, or the function it is of."""
+    """Return the path of the op that a call launches or the CPU runs, or its function."""
     args = event["args"]
     if event.get("cat") not in ("cuda_runtime", "cpu_op"):
         return ""
@@ -315,14 +315,14 @@ def _path(event: dict[str, Any]) -> str:
 
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
 _NESTED = {"while", "conditional", "call"}
-"""Instructions of XLA that run nothing, and those that run others."""
+"""XLA instructions without a kernel, and instructions that contain others."""
 
 
 def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
-    """Return name, opcode and path of what a program of XLA runs, in the order of its schedule.
+    """Return name, opcode, and path of the instructions of an XLA program, in schedule order.
 
-    Empty where that is not one after the other, or the program is long or in another form. The
-    format: xla/service/hlo.proto of OpenXLA.
+    Empty if the program is not sequential, is long, or has another form. The format:
+    xla/service/hlo.proto of OpenXLA.
     """
     if len(program) > MAX_EVENT_BYTES:
         return []
@@ -348,7 +348,7 @@ def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
 
 
 def _scheduled(schedules: list[Any], computation: int) -> list[int]:
-    """Return the numbers of the instructions of a computation in the order of its schedule."""
+    """Return the ids of the instructions of a computation in schedule order."""
     for schedule in schedules:
         for _, entry in fields(schedule):
             told = dict(fields(entry))

@@ -1,5 +1,5 @@
-"""Traces for assistants, by the Model Context Protocol: `tracekit mcp FOLDER…`.
+"""Server for assistants with the Model Context Protocol: `tracekit mcp FOLDER…`.
 
-:mod:`server` speaks the protocol. Each call is a process of its own, :mod:`call`, so that a long or
-endless one can be stopped, nothing is held between two, and whatever it prints is not protocol.
+:mod:`server` implements the protocol. Each call runs in a separate process (:mod:`call`), so that
+it can be stopped, keeps no state, and cannot print into the protocol.
 """

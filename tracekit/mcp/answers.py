@@ -1,4 +1,4 @@
-"""What each tool answers: text within a budget, of what the command line has too."""
+"""Tools of the server, which return text within a budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ONLY_WITH = {
     "runs": "FROM run",
     "serving": "SELECT 1 FROM request UNION ALL SELECT 1 FROM serving_step_ranges",
 }
-"""Subjects of analyses that are about something which not every trace has."""
+"""Subjects of analyses that need data which not every trace has, and the check for it."""
 
 _NEXT = {
     "open": "open without a trace lists the available runs and traces",
@@ -61,22 +61,22 @@ _REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {M
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The six tools; each is a method, and its arguments are those of the protocol.
+    """The six tools; each is a method with the arguments of the protocol.
 
     Attributes:
-        folders: what may be looked into, resolved.
-        progress: is told how far the reading of a trace is.
+        folders: accessible folders, resolved.
+        progress: called with the progress of reading a trace.
     """
 
     folders: Sequence[Path]
     progress: Callable[[Progress], None] | None = None
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return the answer of a tool, and whether it is an error, which names the next step.
+        """Return the answer of a tool, and whether it is an error with the next step.
 
         Args:
-            name: of the tool.
-            arguments: as its schema has them; the server refuses others.
+            name: name of the tool.
+            arguments: arguments of its schema; the server refuses others.
         """
         try:
             return getattr(self, name)(**arguments), False
@@ -92,7 +92,7 @@ class Tools:
         )
 
     def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:
-        """Return what there is; of one trace, what it is, how far to trust it, what to ask."""
+        """Return the traces, or the contents, data quality, and possible questions of one trace."""
         if not trace:
             step = "next: open(trace=NAME) describes it and shows how reliable it is"
             return brief(traces_in(self.folders), budget=max_tokens, before=[step])
@@ -143,7 +143,7 @@ class Tools:
         skip_rows: int = 0,
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
-        """Return the rows of an analysis, a pivot or the breakdown."""
+        """Return the rows of an analysis, a pivot, or the breakdown."""
         params = params or {}
         reads_traces = True
         if analysis in load_catalog().analyses:
@@ -187,17 +187,17 @@ class Tools:
         per: str | None = None,
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
-        """Return how two runs differ."""
+        """Return the differences between two runs."""
         sides = [allowed(self.folders, one) for one in (base, new)]
         found = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = found.results(by)  # type: ignore[arg-type]
-        # The whole before the rest; the samples themselves help nobody here.
+        # Totals first; omit the samples.
         return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
 
     def advise(
         self, trace: str, changes: Sequence[str] | None = None, max_tokens: int = USUAL_TOKENS
     ) -> str:
-        """Return what to change and what it would gain; or what given changes would."""
+        """Return suggested changes with their gains, or the gains of given changes."""
         with self._opened(trace) as opened:
             if changes:
                 from tracekit.prediction.predicting import Prediction
@@ -234,7 +234,7 @@ class Tools:
         kernel: str | None = None,
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
-        """Return a definition, a schema, or why a device event is said to be where it is."""
+        """Return a definition, a schema, or the attribution of a device event."""
         if trace:
             if event_id is None and kernel is None:
                 raise UsageError(
@@ -247,7 +247,7 @@ class Tools:
 
 
 def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
-    """Return a pivot by parameters that come from anybody, its condition bounded as SQL is."""
+    """Return a pivot with untrusted parameters; its condition has the limits of SQL."""
     unknown = [name for name in params if name not in _OF_PIVOT]
     if unknown:
         raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))
@@ -310,7 +310,7 @@ def _explained(topic: str, budget: int) -> str:
 
 
 def _defined(spec: Spec, budget: int) -> str:
-    """Return the definition of an analysis, and its SQL where there is room for that."""
+    """Return the definition of an analysis, and its SQL within the budget."""
     lines = [f"{spec.question} {spec.description}".strip(), *spec.notes]
     if per := load_catalog().analyses.families().get(spec.name):
         lines.append(f"parameter per gives other rows and columns: {', '.join(per)}")
@@ -347,7 +347,7 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -
 
 
 def _bound_memory() -> None:
-    """Let a statement fail that would take the memory of the machine, beyond what DuckDB bounds."""
+    """Limit the memory of the process beyond DuckDB's limit, so that large statements fail."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,8 +1,8 @@
-"""One call of a tool, in a process of its own: `python -P -m tracekit.mcp.call`.
+"""Process of one tool call: `python -P -m tracekit.mcp.call`.
 
-Its stdin is a line of JSON with the folders, the tool and its arguments; it stays open, and the
-process ends when it closes, as its server has ended then. Its stdout is lines of JSON: every
-second what it is doing, and the answer. Whatever else is printed goes to stderr.
+Stdin is a line of JSON with the folders, the tool, and its arguments. The process ends when stdin
+closes, because then the server has ended. Stdout is lines of JSON: progress every second, and the
+answer. Other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys", "/dev", "/etc/localtime", 
 
 
 def main() -> None:
-    """Answer the call."""
+    """Run the call."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.buffer.readline())
@@ -50,7 +50,7 @@ def main() -> None:
         doing = f"{state.bytes_read / MB:,.0f} of {state.bytes_total / MB:,.0f} MB read"
 
     def tick() -> None:
-        # Also where nothing is read: clients give up on what says nothing.
+        # Also without reading, because clients cancel silent calls.
         while not answered.wait(TICK_S):
             tell(seconds=time.monotonic() - began_s, doing=doing)
 
@@ -73,7 +73,7 @@ def main() -> None:
             text = "error: out of memory\nnext: ask for fewer or shorter columns, or aggregate"
     answered.set()
     tell(text=text, is_error=is_error)
-    # Nothing that is held is taken down piece by piece.
+    # Exit without cleanup.
     sys.stderr.flush()
     os._exit(0)
 
@@ -81,17 +81,17 @@ def main() -> None:
 def _end_with_server() -> None:
     while os.read(0, 1024):
         pass
-    # With what it has started, if its group is its own.
+    # With its child processes, if it has its own process group.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def _keep_inside(folders: Sequence[Path]) -> None:
-    """Let this thread and those that it starts read files below folders, and what Python needs.
+    """Restrict this thread and its children to files of the folders and of Python.
 
-    The kernel enforces it (Landlock, Linux 5.19): who can write a folder can replace a file by a
-    link after its name was checked. Where the kernel cannot, nothing happens.
+    The kernel enforces this (Landlock, Linux 5.19), because a user who can write to a folder can
+    replace a file by a link after the check of its name. Older kernels are not restricted.
     """
     from tracekit.analysis.catalog import QUERIES
     from tracekit.analysis.query_folders import config_folder, given_folders
@@ -101,12 +101,12 @@ def _keep_inside(folders: Sequence[Path]) -> None:
     libc = ctypes.CDLL(None)
     if sys.platform != "linux" or libc.syscall(_CREATE_RULESET, None, 0, 1) < 2:
         return
-    # What others have in the temporary folder is none of this process's.
+    # Other files in the temporary folder stay inaccessible.
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary_folder())
     with contextlib.suppress(OSError):
         cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     own = [cache_dir(), tempfile.tempdir, config_folder(), *given_folders(())]
-    # Of an editable installation no path of Python leads to this package and its SQL.
+    # In an editable installation, the paths of Python do not include this package and its SQL.
     own += [Path(__file__).parents[1], QUERIES]
     python = [sys.prefix, sys.base_prefix, *filter(os.path.isabs, sys.path)]
     rules = {str(place): _READ_FILE for place in (*folders, *own, *python, *_SYSTEM)}

@@ -1,4 +1,4 @@
-"""The folders that an assistant may look into, and the traces in them."""
+"""Folders that an assistant may access, and their traces."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _MAX_LISTED = 5_000
 
 
 def allowed(folders: Sequence[Path], name: str) -> Path:
-    """Return the trace, run folder or store that an assistant names: inside the folders alone.
+    """Return the trace, run folder, or store at a path, only inside the folders.
 
     Args:
-        folders: those that may be looked into, resolved.
-        name: a path, absolute or below one of them; no glob and no URL.
+        folders: accessible folders, resolved.
+        name: a path, absolute or below one of them; no glob or URL.
 
     Raises:
-        UsageError: it is outside, or is or leads to no plain file or folder.
-        TraceError: there is nothing of that name.
+        UsageError: the path is outside, or not a regular file or folder.
+        TraceError: the path does not exist.
     """
     listed = "open without a trace lists the available traces"
     if "://" in name or "\0" in name or not name.strip():
@@ -41,7 +41,7 @@ def allowed(folders: Sequence[Path], name: str) -> Path:
         if _is_inside(folders, path):
             found.append(path)
     if not found:
-        # Of what lies elsewhere nothing is said, not even whether it is there.
+        # Do not reveal whether files outside exist.
         raise TraceError(f"{name!r}: no such trace in the served folders", hint=listed)
     path = found[0]
     for file in _files(path):
@@ -58,7 +58,7 @@ def _is_inside(folders: Sequence[Path], path: Path) -> bool:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Yield every file that opening a path would read."""
+    """Yield every file that opening a path reads."""
     if path.suffix == DATASET_SUFFIX and path.is_dir():
         yield from (file for file in path.rglob("*") if not file.is_dir())
     elif path.is_dir() or (path.is_file() and path.suffix != STORE_SUFFIX):
@@ -68,7 +68,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def traces_in(folders: Sequence[Path]) -> Result:
-    """Return the runs, traces and stores in the folders, as an assistant names them."""
+    """Return the runs, traces, and stores in the folders, by the names for assistants."""
     rows: list[tuple[Path, str, int | None]] = []
     for folder in folders:
         for place, inside, files in os.walk(folder):

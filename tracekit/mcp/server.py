@@ -1,4 +1,4 @@
-"""The server: six tools over stdio or local HTTP, and a process for each call."""
+"""Server of six tools over stdio or local HTTP, with a process per call."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tracekit")
 
 TOKEN = "TRACEKIT_MCP_TOKEN"
-"""The environment variable with what clients of HTTP have to send; without it, it is made up."""
+"""Environment variable with the token of HTTP clients; the default is a random token."""
 
 MOST_CHANGES = 20
-"""So many changes are made together: each is a walk over the graph of the run."""
+"""Maximum number of changes per call; each walks the graph of the run."""
 
 AT_ONCE = 2
-"""So many calls run at a time; others wait. Each may take what a command takes."""
+"""Maximum number of concurrent calls; each may take the resources of a command."""
 
 _LOOK_S = 1.0
-"""Seconds from one look whether a client is still there to the next."""
+"""Seconds between checks whether a client is still connected."""
 
 _LEFT = "error: the client disconnected", True
 
@@ -187,7 +187,7 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
 
 
 def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a call, as the schema of its tool has it."""
+    """Return the violation of the schema of a tool by a call, if any."""
     import jsonschema
 
     try:
@@ -210,7 +210,7 @@ def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None:
-    """Cancel a call whose client has gone: one of HTTP may leave without a word."""
+    """Cancel a call whose client has disconnected; HTTP clients may not cancel it themselves."""
     while request is not None:
         if await request.is_disconnected():
             scope.cancel()
@@ -221,7 +221,7 @@ async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None
 async def _answer(
     request: Mapping[str, Any], session: ServerSession, timeout_s: float
 ) -> tuple[str, bool]:
-    """Have a process answer; it ends with this, whatever happens."""
+    """Run a call in a process, which ends with this coroutine in any case."""
     async with _process() as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -250,7 +250,7 @@ async def _answer(
 @contextlib.asynccontextmanager
 async def _process() -> AsyncIterator[anyio.abc.Process]:
     process = await anyio.open_process(
-        # Not from the current folder, which may hold anybody's modules.
+        # Do not import modules from the current folder, which is untrusted.
         [sys.executable, "-P", "-m", "tracekit.mcp.call"],
         stderr=None,
         start_new_session=True,
@@ -258,7 +258,7 @@ async def _process() -> AsyncIterator[anyio.abc.Process]:
     try:
         yield process
     finally:
-        # With what it has started.
+        # With its child processes.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True):
@@ -266,8 +266,8 @@ async def _process() -> AsyncIterator[anyio.abc.Process]:
 
 
 def serve_stdio(server: Server) -> None:
-    """Serve one client over stdin and stdout until it leaves."""
-    # The protocol goes out as it is; whatever else is printed goes to stderr meanwhile.
+    """Serve one client over stdin and stdout until it disconnects."""
+    # Only the protocol uses stdout; other output goes to stderr.
     sys.stdout = sys.__stdout__ or sys.stdout
 
     async def run() -> None:
@@ -281,7 +281,7 @@ def serve_http(server: Server, port: int) -> None:
     """Serve clients on this machine that send the token, until interrupted.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
     import uvicorn
 
@@ -298,7 +298,7 @@ def serve_http(server: Server, port: int) -> None:
 
 
 def _with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Return the app behind a token: other users of the machine reach its ports, too."""
+    """Return the app with a token check, because other users of the machine reach its port, too."""
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:

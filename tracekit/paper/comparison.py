@@ -85,7 +85,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a comparison: a row of the paper, a run of ours, or both.
+    """One line of a comparison: a row of the paper, a run, or both.
 
     `names` are the cells that identify the line. `ours` are our figures by name, None if there are
     none; `note` says why one side is missing. `differences` are the differences of the setups;

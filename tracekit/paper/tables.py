@@ -7,7 +7,7 @@ A file holds
     notes           notes for readers of the figures
     columns         name (with the unit), DuckDB type, meaning
     rows            one list per row, in the order of the paper; `-` is a cell without a figure
-    by_platform     platforms whose figures are side by side in a row, one list each; `-` is a
+    by_platform     platforms with their figures in one row, one list each; `-` is a
                     platform without figures
     as_printed      impossible cells: the row, the column, and the reason
     setup           facts that are the same for the entire table

@@ -1,8 +1,7 @@
-"""Pictures of what analyses say: by their headers, or by functions in `trace_charts`, `run_charts`.
+"""Charts of analyses, defined by SQL headers or functions in `trace_charts` and `run_charts`.
 
-A chart takes its figures from the rows of its analyses as they are: it computes no figure of its
-own. It is written in Vega-Lite, which the report draws by itself, and altair and vl-convert draw
-elsewhere.
+A chart shows figures of its analyses and computes none. Charts are written in Vega-Lite. The report
+draws them itself; altair and vl-convert draw them elsewhere.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     for name, view in load_catalog().analyses.views("page").items()
     if "ask" in view
 }
-"""How analyses are asked of which charts draw more than they say by default."""
+"""Parameters of analyses whose charts need more rows than the default."""
 
 
 @cache
 def chart_names() -> tuple[str, ...]:
     """Return the names of the charts."""
-    # Importing the others registers them.
+    # Importing the modules registers their charts.
     from tracekit.plot import header_charts, run_charts, trace_charts  # noqa: F401
 
     header_charts.register_all()
@@ -44,7 +43,7 @@ def find_chart(name: str) -> ChartKind:
     """Return a chart by its name.
 
     Raises:
-        QueryError: there is no such chart; the hint names close matches.
+        QueryError: the chart does not exist; the hint names close matches.
     """
     if name not in chart_names():
         hint = did_you_mean(name, chart_names(), count=1) or "charts: " + ", ".join(chart_names())
@@ -65,7 +64,7 @@ class Plots:
         """Return a chart by its name.
 
         Raises:
-            QueryError: there is no such chart, or the trace has nothing that it could show.
+            QueryError: the chart does not exist, or has no data in the trace.
         """
         kind = self._kind(name)
         chart = kind.chart({n: self._trace.query(n, **PARAMS.get(n, {})) for n in kind.needs})
@@ -77,7 +76,7 @@ class Plots:
         return chart
 
     def _kind(self, name: str) -> ChartKind:
-        """Return a chart of the user's SQL files, or of tracekit's."""
+        """Return a chart of the user's SQL files or of tracekit."""
         own = self._trace.library.analyses.get(name)
         view = views_of(own.spec.sql).get("chart") if own else None
         if own is None or view is None:
@@ -97,7 +96,7 @@ class Plots:
         """Return the sums of :meth:`tracekit.Trace.pivot` as a heat map, with the same arguments.
 
         Raises:
-            QueryError: there is nothing to sum.
+            QueryError: the pivot has no rows.
             The errors of :meth:`tracekit.Trace.pivot`.
         """
         from tracekit.plot.trace_charts import pivot_cells
@@ -107,7 +106,7 @@ class Plots:
         return pivot_cells(found, len(names), columns, values)
 
     def __getattr__(self, name: str) -> _Method:
-        """Return what makes the chart of that name."""
+        """Return the function that creates a chart."""
         if name.startswith("_"):
             raise AttributeError(name)
         try:

@@ -1,4 +1,4 @@
-"""A chart: a description in Vega-Lite of rows that an analysis gave."""
+"""Charts: Vega-Lite specifications with rows of analyses."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ _INSTALL = "install it with: pip install '.[plot]'"
 
 _WIDTH_PX = 720
 
-# Bars of this part of the whole width have room for a text.
+# Bars of this share of the width have room for a text.
 _LABELS_OF_WIDTH = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chart:
-    """One picture of what analyses say; it shows itself in a notebook.
+    """A chart, which notebooks display.
 
-    `spec` is Vega-Lite (https://vega.github.io/vega-lite/) without its data, which it names;
-    `data` has the rows by these names. A renderer turns the figures into pixels and computes
-    nothing else.
+    `spec` is Vega-Lite (https://vega.github.io/vega-lite/) with named data, and `data` has the rows
+    by name. Renderers do not compute figures.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Chart:
     omitted: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the chart as Vega-Lite with its rows, for any tool that draws it."""
+        """Return the chart as Vega-Lite with its rows."""
         return {
             "$schema": SCHEMA,
             "title": self.title,
@@ -54,7 +53,7 @@ class Chart:
         }
 
     def _spec_with_labels(self) -> Mapping[str, Any]:
-        """Return the description with the texts inside bars that the report sets by itself."""
+        """Return the specification with labels inside bars, which the report adds itself."""
         label = self.spec.get("usermeta", {}).get("label")
         if label is None:
             return self.spec
@@ -74,7 +73,7 @@ class Chart:
         return {**rest, "layer": [bars, texts]}
 
     def to_altair(self) -> altair.TopLevelMixin:
-        """Return the chart as one of altair's, to be changed or put beside others.
+        """Return the chart as an altair chart, to modify or combine it.
 
         Raises:
             UsageError: altair is not installed.
@@ -87,7 +86,7 @@ class Chart:
         return chart
 
     def to_svg(self) -> str:
-        """Return the chart as the text of an SVG; no browser is needed.
+        """Return the chart as SVG text, without a browser.
 
         Raises:
             UsageError: vl-convert is not installed.
@@ -96,10 +95,10 @@ class Chart:
         return drawn
 
     def to_png(self, scale: float = 2.0) -> bytes:
-        """Return the chart as the bytes of a PNG; no browser is needed.
+        """Return the chart as PNG bytes, without a browser.
 
         Args:
-            scale: pixels of the picture for each of the chart's.
+            scale: pixels of the image per pixel of the chart.
 
         Raises:
             UsageError: vl-convert is not installed.
@@ -110,13 +109,13 @@ class Chart:
         return drawn
 
     def save(self, path: str | Path) -> None:
-        """Write the chart to a file, in the form that its name ends with.
+        """Write the chart to a file in the format of its suffix.
 
         Args:
-            path: ends with .svg, .png or .json; the last is Vega-Lite, and needs nothing installed.
+            path: a path with suffix .svg, .png, or .json (Vega-Lite, which needs no package).
 
         Raises:
-            UsageError: the name ends otherwise, or vl-convert is not installed.
+            UsageError: the suffix is unknown, or vl-convert is not installed.
             StoreError: the file cannot be written.
         """
         path = Path(path)
@@ -140,14 +139,14 @@ class Chart:
         return f"<Chart {self.name}: {self.title}>"
 
     def _repr_html_(self) -> str:
-        """Return the chart as SVG, else its rows as a table."""
+        """Return the chart as SVG, or its rows as a table."""
         try:
             return self.to_svg()
         except UsageError:
             return "".join(result._repr_html_() for result in self.data.values())
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
-        """Return the chart as a notebook shows it: as SVG, else as Vega-Lite."""
+        """Return the chart for notebooks: as SVG, or as Vega-Lite."""
         del kwargs
         try:
             return {"image/svg+xml": self.to_svg(), "text/plain": repr(self)}
@@ -164,13 +163,13 @@ def _converter() -> Any:
 
 
 def _version() -> str:
-    """Return the newest version of Vega-Lite 6 that the converter has."""
+    """Return the newest version of Vega-Lite 6 that the converter supports."""
     known: Sequence[str] = _converter().get_vegalite_versions()
     return max(known, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def _plain(result: Result) -> list[dict[str, Any]]:
-    """Return rows with values that JSON has a form for."""
+    """Return rows with values that JSON supports."""
     return [{name: _value(value) for name, value in row.items()} for row in result.to_dicts()]
 
 

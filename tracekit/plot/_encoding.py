@@ -1,7 +1,7 @@
-"""What charts are made of: axes with units, colours of known things, tooltips, and usual forms.
+"""Parts of charts: axes with units, colors, tooltips, and common forms.
 
-A field's unit is the end of its name, as everywhere; an axis shows it in the step that suits the
-largest value, by dividing where text is made: the rows keep their base units.
+The suffix of a field is its unit. An axis scales its labels to suit the largest value; the rows
+keep their base units.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tracekit.palette import Colour
 from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
 
 Rows = list[dict[str, Any]]
-"""The rows of an analysis, by column."""
+"""Rows of an analysis, by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How a chart is drawn: its title, Vega-Lite without the data, and what it leaves out.
+    """Result of drawing a chart: title, Vega-Lite without data, and a note on omitted rows.
 
-    `also` are further analyses whose rows layers of it name.
+    `also` are other analyses whose rows its layers use.
     """
 
     title: str
@@ -31,31 +31,31 @@ class Drawing:
 
 
 MAX_BARS = 40
-"""How many bars a chart has; its table has the rest."""
+"""Maximum number of bars; the table has all rows."""
 
 BAR_PX = 22
 
 LEVEL_PX = 24
 
 STRIPS_PX = 480
-"""How high the bars of many ranks are together: strips then, of which a few have names."""
+"""Total height of the bars of many ranks, of which only a few have labels."""
 
 _WORDS = (
     "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
     "/_(ns|pct|count)$/, ''), /_/g, ' ')"
 )
-"""Columns as parts of a whole: without their unit."""
+"""Expression for column names without their unit."""
 
 _DURATIONS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1, "ns"))
 
 
 def axis(field: str, values: Iterable[Any], title: str) -> dict[str, Any]:
-    """Return an axis whose title names the unit in which its labels are.
+    """Return an axis with the unit of its labels in the title.
 
     Args:
-        field: the column, whose name tells the base unit.
-        values: what is shown, in that; nothing of it has to be a number.
-        title: what the axis says, without the unit.
+        field: column, whose suffix is the base unit.
+        values: values in that unit; none has to be a number.
+        title: title without the unit.
     """
     numbers = [abs(v) for v in values if isinstance(v, (int, float)) and v == v]
     factor, shown = _step(field, max(numbers, default=0))
@@ -81,8 +81,8 @@ def _step(field: str, largest: float) -> tuple[int, str]:
 
 def quantity(field: str, values: Iterable[Any], title: str, **more: Any) -> dict[str, Any]:
     """Return the encoding of a number along an axis."""
-    told = axis(field, values, title)
-    return {"field": field, "type": "quantitative", "axis": told, **more}
+    scale = axis(field, values, title)
+    return {"field": field, "type": "quantitative", "axis": scale, **more}
 
 
 def names(
@@ -92,7 +92,7 @@ def names(
     *,
     words: bool = False,
 ) -> dict[str, Any]:
-    """Return the encoding of names along an axis, in a given order, else in that of the rows."""
+    """Return the encoding of names along an axis, in a given order or that of the rows."""
     axis: dict[str, Any] = {"title": None, "grid": False}
     if words:
         axis["labelExpr"] = _WORDS
@@ -107,22 +107,22 @@ def names(
 
 
 def fixed(colour: Colour) -> dict[str, str]:
-    """Return the encoding of one colour for all marks."""
+    """Return the encoding of one color for all marks."""
     return {"value": colour.light}
 
 
 def text_of(value: object) -> str:
-    """Return a value as Vega's expressions write it."""
+    """Return a value as a Vega expression."""
     return "null" if value is None else str(value)
 
 
 def positive(*fields: str) -> list[dict[str, Any]]:
-    """Return the transform that keeps rows which a logarithmic axis can show."""
+    """Return the transform that keeps positive values, for a logarithmic axis."""
     return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 
 def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> dict[str, Any]:
-    """Return the encoding of a field by the colours of what it names."""
+    """Return the encoding of a field by the colors of its names."""
     return {
         "field": field,
         "type": "nominal",
@@ -132,28 +132,28 @@ def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> d
 
 
 def parts(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
-    """Return the encoding of columns as parts of a whole, shown without their unit."""
+    """Return the encoding of columns as parts of a total, labeled without their unit."""
     encoding = colours(field, of)
     return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": _WORDS}}
 
 
-def told(*fields: str) -> list[dict[str, str]]:
-    """Return the encoding of what is told of a mark that is pointed at."""
+def tooltip(*fields: str) -> list[dict[str, str]]:
+    """Return the encoding of the tooltip of a mark."""
     return [{"field": field} for field in fields]
 
 
 def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether rows are of several devices, so that a chart has to tell them apart."""
+    """Return whether rows are of several devices."""
     return len({(row["rank"], row["device"]) for row in rows}) > 1
 
 
 def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[str, Any]]:
-    """Return the transform that names the device of each row, for an axis."""
+    """Return the transform for the name of the device of each row."""
     return [{"calculate": _device(rows)[0], "as": name}]
 
 
 def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
-    """Return the expression that names the device of a row, and a function that names it so."""
+    """Return an expression for the name of the device of a row, and the same as a function."""
     rows = list(rows)
     start = " · " + of_number(row["device"] for row in rows)
     if all(row["rank"] is None for row in rows):
@@ -164,12 +164,12 @@ def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[s
 
 
 def of_number(devices: Iterable[object]) -> str:
-    """Return the word that stands before the ids of devices where they are bare numbers."""
+    """Return the prefix of numeric device ids."""
     return "device " if all(str(device).isdigit() for device in devices) else ""
 
 
 def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, Any]], list[str]]:
-    """Return the devices of rows by rank and id, and their names as `where` writes them."""
+    """Return the devices of rows by rank and id, and their names as in :func:`where`."""
     devices = list(dict.fromkeys((row["rank"], row["device"]) for row in rows))
     name = _device(rows if every is None else every)[1]
     return devices, [name({"rank": rank, "device": device}) for rank, device in devices]
@@ -178,7 +178,7 @@ def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, A
 def request_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return the transform that names the request of each row, and a function that names it so."""
+    """Return a transform for the name of the request of each row, and the same as a function."""
     if len({row["run"] for row in rows}) == 1:
         return {"calculate": "'#' + datum.request_id", "as": "which"}, (
             lambda row: f"#{row['request_id']}"
@@ -191,7 +191,7 @@ def request_of(
 def joined(
     *columns: str, name: str = "which"
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return the transform that names each row by some columns, and a function that names it so."""
+    """Return a transform for a name of each row from columns, and the same as a function."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
         text_of(row[column]) for column in columns
@@ -201,24 +201,24 @@ def joined(
 def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return the transform that names the stream of each row, and a function that names it so."""
+    """Return a transform for the name of the stream of each row, and the same as a function."""
     text, name = _device(rows)
     text += " + ' · stream ' + datum.stream"
     return {"calculate": text, "as": "which"}, lambda row: f"{name(row)} · stream {row['stream']}"
 
 
 def bar_step(count: int) -> dict[str, int]:
-    """Return the height of a chart of so many bars, one below the other: not more than a screen."""
+    """Return the height per bar, so that the chart fits on a screen."""
     return {"step": max(BAR_PX if count <= MAX_BARS else STRIPS_PX // count, 3)}
 
 
 def largest(
     rows: Rows, field: str, count: int = MAX_BARS
 ) -> tuple[list[dict[str, Any]], Rows, str]:
-    """Choose the rows that a chart has room for: those with the largest values of a field.
+    """Select the rows with the largest values of a field that fit a chart.
 
     Returns:
-        The transform that keeps them, the rows, and what to say of the others, if any.
+        The transform, the rows, and a note on omitted rows, if any.
     """
     values = sorted((row[field] for row in rows if row[field] is not None), reverse=True)
     kept = [row for row in rows if row[field] is not None]
@@ -242,10 +242,10 @@ def bars(
     omitted: str = "",
     **along: Any,
 ) -> Drawing | None:
-    """Return a chart with a bar for each row; None without rows.
+    """Return a bar chart of the rows, or None without rows.
 
-    `x` are the field of the length, the column whose values the axis holds, and what it says; `tip`
-    are the columns that are shown of a bar that is pointed at.
+    `x` are the field of the length, the column with the values of the axis, and its title; `tip`
+    are the columns of the tooltip.
     """
     if not rows:
         return None
@@ -258,7 +258,7 @@ def bars(
             "y": y,
             "x": quantity(field, [row[column] for row in rows], axis_title, **along),
             "color": colour,
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
     }
     return Drawing(title, spec, omitted)
@@ -278,10 +278,10 @@ def nested_bars(
     detail: Mapping[str, Any] | None = None,
     **along: Any,
 ) -> Drawing | None:
-    """Return a chart of narrow bars within wide, pale ones; None without any.
+    """Return a chart of narrow bars within wide, pale ones, or None without rows.
 
-    `x` are the fields of the pale and of the full length, the values of the axis, and what it says;
-    `look` the colours of both, and how opaque the pale one is; `tip` as in :func:`bars`.
+    `x` are the fields of the pale and the narrow bar, the values of the axis, and its title; `look`
+    are their colors and the opacity of the pale bar; `tip` is as in :func:`bars`.
     """
     if not count:
         return None
@@ -301,7 +301,7 @@ def nested_bars(
         "encoding": {
             "y": y,
             **({"detail": dict(detail)} if detail else {}),
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
         "layer": [
             {"mark": mark, "encoding": {"x": length(field), "color": fixed(colour)}}
@@ -323,12 +323,12 @@ def lines(
     height: int = 240,
     omitted: str = "",
 ) -> Drawing:
-    """Return a chart of lines, or of the points that `mark` names, over two axes."""
+    """Return a chart of lines, or of points as in `mark`, over two axes."""
     spec = {
         "height": height,
         **({"transform": list(transform)} if transform else {}),
         "mark": {"type": "line", **mark},
-        "encoding": {"x": x, "y": y, "color": colour, "tooltip": told(*tip)},
+        "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip(*tip)},
     }
     return Drawing(title, spec, omitted)
 
@@ -336,7 +336,7 @@ def lines(
 def icicle(
     title: str, rows: Rows, colour: dict[str, Any], tip: Sequence[str], **more: Any
 ) -> Drawing | None:
-    """Return a tree of modules, each as wide as its time, within those around it."""
+    """Return an icicle chart of modules: widths are times, children lie below their parents."""
     if not rows:
         return None
     ends = [row["to_ns"] for row in rows]
@@ -351,7 +351,7 @@ def icicle(
             "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
             "color": colour,
             "text": {"field": "label"},
-            "tooltip": told(*tip),
+            "tooltip": tooltip(*tip),
         },
         "usermeta": {"zoom": "x", "label": "label"},
     }

@@ -1,4 +1,4 @@
-"""The charts by their names: which analyses each draws, and the function that does."""
+"""Registry of charts: name, analyses, and drawing function."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tracekit.plot._encoding import Drawing, Rows
 
 
 class Draw(Protocol):
-    """Takes the rows of each analysis; None where they have nothing to show."""
+    """Draws the rows of analyses; returns None without data."""
 
     def __call__(self, *rows: Rows) -> Drawing | None:
-        """Return the title and the Vega-Lite."""
+        """Return title and Vega-Lite."""
         ...
 
 
@@ -24,7 +24,7 @@ D = TypeVar("D", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class ChartKind:
-    """One chart of tracekit: `needs` are the analyses whose rows it draws."""
+    """A chart of tracekit; `needs` are its analyses."""
 
     name: str
     needs: tuple[str, ...]
@@ -32,7 +32,7 @@ class ChartKind:
     description: str
 
     def chart(self, data: Mapping[str, Result]) -> Chart | None:
-        """Return the chart of results by analysis name; None where there is nothing to draw."""
+        """Return the chart of results by analysis name, or None without data."""
         need = self.needs[0]
         if not data[need]:
             return None
@@ -53,7 +53,7 @@ def register(name: str, needs: tuple[str, ...], draw: Draw, description: str) ->
 
 
 def chart(*needs: str) -> Callable[[D], D]:
-    """Make a function a chart of its name, which draws the rows of these analyses."""
+    """Register a function as the chart of its name for these analyses."""
 
     def registered(draw: D) -> D:
         register(draw.__name__, needs, draw, (draw.__doc__ or "").partition("\n")[0])  # type: ignore[arg-type]

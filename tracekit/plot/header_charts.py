@@ -1,7 +1,7 @@
-"""The charts that headers of SQL files describe: bars, points and lines over columns.
+"""Charts defined in SQL headers: bars, points, and lines over columns.
 
-`tracekit.analysis.header.VIEWS` has the settings; what needs more is a function in `trace_charts`
-or `run_charts`.
+`tracekit.analysis.header.VIEWS` has the settings; other charts are functions in `trace_charts` or
+`run_charts`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ POINT = {"type": "point", "filled": True, "size": 70}
 MARKS: dict[str, dict[str, Any]] = {"points": POINT, "lines": {"point": True}}
 
 _OF = {f"{part.name}_ns": part.colour for part in PARTS} | {"covered_ns": KIND["compute"]}
-"""The colours of the columns that parts of a device's time have."""
+"""Colors of the columns of parts of device time."""
 
 
 def parts_of_time(*columns: str) -> dict[str, Any]:
-    """Return the encoding of columns as parts of a device's time."""
+    """Return the encoding of columns as parts of device time."""
     return parts("part", series(columns) | {one: _OF[one] for one in columns if one in _OF})
 
 
 def draw(view: View, rows: Rows) -> Drawing | None:
-    """Return the chart that a header describes; None where there is nothing to draw."""
+    """Return the chart of a header, or None without data."""
     tip = view["tip"].split(",")
     transform = where(rows) if "where" in tip else []
     if view["form"] != "bars":
@@ -98,7 +98,7 @@ def _colour(view: View, rows: Rows) -> dict[str, Any]:
 
 
 def kind_of(analysis: str, question: str, view: View) -> ChartKind:
-    """Return the chart that the header of an analysis describes."""
+    """Return the chart kind of the header of an analysis."""
     return ChartKind(view.get("name", analysis), (analysis,), partial(draw, view), question)
 
 

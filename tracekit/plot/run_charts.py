@@ -1,6 +1,6 @@
-"""The charts of runs: requests of serving, methods of training, microbenchmarks.
+"""Charts of runs: serving requests, training methods, and microbenchmarks.
 
-As in `trace_charts`, a function is a chart.
+Each function is a chart, as in `trace_charts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tracekit.plot._encoding import (
     positive,
     quantity,
     request_of,
-    told,
+    tooltip,
 )
 from tracekit.plot._registry import chart, register
 
@@ -39,7 +39,7 @@ LIFE_PARTS: dict[str, Colour] = {
     "answering": GREY,
     "not traced": INK,
 }
-"""What a request's time consists of; of waiting and answering it is not known of what."""
+"""Parts of the time of a request, with colors."""
 
 STEP_PARTS = {"prefill_token_count": PHASE["prefill"], "decode_token_count": PHASE["decode"]}
 
@@ -58,7 +58,7 @@ def _time(rows: Rows) -> dict[str, Any]:
 
 @chart("throughput")
 def throughput(rows: Rows) -> Drawing | None:
-    """How many output tokens a second each serving run made."""
+    """Output tokens per second of each serving run."""
     keep, rows, omitted = largest(rows, "output_tokens_per_s")
     return bars(
         "Throughput of serving",
@@ -77,7 +77,7 @@ def throughput(rows: Rows) -> Drawing | None:
 
 @chart("throughput_over_time")
 def throughput_over_time(rows: Rows) -> Drawing | None:
-    """Output tokens/s over time."""
+    """Output tokens per second over time."""
     rows = [row for row in rows if row["output_tokens_per_s"] is not None]
     if not rows:
         return None
@@ -96,7 +96,7 @@ def throughput_over_time(rows: Rows) -> Drawing | None:
 
 @chart("throughput_over_time")
 def running_requests(rows: Rows) -> Drawing | None:
-    """How many requests an engine had at a time: those that were sent and had not ended."""
+    """Number of requests in flight over time."""
     return lines(
         "Number of running requests over time",
         _time(rows),
@@ -110,7 +110,7 @@ def running_requests(rows: Rows) -> Drawing | None:
 
 @chart("serving_steps")
 def serving_steps(rows: Rows) -> Drawing | None:
-    """What each step of a serving engine worked on: tokens of prompts, and tokens that it made."""
+    """Prefill and decode tokens of each step of a serving engine."""
     rows = [row for row in rows if row["step"] is not None and any(row[c] for c in STEP_PARTS)]
     if not rows:
         return None
@@ -132,7 +132,7 @@ def serving_steps(rows: Rows) -> Drawing | None:
 
 @chart("serving_steps")
 def decode_batch(rows: Rows) -> Drawing | None:
-    """How long the steps of a serving engine took that only decoded, by the size of their batch."""
+    """Duration of decode-only steps of a serving engine by batch size."""
     rows = [row for row in rows if row["phase"] == "decode" and row["decode_request_count"]]
     if not rows:
         return None
@@ -153,7 +153,7 @@ def decode_batch(rows: Rows) -> Drawing | None:
 
 @chart("requests")
 def requests(rows: Rows) -> Drawing | None:
-    """The life of the requests that took longest: until the first token, and to the end."""
+    """Slowest requests: time to the first token and to the end."""
     keep, rows, omitted = largest(rows, "e2e_ns", 30)
     if not rows:
         return None
@@ -176,7 +176,7 @@ def requests(rows: Rows) -> Drawing | None:
 
 @chart("request_life")
 def request_life(rows: Rows) -> Drawing | None:
-    """The life of single requests: queued, the steps that read the prompt, those that decoded."""
+    """Life of single requests: queueing, prefill steps, and decode steps."""
     label, name_of = request_of(rows)
     order = list(dict.fromkeys(map(name_of, rows)))
     found = {row["part"] for row in rows}
@@ -193,7 +193,7 @@ def request_life(rows: Rows) -> Drawing | None:
             "color": colours(
                 "part", {part: of for part, of in LIFE_PARTS.items() if part in found}
             ),
-            "tooltip": told(
+            "tooltip": tooltip(
                 *("which", "part", "step", "dur_ns", "request_count", "prefill_token_count"),
                 *("decode_token_count", "e2e_ns", "outcome"),
             ),
@@ -207,7 +207,7 @@ def request_life(rows: Rows) -> Drawing | None:
 def _shares(
     rows: Rows, *, title: str, along: str, share: str, metric: str | None = None
 ) -> Drawing | None:
-    """A line for each run that rises with each request; of no metric all rows are of one thing."""
+    """Return cumulative lines per run; `metric` selects rows with several metrics."""
     if metric is not None:
         rows = [row for row in rows if row["metric"] == metric]
         if not any(row["value_ns"] for row in rows):
@@ -265,7 +265,7 @@ for _name, (_metric, _title, _along, _share) in _DISTRIBUTIONS.items():
 
 @chart("queue_cdf")
 def queue_cdf(rows: Rows) -> Drawing | None:
-    """Which share of the requests waited how long for the engine to begin them."""
+    """CDF of the queueing time of requests."""
     title = "Queueing time of requests, from sending to their first step"
     return _shares(rows, title=title, along="time in the queue", share="requests at or below it")
 
@@ -290,7 +290,7 @@ def _by_method(rows: Rows, title: str, column: str, axis: str) -> Drawing | None
 
 @chart("methods")
 def methods(rows: Rows) -> Drawing | None:
-    """How many tokens a second each method of training reached."""
+    """Tokens per second of each training method."""
     return _by_method(
         rows, "Tokens per second, by method", "mean_tokens_per_s", "tokens of all ranks"
     )
@@ -298,14 +298,14 @@ def methods(rows: Rows) -> Drawing | None:
 
 @chart("methods")
 def method_memory(rows: Rows) -> Drawing | None:
-    """How much memory each method of training took at most."""
+    """Peak memory of each training method."""
     axis = "peak memory of the rank with the highest use"
     return _by_method(rows, "Peak memory, by method", "peak_bytes", axis)
 
 
 @chart("scaling")
 def scaling(rows: Rows) -> Drawing | None:
-    """How much faster more devices are: tokens a second over those of the fewest."""
+    """Speedup of tokens per second by number of devices."""
     rows = [row for row in rows if row["speedup"] is not None]
     setup = ("model", "stage", "method", "engine", "batch_size", "sequence_length")
     label, name_of = joined(*setup)
@@ -345,7 +345,7 @@ def _curves(
     also: Sequence[str],
     rate_scale: Mapping[str, Any],
 ) -> Drawing | None:
-    """What microbenchmarks reached by the size of the work: `of` are what makes a curve."""
+    """Return curves of microbenchmarks by size of the work; `of` are the columns of a curve."""
     (x, x_title), (y, y_title) = along, reached
     rows = [row for row in rows if row[x] and row[y]]
     if not rows:
@@ -365,7 +365,7 @@ def _curves(
 
 @chart("bench_gemm")
 def bench_gemm(rows: Rows) -> Drawing | None:
-    """What matrix products reached on the machine, by their number of rows."""
+    """GEMM rates on the machine, by number of rows."""
     return _curves(
         rows,
         "Achieved GEMM rate, by size",
@@ -379,7 +379,7 @@ def bench_gemm(rows: Rows) -> Drawing | None:
 
 @chart("bench_memcpy")
 def bench_memcpy(rows: Rows) -> Drawing | None:
-    """How fast copies were on the machine, by their size."""
+    """Copy bandwidth of the machine, by size."""
     return _curves(
         rows,
         "Copy bandwidth, by size",
@@ -393,7 +393,7 @@ def bench_memcpy(rows: Rows) -> Drawing | None:
 
 @chart("bench_collectives")
 def bench_collectives(rows: Rows) -> Drawing | None:
-    """How fast collectives were on the machine, by the size of their message."""
+    """Bandwidth of collectives on the machine, by message size."""
     return _curves(
         rows,
         "Collective bandwidth, by size",

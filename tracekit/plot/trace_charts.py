@@ -1,7 +1,7 @@
-"""The charts of traces: what devices, modules, kernels, ranks and launches did.
+"""Charts of traces: devices, modules, kernels, ranks, and launches.
 
-A function is a chart, named after it: it takes the rows of the analyses that it is registered for
-and returns how they are drawn, or None where they have nothing to show.
+Each function is a chart of the same name: it takes the rows of its analyses and returns a drawing,
+or None without data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tracekit.plot._encoding import (
     quantity,
     stream_of,
     text_of,
-    told,
+    tooltip,
     where,
 )
 from tracekit.plot._registry import chart
@@ -46,15 +46,15 @@ MAX_LINES = 8
 MAX_STEP_LINES = 16
 
 WINDOW_PARTS = tuple(f"{part.name}_ns" for part in PARTS)
-"""The columns of the parts of a window."""
+"""Columns of the parts of a window."""
 
 ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
-"""What draws the roofs by where they are from."""
+"""Line styles of roofs by their source."""
 
 
 @chart("timeline")
 def ranks(rows: Rows) -> Drawing | None:
-    """Ranks and what they spend their time on, as a heat map."""
+    """Heat map of time by rank and part."""
     if len(rows) < 2:
         return None
     shares = tuple(f"{part.name}_pct" for part in PARTS)
@@ -72,7 +72,7 @@ def ranks(rows: Rows) -> Drawing | None:
                 "scale": {"domain": [0, 100], "scheme": "blues"},
                 "legend": legend,
             },
-            "tooltip": told("where", "window_ns", *shares),
+            "tooltip": tooltip("where", "window_ns", *shares),
         },
     }
     return Drawing("Time breakdown of each rank, relative to the mean", spec)
@@ -80,7 +80,7 @@ def ranks(rows: Rows) -> Drawing | None:
 
 @chart("rank_groups")
 def rank_groups(rows: Rows) -> Drawing | None:
-    """Groups of ranks that behave alike: what a rank of each does with its window."""
+    """Groups of ranks that behave alike, with the window of one rank each."""
     if len(rows) < 2:
         return None
 
@@ -95,7 +95,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
     return bars(
         "Groups of ranks with similar behavior: mean of each group",
         rows,
-        # What tells a group from the others stands at the end.
+        # The end of the name identifies the group.
         y=names("which", [*map(named, rows)], label_px=400),
         x=("part_ns", "window_ns", "mean time of a rank's window"),
         colour=parts_of_time(*WINDOW_PARTS),
@@ -110,12 +110,12 @@ def rank_groups(rows: Rows) -> Drawing | None:
 
 @chart("rank_distribution")
 def rank_distribution(rows: Rows) -> Drawing | None:
-    """Spread of each part of the time over the ranks: the least, the median, the most."""
+    """Minimum, median, and maximum of each part of the time over ranks."""
     rows = [row for row in rows if row["rank_count"] > 1]
     if not rows:
         return None
     x = quantity("min_ns", [row["max_ns"] for row in rows], "least to most; median, 95 % (orange)")
-    tip = told(
+    tip = tooltip(
         *("part", "min_ns", "min_rank", "median_ns", "median_rank", "p95_ns", "p95_rank"),
         *("max_ns", "max_rank", "spread_pct"),
     )
@@ -148,7 +148,7 @@ def _step_axis() -> dict[str, Any]:
 
 @chart("steps")
 def steps(rows: Rows) -> Drawing | None:
-    """The length of each step on each device; of many devices, chart step_spread shows those."""
+    """Length of each step on each device; chart step_spread shows many devices."""
     rows = [row for row in rows if row["step"] is not None and row["span_ns"]]
     devices, labels = devices_of(rows)
     if not rows or len(devices) > MAX_STEP_LINES:
@@ -168,7 +168,7 @@ def steps(rows: Rows) -> Drawing | None:
 
 @chart("step_spread")
 def step_spread(rows: Rows) -> Drawing | None:
-    """How far apart many devices are in each step: the shortest, the median, the longest."""
+    """Minimum, median, and maximum length of each step over many devices."""
     if max(row["rank_count"] for row in rows) <= MAX_STEP_LINES:
         return None
     of = {"min_ns": SKY, "median_ns": BLUE, "max_ns": VERMILLION}
@@ -185,14 +185,14 @@ def step_spread(rows: Rows) -> Drawing | None:
 
 @chart("module_icicle")
 def modules(rows: Rows) -> Drawing | None:
-    """The tree of modules as an icicle: as wide as their time, within those around them."""
+    """Icicle chart of GPU time by module."""
     title = "Time by module"
     return _module_icicle(rows, "modules", title, fixed(SKY))
 
 
 @chart("module_icicle")
 def phase_modules(rows: Rows) -> Drawing | None:
-    """The tree of modules as an icicle, by phase, with the idle time of each."""
+    """Icicle chart of time by phase and module, with idle time."""
     of = {
         row["phase"]: (PHASE | KIND).get(row["phase"], PHASE["other"])
         for row in rows
@@ -210,7 +210,7 @@ def _module_icicle(rows: Rows, view: str, title: str, colour: dict[str, Any]) ->
 
 @chart("class_icicle")
 def class_modules(rows: Rows) -> Drawing | None:
-    """The tree of modules as an icicle below the classes of kernels: what work was whose."""
+    """Icicle chart of GPU time by kernel class and module."""
     classes = palette.classes(list(dict.fromkeys(row["class"] for row in rows)))
     title = "Time by module and kernel class"
     tip = ("module_path", "class", "total_wall_ns", "self_wall_ns", "wall_pct")
@@ -219,9 +219,9 @@ def class_modules(rows: Rows) -> Drawing | None:
 
 @chart("kernels")
 def kernels(rows: Rows) -> Drawing | None:
-    """The kernels that held a device longest."""
+    """Kernels with the most GPU time."""
     keep, shown, omitted = largest(rows, "wall_ns", 25)
-    # A bar is a row: the lists of devices are cut, so bars of one name do not add up to anything.
+    # One bar per row: lists of devices are cut, so a sum of bars has no meaning.
     label = "datum.class + ' · ' + datum.name"
     if has_several_devices(rows):
         label = where(rows)[0]["calculate"] + " + ' · ' + " + label
@@ -239,7 +239,7 @@ def kernels(rows: Rows) -> Drawing | None:
 
 @chart("compute_memory", "roofline")
 def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
-    """The roofline: what matrix products and other ops reached, by their arithmetic per byte."""
+    """Roofline: rates of GEMMs and other ops by arithmetic intensity."""
     counted = [row for row in rows if row["intensity_flop_per_byte"] and row["flop_per_s"]]
     if not counted:
         return None
@@ -253,7 +253,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
     if roofs:
         said = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
         y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {said}")
-    tip = told(
+    tip = tooltip(
         *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
         *("intensity_flop_per_byte", "bound", "attainable_pct", "reason"),
     )
@@ -264,7 +264,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
         "y": y,
         "detail": {"field": "which"},
         "color": fixed(INK),
-        "tooltip": told("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
+        "tooltip": tooltip("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
     }
     layers: list[dict[str, Any]] = [
         {
@@ -291,7 +291,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
 
 @chart("communication_totals")
 def communication(rows: Rows) -> Drawing | None:
-    """The classes of collectives: how much of each was hidden behind compute, how much was not."""
+    """Overlapped and exposed time of collectives by class."""
     classes = list(dict.fromkeys(row["class"] for row in rows))
     return nested_bars(
         "Communication: time in flight and exposed time",
@@ -312,7 +312,7 @@ def communication(rows: Rows) -> Drawing | None:
 
 @chart("collectives")
 def collectives(rows: Rows) -> Drawing | None:
-    """Single collectives: the size of their message against the bandwidth of the bus."""
+    """Bus bandwidth of single collectives by message size."""
     rows = [row for row in rows if row["message_bytes"] and row["bus_bytes_per_s"]]
     if not rows:
         return None
@@ -333,12 +333,12 @@ def collectives(rows: Rows) -> Drawing | None:
 
 @chart("collective_skew")
 def collective_skew(rows: Rows) -> Drawing | None:
-    """Collectives in which ranks waited for each other: transfer, and the longest wait."""
+    """Collectives with waits between ranks: transfer time and longest wait."""
     matched = [row for row in rows if row["number"] is not None]
     keep, rows, omitted = largest(matched, "max_wait_ns", 25)
     rows = sorted(rows, key=lambda row: -row["max_dur_ns"])
     shares = {"transfer_ns": GREY, "max_wait_ns": VERMILLION}
-    # Few traces name their groups; where none does, there is nothing to tell apart.
+    # Few traces name their groups; without names, they are not distinguished.
     has_groups = any(row["pg_name"] is not None for row in rows)
     group = " + ' ' + datum.pg_name" if has_groups else ""
     order = [
@@ -380,7 +380,7 @@ def critical_path(rows: Rows) -> Drawing | None:
             "x": quantity("start_ns", times, "time since the start of the window"),
             "x2": {"field": "end_ns"},
             "color": colours("kind", series(kinds)),
-            "tooltip": told(
+            "tooltip": tooltip(
                 *("position", "kind", "name", "op", "module_path", "phase", "class", "path_ns")
             ),
         },
@@ -390,7 +390,7 @@ def critical_path(rows: Rows) -> Drawing | None:
 
 @chart("queue_length")
 def queue_length(rows: Rows) -> Drawing | None:
-    """Queue length of each stream: mean and most."""
+    """Mean and maximum queue length of each stream."""
     keep, shown, omitted = largest(rows, "max_length")
     label, _ = stream_of(rows)
     axis = "queued device events: most (pale), mean (full)"
@@ -409,7 +409,7 @@ def queue_length(rows: Rows) -> Drawing | None:
 
 @chart("queue_over_time")
 def queue_over_time(rows: Rows) -> Drawing | None:
-    """How long the queue in front of each stream was, moment by moment."""
+    """Queue length of each stream over time."""
     label, name_of = stream_of(rows)
     highest: defaultdict[str, float] = defaultdict(float)
     for row in rows:
@@ -433,7 +433,7 @@ def queue_over_time(rows: Rows) -> Drawing | None:
 
 @chart("launch_delays")
 def launch_delays(rows: Rows) -> Drawing | None:
-    """Delay between launch and start of device work, by the call that launched it."""
+    """Delay between launch and start of device work, by launch call."""
     keep, shown, omitted = largest(rows, "p99_delay_ns")
     label = where(rows)[0]["calculate"] + " + ' · ' + datum.launch"
     delays = [row["p99_delay_ns"] for row in shown]
@@ -455,9 +455,9 @@ def launch_delays(rows: Rows) -> Drawing | None:
 
 @chart("memory_over_time")
 def memory(every: Rows) -> Drawing | None:
-    """Memory in use and kept by the allocator, over time.
+    """Allocated and reserved memory over time.
 
-    Where an accelerator is, memory of the host is left to the table; that keeps nothing in reserve.
+    With an accelerator, only the table shows host memory, which has no reserve.
     """
     rows = [row for row in every if row["device"] != "cpu"] or every
     is_host = rows[0]["device"] == "cpu"
@@ -479,7 +479,9 @@ def memory(every: Rows) -> Drawing | None:
         "encoding": {
             "x": x,
             "color": colours("where", series(shown)),
-            "tooltip": told("where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count"),
+            "tooltip": tooltip(
+                "where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count"
+            ),
         },
         "layer": [
             {
@@ -495,10 +497,10 @@ def memory(every: Rows) -> Drawing | None:
 
 
 def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
-    """Return the heat map of a pivot by so many dimensions and by the values of `columns`.
+    """Return the heat map of a pivot with this number of row dimensions and these columns.
 
     Raises:
-        QueryError: it has no rows.
+        QueryError: the pivot has no rows.
     """
     if not pivot:
         raise QueryError(
@@ -525,7 +527,7 @@ def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
                 "scale": {"scheme": "blues"},
                 "legend": {"title": values, "orient": "top"},
             },
-            "tooltip": told("row", "column", values),
+            "tooltip": tooltip("row", "column", values),
         },
     }
     table = Result(

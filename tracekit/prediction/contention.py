@@ -77,7 +77,7 @@ class Contention:
             return
         values = ", ".join(
             f"({'NULL' if row['rank'] is None else row['rank']}::INTEGER, {quote(row['device'])}, "
-            f"{quote(row['beside'])}, {min(row['slope_pct'] / 100, 1)!r}::DOUBLE)"
+            f"{quote(row['concurrent_work'])}, {min(row['slope_pct'] / 100, 1)!r}::DOUBLE)"
             for row in rows
         )
         connection.execute(
@@ -91,7 +91,7 @@ class Contention:
         self._measure(_BEFORE)
         said, least_pct = [], 100.0
         for beside, what in (("comm", "communication"), ("compute", "another kernel")):
-            if found := [row for row in rows if row["beside"] == beside]:
+            if found := [row for row in rows if row["concurrent_work"] == beside]:
                 extra_ns, overlap_ns, count = (
                     sum(row[name] for row in found)
                     for name in ("extra_ns", "overlap_ns", "kernel_count")

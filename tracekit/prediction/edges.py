@@ -732,7 +732,7 @@ def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         raise QueryError(
             f"{change.text!r}: latency and bandwidth cannot be separated",
             hint="use a trace with collectives of one kind and several message sizes, or "
-            "pass a run of tracekit bench collectives (--ceilings)",
+            "pass a run of tracekit bench collectives (--peak-rates)",
         )
     by = "fitted to the message sizes of the run"
     if measured:

@@ -59,7 +59,7 @@ class TextColumn:
         """The width of the widest cell, in terminal cells."""
         return max(map(cell_width, self.cells), default=0)
 
-    def told(self, cell: str) -> str:
+    def labeled(self, cell: str) -> str:
         """Return a cell as text with the name and unit of its column."""
         return f"{self.name or self.source} {cell} {self.unit}".strip()
 

@@ -6,9 +6,9 @@ several rows, columns with one value move below the table, and then columns are 
 right, or in the order that an analysis defines with ``Keep``. A note names them. Sentences are
 wrapped.
 
-Peak rates have descriptions, and two sentences in every row would fit no terminal. So columns
-`ceiling_…` without values are left out, and the descriptions and reasons are lines below the table,
-each once. Exact formats have all columns.
+Measured peak rates have descriptions, and two sentences in every row would fit no terminal. So
+columns `measured_peak_…` without values are left out, and the descriptions and reasons are lines
+below the table, each once. Exact formats have all columns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _GAPS = (2, 1)
 _MIN_TEXT = 24
 # Columns with sentences, which are wrapped instead of cut.
 _SENTENCES = frozenset({"as_printed", "description", "meaning", "note", "question", "reason"})
-_CEILING = "ceiling_"
-_CEILING_TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
+_MEASURED_PEAK = "measured_peak_"
+_PEAK_TEXTS = {"measured_peak_source": "measured", "measured_peak_reason": "no measured peak"}
 _MAX_TEXTS = 5
 _MAX_LENGTH = 200
 _OTHER_THREADS = re.compile(r"it was measured with \d+ threads?, the rank had (\d+) threads?")
@@ -44,7 +44,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
     Without a width, all columns are shown uncut.
     """
     # Results of ad-hoc SQL keep all columns that the statement selects.
-    shown = _without_ceiling_texts(result) if units and width is not None else result
+    shown = _without_peak_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
         return
@@ -68,7 +68,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
     if not result.rows:
         yield Text("no rows", style="dim")
     elif shown is not result and width is not None:
-        yield from _ceiling_lines(result, width)
+        yield from _peak_lines(result, width)
 
 
 def _kept(result: Result) -> tuple[str, ...]:
@@ -94,15 +94,15 @@ def _folded(
     count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
     gone = [columns[place] for place in sorted(order[count:])]
     same = [column for column in gone if _is_same(column)]
-    told = [column.told(column.cells[0]) for column in same if column.cells[0] != NOTHING]
+    labeled = [column.labeled(column.cells[0]) for column in same if column.cells[0] != NOTHING]
     empty = [column.source for column in same if column.cells[0] == NOTHING]
     others = [
         column.source for column in gone if not _is_same(column) and column.source != "reason"
     ]
     reasons = next((column.cells for column in gone if column.source == "reason"), [])
     below = []
-    if told:
-        below.append(f"in every row: {' · '.join(told)}")
+    if labeled:
+        below.append(f"in every row: {' · '.join(labeled)}")
     if empty:
         below.append(f"without a value: {', '.join(empty)}")
     if len(set(reasons)) > 1:
@@ -124,7 +124,7 @@ def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, in
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
     """Return whether a result fits as a table, and not only as records."""
-    shown = _without_ceiling_texts(result) if units else result
+    shown = _without_peak_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
 
@@ -231,17 +231,17 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
             yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)
 
 
-def _without_ceiling_texts(result: Result) -> Result:
+def _without_peak_texts(result: Result) -> Result:
     """Return a result without descriptions of peak rates and without empty peak rates."""
-    if not _CEILING_TEXTS.keys() & set(result.column_names) or not result.rows:
+    if not _PEAK_TEXTS.keys() & set(result.column_names) or not result.rows:
         return result
     return picked(
         result,
         [
             name
             for index, name in enumerate(result.column_names)
-            if not name.startswith(_CEILING)
-            or (name not in _CEILING_TEXTS and any(row[index] is not None for row in result.rows))
+            if not name.startswith(_MEASURED_PEAK)
+            or (name not in _PEAK_TEXTS and any(row[index] is not None for row in result.rows))
         ],
     )
 
@@ -254,9 +254,9 @@ def _each_once(texts: Iterable[str]) -> str:
     return "; ".join(shown + more)
 
 
-def _ceiling_lines(result: Result, width: int) -> Iterator[Text]:
+def _peak_lines(result: Result, width: int) -> Iterator[Text]:
     """Return lines with the measured peak rates and the reasons for missing ones."""
-    for name, label in _CEILING_TEXTS.items():
+    for name, label in _PEAK_TEXTS.items():
         if name not in result.column_names:
             continue
         texts = list(dict.fromkeys(text for text in result.column(name) if text))

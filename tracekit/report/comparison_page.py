@@ -10,7 +10,7 @@ from typing import Any
 from tracekit.analysis.result import Result
 from tracekit.palette import BLUE, INK, KIND, PHASE, SLATE, VERMILLION, Colour, classes
 from tracekit.plot import Chart, find_chart
-from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, told
+from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, tooltip
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS
 from tracekit.report.budget import Cut, cut
@@ -246,7 +246,7 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
         ],
         "encoding": {
             "y": names("name", [row["name"] for row in parts]),
-            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
+            "tooltip": tooltip("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
         },
         "layer": _longer_and_shorter(x=x, x2={"field": "to_ns"}),
     }
@@ -269,7 +269,7 @@ def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
         "transform": [{"filter": {"field": "node", "oneOf": nodes}}, label],
         "encoding": {
             "y": names("which", [f"{names_of[node]} · #{node}" for node in nodes]),
-            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
+            "tooltip": tooltip("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
         },
         "layer": _longer_and_shorter(x=x),
     }
@@ -289,7 +289,7 @@ def _intervals(noise: Result) -> Chart:
         "transform": [{"filter": {"field": "low_pct", "valid": True}}],
         "encoding": {
             "y": names("measure"),
-            "tooltip": told(
+            "tooltip": tooltip(
                 *("measure", "difference_pct", "low_pct", "high_pct", "p_value", "verdict"),
                 *("base_count", "new_count", "base_median_ns", "new_median_ns"),
             ),

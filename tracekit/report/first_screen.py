@@ -142,9 +142,9 @@ def suggestions(advice: Result, command: str) -> Iterator[str]:
         yield "<ol>"
         for row in rows[:_MOST_ADVICE]:
             gain = escape(gain_text(row))
-            told = escape(printable(f"{row['where']}. {row['remedy']}"))
+            suggestion = escape(printable(f"{row['where']}. {row['remedy']}"))
             meter = f'<meter max="100" value="{max(row["gain_pct"], 0):.1f}"></meter>'
-            yield f"<li>{meter} <b>{gain}</b> {told}</li>"
+            yield f"<li>{meter} <b>{gain}</b> {suggestion}</li>"
         yield "</ol>"
     else:
         yield "<p>No change is predicted to gain over 1 %.</p>"

@@ -83,12 +83,12 @@ def _each(runs: Sequence[Run], links: Mapping[str, str]) -> Iterator[str]:
     yield from section_head("each", "Each run", "A report of one run says where its time went.")
     yield '<ul class="runs">'
     for at, run in enumerate(runs[:_MOST_NAMED]):
-        name, told = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")
+        name, status = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")
         if run.named in links:
-            yield f'<li><a href="{escape(quote(links[run.named]))}">{name}</a> ({told})</li>'
+            yield f'<li><a href="{escape(quote(links[run.named]))}">{name}</a> ({status})</li>'
         else:
             command = f"tracekit report {quoted(run.named)} -o report.html"
-            yield f"<li>{name} ({told}) {copied(f'run-{at}', command)}</li>"
+            yield f"<li>{name} ({status}) {copied(f'run-{at}', command)}</li>"
     if len(runs) > _MOST_NAMED:
         yield f"<li>and {len(runs) - _MOST_NAMED:,} more</li>"
     yield "</ul></section>"

@@ -31,20 +31,20 @@ def sentences(
             "No work of a device is recorded here, so there is no time to divide.",
             *(f"{_begun(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
         ]
-    told = {row["topic"]: row for row in verdict.to_dicts()}
+    by_topic = {row["topic"]: row for row in verdict.to_dicts()}
     found = []
-    if late := told.get("late_rank"):
-        found.append(_late(late, told.get("late_by"), told.get("others_wait")))
-    if part := told.get("largest_part"):
+    if late := by_topic.get("late_rank"):
+        found.append(_late(late, by_topic.get("late_by"), by_topic.get("others_wait")))
+    if part := by_topic.get("largest_part"):
         found.append(
             f"Biggest cost: {printable(part['subject'])} kernels, "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
-    if loss := told.get("largest_loss"):
+    if loss := by_topic.get("largest_loss"):
         found.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
-    if trust := told.get("trust"):
+    if trust := by_topic.get("trust"):
         # Records that are excluded from all figures are mentioned before the figures.
         is_of_records = trust["subject"] == "implausible_records" and trust["count"]
         found.insert(0 if is_of_records else len(found), _trust(trust))

@@ -1,4 +1,4 @@
-"""Where bytes lie: on a local disk, or behind a URL of an object store or a web server."""
+"""Files on local disks, object stores, and web servers."""
 
 from tracekit.storage.location import Location, Place, has_query, lies_in, natural, place_of
 

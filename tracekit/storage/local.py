@@ -1,4 +1,4 @@
-"""A path of this machine as a location."""
+"""Local paths as locations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 
 
 class LocalLocation(Location):
-    """A file or folder of this machine."""
+    """Local file or folder."""
 
     __slots__ = ("_path",)
 
@@ -126,7 +126,7 @@ class LocalLocation(Location):
             with atomic_path(self._path, put) as building:
                 write(building)
         except OSError as error:
-            # The other name is nobody's business.
+            # The error must not contain the temporary name.
             raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def delete(self) -> None:
@@ -138,13 +138,13 @@ class LocalLocation(Location):
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Give a file its name unless that is taken."""
+    """Move a file to a new name."""
     try:
         target.hardlink_to(source)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Some file systems have no links: a name is taken first, and filled then.
+        # Some file systems lack hard links, so create the file first and then write it.
         with target.open("xb") as file:
             file.write(source.read_bytes())
 

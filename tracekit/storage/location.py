@@ -1,8 +1,7 @@
-"""A place where bytes lie: a path of this machine, or a URL.
+"""Common interface of local paths and URLs.
 
-Both are asked in the same words, and answer as a disk does: what fails raises an `OSError` whose
-`filename` is how the place may be shown and whose `strerror` is the reason. Where the names are
-those of `pathlib.Path`, they mean the same.
+Both behave like a disk: failures raise an `OSError` whose `filename` is the location without
+secrets and whose `strerror` is the reason. Names shared with `pathlib.Path` have the same meaning.
 """
 
 from __future__ import annotations
@@ -17,30 +16,29 @@ from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
 
 SMALL_FILE_BYTES = 32 * MB
-"""Maximum size of files other than traces, such as `run.json`: the text is kept in memory, and the
+"""Maximum size of files other than traces, such as `run.json`: the text is in memory, and the
 parsed content takes up to twenty times as much."""
 
 
 class Location(ABC):
-    """One place: a file, a folder, or what does not exist yet. Make one with :meth:`of`.
+    """A file or folder, which may not exist. Create one with :meth:`of`.
 
-    It holds no connection, can be pickled and taken to another process, and two of the same place
-    are equal. ``str()``, ``repr()`` and every error show a URL without its secrets.
+    It has no connection and can be pickled; locations of the same path or URL are equal. ``str()``,
+    ``repr()``, and errors show a URL without secrets.
     """
 
     __slots__ = ()
 
     @staticmethod
     def of(given: str | Path | Location) -> Location:
-        """Return the location that a path or a URL means.
+        """Return the location of a path or URL.
 
         Args:
             given: a path, a ``file://`` URL, or a URL of ``s3://``, ``gs://``, ``az://``,
-                ``abfs://`` or ``https://``; a location is returned as it is.
+                ``abfs://``, or ``https://``; a location is returned unchanged.
 
         Raises:
-            UsageError: a URL of a kind that is not read, or with credentials where those are not
-                looked for.
+            UsageError: the scheme is not supported, or the URL has credentials in the wrong place.
         """
         from tracekit.storage.local import LocalLocation
 
@@ -48,33 +46,33 @@ class Location(ABC):
             return given
         if isinstance(given, str):
             if is_url(given):
-                # Loaded for URLs alone: it takes as long as the rest of a small command.
+                # Imported only for URLs, because it takes as long as the rest of a small command.
                 from tracekit.storage.remote import RemoteLocation
 
                 return RemoteLocation.parse(given)
             given = Path(local_part(given))
         return LocalLocation(given)
 
-    # What it is called
+    # Names
 
     @property
     @abstractmethod
     def shown(self) -> str:
-        """The path, or the URL without user, password, query and signature."""
+        """The path, or the URL without user, password, query, and signature."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether it lies behind a URL."""
+        """Return whether it is a URL."""
         return self.local_path is None
 
     @property
     def has_query(self) -> bool:
-        """Whether it is a URL with a query, such as a signature, which holds for it alone."""
+        """Return whether it is a URL with a query, such as a signature."""
         return False
 
     @property
     def local_path(self) -> Path | None:
-        """The path of this machine; None of a URL."""
+        """The local path; None for a URL."""
         return None
 
     @property
@@ -84,17 +82,17 @@ class Location(ABC):
 
     @property
     def suffix(self) -> str:
-        """What the name ends in, with its dot: ``.gz``; empty if there is none."""
+        """The file name extension with its dot, such as ``.gz``, or an empty text."""
         return Path(self.name).suffix
 
     @property
     @abstractmethod
     def parent(self) -> Location:
-        """The folder that it lies in. The query of a URL is not taken along."""
+        """The parent folder, without the query of a URL."""
 
     @abstractmethod
     def join(self, *names: str) -> Location:
-        """Return what lies below this folder under names, which may hold slashes."""
+        """Return the location below this folder with these names, which may contain slashes."""
 
     def __truediv__(self, name: str) -> Location:
         return self.join(name)
@@ -105,65 +103,65 @@ class Location(ABC):
     def __repr__(self) -> str:
         return f"Location({self.shown!r})"
 
-    # What is there
+    # Existence and content
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell whether there is a file or a folder; asks again each time."""
+        """Return whether a file or folder exists; not cached."""
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Tell whether there is a file."""
+        """Return whether it is a file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Tell whether it is a folder: in a store, whether anything lies below it.
+        """Return whether it is a folder; in an object store, whether any object is below it.
 
-        A folder of a web server is known by the slash at the end of its URL.
+        The URL of a folder of a web server ends in a slash.
         """
 
     @abstractmethod
     def size_bytes(self) -> int | None:
-        """Return the size of the file, bytes; None where a web server does not say.
+        """Return the size of the file, bytes, or None if a web server does not report it.
 
-        What came with a listing is not asked for again.
+        Sizes from a listing are not requested again.
         """
 
     @abstractmethod
     def identity(self) -> str | None:
-        """Return what changes whenever the content of the file does; None if nothing is known.
+        """Return a value that changes whenever the content of the file does; None if unknown.
 
-        Of an object it is its size and the store's own tag (etag), of a local file its size, inode
-        and times. What came with a listing is not asked for again.
+        For an object, size and etag; for a local file, size, inode, and times. Values from a
+        listing are not requested again.
         """
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Tell whether a file of this name lies directly in this folder.
+        """Return whether this folder directly contains a file of this name.
 
-        Behind a URL it is asked once for as long as this object lives: a store for the whole
-        folder, a web server for each name, where a page of HTML is no such file.
+        For URLs, the answer is cached in this object: of an object store for the complete folder,
+        of a web server for each name, where an HTML page does not count.
         """
 
     @abstractmethod
     def entries(self) -> list[Location]:
-        """Return what lies directly in this folder, files and folders, in natural order.
+        """Return the files and folders directly in this folder, in natural order.
 
-        Empty where there is no such folder. What is listed knows its size and identity.
+        Empty if the folder does not exist. Listed files have size and identity.
         """
 
     @abstractmethod
     def files(self) -> list[Location]:
         """Return every file at any depth below this folder, in natural order.
 
-        Of a store, that is one listing for each thousand files, however many folders there are.
+        An object store is listed once per thousand files, regardless of the number of folders.
         """
 
     @abstractmethod
     def glob(self) -> list[Location]:
-        """Return what this location means as a pattern, in natural order; empty if nothing.
+        """Return the matches of this location as a pattern, in natural order.
 
-        ``*``, ``?`` and ``[…]`` stand for parts of a name, ``**`` for any number of folders.
+        ``*``, ``?``, and ``[…]`` match parts of a name, ``**`` any number of folders.
         """
 
     # Reading
@@ -172,24 +170,24 @@ class Location(ABC):
     def open(self, start: int = 0) -> BinaryIO:
         """Open the file for reading once from front to back.
 
-        From a store it comes in ranges, some ahead; from a web server in one response, which is
-        taken up again by a range request where it breaks. A few blocks are in memory, whatever the
-        size, and nothing on disk. What changed while being read is an error.
+        Objects are read in ranges, some ahead; files of a web server in one response, resumed by a
+        range request after a failure. A few blocks are in memory, and nothing on disk. A change
+        while reading is an error.
         """
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` to before `end`, fewer where the file ends first."""
+        """Return the bytes from offset `start` up to `end`, fewer if the file ends first."""
 
     def read_exactly(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` to before `end`; an error if it ends before."""
+        """Return the bytes from offset `start` up to `end`; an error if the file ends first."""
         piece = self.read_range(start, end)
         if len(piece) != max(0, end - start):
             raise OSError(errno.EIO, "unexpected end of file", self.shown)
         return piece
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Return the whole content of a small file."""
+        """Return the content of a small file."""
         with self.open() as file:
             data = file.read(most_bytes + 1)
         if len(data) > most_bytes:
@@ -204,38 +202,38 @@ class Location(ABC):
 
     @abstractmethod
     def write_bytes(self, data: bytes) -> None:
-        """Write a file, in place of one that is there; whole or not at all. Folders are made."""
+        """Write or replace a file atomically; create its folders."""
 
     @abstractmethod
     def write_new(self, data: bytes) -> None:
-        """Write a file, only if none is there: of several writers at once, one succeeds.
+        """Write a new file; of several concurrent writers, one succeeds.
 
-        In a store, a file that is there with these very bytes counts as written by this call, as an
-        answer may have been lost: what shall tell two writers apart must differ.
+        In an object store, an existing file with these bytes counts as written by this call,
+        because a response may have been lost. So writers must write different bytes.
 
         Raises:
-            FileExistsError: there is one.
+            FileExistsError: the file exists.
         """
 
     @abstractmethod
     def upload(self, source: Path) -> None:
-        """Write what a local file holds, in place of a file that is there; in parts if large."""
+        """Write or replace a file with the content of a local one; in parts if large."""
 
     @abstractmethod
     def delete(self) -> None:
-        """Remove the file; nothing happens if there is none."""
+        """Remove the file, if it exists."""
 
     @abstractmethod
     def delete_tree(self) -> None:
-        """Remove the folder with all that lies below it; nothing happens if there is none."""
+        """Remove the folder with its content, if it exists."""
 
 
 def natural(text: str) -> tuple[tuple[object, ...], ...]:
-    """Sort rank10 after rank9, in every folder of a path."""
+    """Return the key of natural order: rank10 after rank9, in every folder of a path."""
     return tuple(
-        # What was split off is in every second place, so text never meets a number.
+        # Digits are at every second position, so text is never compared with a number.
         tuple(
-            # Python reads no more than 4,300 digits.
+            # Python converts at most 4,300 digits.
             int(piece[:1000]) if place % 2 else piece
             for place, piece in enumerate(re.split(r"(\d+)", part))
         )
@@ -244,7 +242,7 @@ def natural(text: str) -> tuple[tuple[object, ...], ...]:
 
 
 Place: TypeAlias = Path | Location
-"""A path of this machine, or a location behind a URL; both know name, parent, ``/``, is_file()."""
+"""A local path or a URL location; both have name, parent, ``/``, and is_file()."""
 
 
 def place_of(given: str | Place) -> Place:
@@ -254,10 +252,10 @@ def place_of(given: str | Place) -> Place:
 
 
 def lies_in(folder: Place, name: str) -> bool:
-    """Tell whether a file of a name lies directly in a folder.
+    """Return whether a folder directly contains a file of a name.
 
-    Behind a URL the answer is remembered, and no where nothing may be looked at: access to one file
-    need not be access to what lies beside it.
+    For URLs, the answer is cached, and False without permission: access to one file does not imply
+    access to the files next to it.
     """
     if isinstance(folder, Path):
         return (folder / name).is_file()
@@ -268,5 +266,5 @@ def lies_in(folder: Place, name: str) -> bool:
 
 
 def has_query(place: Place) -> bool:
-    """Tell whether a URL has a query, such as a signature, which holds for it alone."""
+    """Return whether a URL has a query, such as a signature, which is valid only for it."""
     return not isinstance(place, Path) and place.has_query

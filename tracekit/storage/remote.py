@@ -1,4 +1,4 @@
-"""A URL as a location: an object of a store, or a file of a web server (obstore)."""
+"""URLs as locations: objects of a store, or files of a web server (obstore)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tracekit.storage.stream import RemoteStream, Response, without_start
 from tracekit.storage.url import WEB, Url
 
 PART_BYTES = 8 << 20
-"""A part of an upload; a store takes ten thousand of them."""
+"""Size of a part of an upload; stores accept ten thousand parts."""
 
 MAX_PARTS_AT_ONCE = 2
 
 _MAX_PARTS = 9_000
 _BUFFER_BYTES = _CHUNK_BYTES = 1 << 20
-# What obstore's errors say.
+# Messages of obstore's errors.
 _BEYOND_END = re.compile(r"status code: 416|source: StartTooLarge")
 _WITHOUT_RANGES = re.compile(r"source: (?:RangeNotSupported|NotPartial)")
 
 
 class _Info(NamedTuple):
-    """What a store or server says of a file or folder."""
+    """Metadata of a file or folder from a store or server."""
 
     is_folder: bool
     size_bytes: int | None = None
@@ -51,7 +51,7 @@ def _info(meta: Mapping[str, Any]) -> _Info:
 
 
 class RemoteLocation(Location):
-    """A file or folder behind a URL."""
+    """File or folder at a URL."""
 
     __slots__ = ("_held", "_info", "_is_listed", "_url")
 
@@ -82,7 +82,7 @@ class RemoteLocation(Location):
 
     @property
     def url(self) -> str:
-        """The whole URL, secrets included: to open it, never to show or keep it."""
+        """The complete URL with secrets, only for opening it."""
         return self._url.text
 
     @property
@@ -111,13 +111,13 @@ class RemoteLocation(Location):
 
     @property
     def _path(self) -> str:
-        """What obstore calls it: below the bucket; of the web, the client has the complete URL."""
+        """Path in obstore, below the bucket; for web servers the client has the complete URL."""
         return "" if self._is_web else self._url.key.strip("/")
 
-    # What is there
+    # Existence and content
 
     def _ask(self) -> _Info | None:
-        """Ask what is there now: None if there is nothing."""
+        """Request the current metadata; None if nothing exists."""
         return request(self._url, self._look_at_web if self._is_web else self._look_at_store)
 
     def _look_at_store(self, store: Any) -> _Info | None:
@@ -136,7 +136,7 @@ class RemoteLocation(Location):
 
     def _look_at_web(self, store: Any) -> _Info | None:
         try:
-            # The first byte alone: signed URLs often allow nothing but GET.
+            # Request the first byte, because signed URLs often allow only GET.
             response = self._get(store, 0, 1)
         except Exception as error:
             if is_missing(error):
@@ -147,10 +147,10 @@ class RemoteLocation(Location):
         return _Info(False, response.size_bytes, response.identity, is_page)
 
     def _known(self) -> _Info:
-        """Return what is known of the file, or ask.
+        """Return the known metadata of the file, or request it.
 
         Raises:
-            FileNotFoundError: there is not a file.
+            FileNotFoundError: the file does not exist.
         """
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()
@@ -199,7 +199,7 @@ class RemoteLocation(Location):
         identity, meaning = self._known().identity, urls.meaning_of(self._url.query)
         if identity is None or not meaning:
             return identity
-        # The query may choose among files, whose tags need not differ.
+        # The query may select one of several files with equal tags.
         return f"{identity} {hashlib.sha256(meaning.encode()).hexdigest()}"
 
     def entries(self) -> list[Location]:
@@ -269,7 +269,7 @@ class RemoteLocation(Location):
         return places
 
     def _below(self, pattern: Sequence[str]) -> list[Location]:
-        """Return the files and folders at any depth that match, from one long listing."""
+        """Return the matching files and folders at any depth, from one listing."""
         begin = len(self._url.key.strip("/").split("/")) if self._url.key else 0
         matches: dict[RemoteLocation, None] = {}
         for file in cast(list[RemoteLocation], self.files()):
@@ -284,7 +284,7 @@ class RemoteLocation(Location):
     # Reading
 
     def _get(self, store: Any, start: int, end: int | None = None) -> Response:
-        """Request the bytes from `start` to before `end`, or to the end of the file."""
+        """Request the bytes from `start` up to `end`, or to the end of the file."""
         span: Any = None
         if end is not None:
             span = (start, end)
@@ -299,7 +299,7 @@ class RemoteLocation(Location):
                     return Response(iter(()), None, None, "")
                 if not is_beyond and not _WITHOUT_RANGES.search(str(error)):
                     raise
-                # The server knows no ranges, or the file is empty.
+                # The server does not support ranges, or the file is empty.
                 result = store.get(self._path)
         except Exception as error:
             if self._is_web and "MissingContentLength" in str(error):
@@ -335,7 +335,7 @@ class RemoteLocation(Location):
             return reader.read(end - start)
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        # As it is now, whatever a listing said: a manifest may be replaced at any time.
+        # Do not use metadata of a listing, because a manifest may be replaced at any time.
         with io.BufferedReader(self._stream(0)) as reader:
             data = reader.read(most_bytes + 1)
         if len(data) > most_bytes:
@@ -384,7 +384,7 @@ class RemoteLocation(Location):
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether the parts of a path match; ``**`` stands for any number of them."""
+    """Return whether the parts of a path match; ``**`` matches any number of them."""
     if not pattern:
         return not parts
     if pattern[0] == "**":

@@ -1,7 +1,7 @@
-"""Clients of object stores and web servers (obstore), and their errors as those of a disk.
+"""Clients of object stores and web servers (obstore), with errors converted to those of a disk.
 
-An error of obstore holds URLs with signatures and what the server echoed. None of its text is
-passed on: only the status and the error code that the server answered with.
+Errors of obstore contain URLs with signatures and content of the server. Only the status and the
+error code of the server are shown, never their text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracekit.storage.url import CREDENTIALS, WEB, Url
 T = TypeVar("T")
 
 LIMIT_S = 3600.0
-"""How long one file may take from the first request to its end, seconds.
+"""Time limit of one file from the first request to its end, seconds.
 TRACEKIT_URL_LIMIT_S overrides it."""
 
 RETRIES = 5
@@ -43,19 +43,19 @@ _NO_CREDENTIALS = re.compile(
 
 
 def limit_s() -> float:
-    """Return how long a file may take, seconds."""
+    """Return the time limit of a file, seconds."""
     given = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
     return float(given) if given.isdecimal() else LIMIT_S
 
 
 def beyond_limit(shown: str) -> OSError:
-    """Return the error of a file that takes longer than the limit."""
+    """Return the error of a file that exceeds the time limit."""
     reason = f"not complete after {limit_s():g} s; set TRACEKIT_URL_LIMIT_S to wait longer"
     return OSError(errno.EIO, reason, shown)
 
 
 def missing_extra(shown: str) -> UsageError:
-    """Return the error of a missing package that reads URLs."""
+    """Return the error of the missing package for URLs."""
     return UsageError(
         f"{shown}: reading URLs needs the extra 'remote'",
         hint="install it with: pip install '.[remote]'",
@@ -70,7 +70,7 @@ def store_of(url: Url) -> Any:
         OSError: no credentials, or an unusable URL.
     """
     if url.scheme in WEB:
-        # With the complete URL as its root, so that no character of the path or query changes.
+        # The complete URL is the root, so that path and query stay unchanged.
         return _connect(url)
     key = (url.scheme, url.place, limit_s())
     with _LOCK:
@@ -80,7 +80,7 @@ def store_of(url: Url) -> Any:
 
 
 def forget_stores() -> None:
-    """Forget all clients, which hold the credentials of when they were made."""
+    """Remove all clients, which have the credentials from their creation."""
     _STORES.clear()
 
 
@@ -121,7 +121,7 @@ def _connect(url: Url) -> Any:
 
 
 def _s3_settings() -> dict[str, Any]:
-    """Return credentials, region and endpoint as botocore finds them, ``~/.aws`` included."""
+    """Return credentials, region, and endpoint as in botocore, including ``~/.aws``."""
     if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true"):
         return {}
     import botocore.session
@@ -156,7 +156,7 @@ def _google_settings() -> dict[str, Any]:
 
 
 def _azure_settings(host: str) -> dict[str, Any]:
-    """Return what a URL and a connection string say; obstore reads the other variables itself."""
+    """Return settings of a URL and a connection string; obstore reads the other variables."""
     given = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.split("=", 1) for part in given.split(";") if "=" in part)
     account = host.partition(".")[0] or parts.get("AccountName")
@@ -172,7 +172,7 @@ def _azure_settings(host: str) -> dict[str, Any]:
 
 
 def request(url: Url, ask: Callable[[Any], T]) -> T:
-    """Make a request; obstore repeats it where that may help.
+    """Make a request, which obstore retries if useful.
 
     Raises:
         OSError: it failed.
@@ -186,15 +186,15 @@ def request(url: Url, ask: Callable[[Any], T]) -> T:
             raise
         if time.monotonic() - begin >= limit_s():
             raise beyond_limit(url.shown) from None
-        # Without its cause, which may hold headers and signatures.
+        # Drop the cause, which may contain headers and signatures.
         raise as_os_error(error, url) from None
 
 
 def interruptibly(work: Callable[[], T]) -> T:
-    """Run a blocking call so that Ctrl-C ends the wait for it at once.
+    """Run a blocking call so that Ctrl-C interrupts the wait.
 
-    obstore does not look for one while it waits. The call goes on in a thread until its own time
-    limits end it.
+    obstore does not handle Ctrl-C while it waits. The call continues in a thread until its own time
+    limit.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -213,16 +213,16 @@ def interruptibly(work: Callable[[], T]) -> T:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Tell whether a server answers that the file does not exist."""
+    """Return whether an error means that the file does not exist."""
     return isinstance(error, FileNotFoundError) or _answer(str(error))[0] in (404, 410)
 
 
 def as_os_error(error: BaseException, url: Url) -> OSError:
-    """Return the error that a disk would give, with the shown URL as its file name.
+    """Return the error as that of a disk, with the URL without secrets as its file name.
 
     Returns:
         `FileNotFoundError`, `PermissionError`, `FileExistsError`, `TimeoutError`, or `OSError`,
-        whose `strerror` is the reason, and which does not refer to the given error.
+        whose `strerror` is the reason, without reference to the original error.
     """
     kind, text, shown = type(error).__name__, str(error), url.shown
     status, code = _answer(text)
@@ -263,6 +263,6 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
 
 
 def _answer(text: str) -> tuple[int | None, str | None]:
-    """Return the status and the error code that a server answered with, if any."""
+    """Return the status and the error code of the server, if any."""
     status, code = _STATUS.search(text), _CODE.search(text)
     return status and int(status[1]), code and code[1]

@@ -1,4 +1,4 @@
-"""A file behind a URL as a stream, and how much of it has come."""
+"""Streams of files at URLs, with progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.storage.stores import as_os_error, beyond_limit, interruptibly, li
 from tracekit.storage.url import Url
 
 MAX_FAILURES = 3
-"""How often a stream is resumed without a byte of progress; obstore repeats each request, too."""
+"""Maximum resumptions without progress; obstore retries each request, too."""
 
 _REPORT_S = 0.5
 
@@ -21,7 +21,7 @@ _report: Callable[[Came], None] | None = None
 
 
 class Came(NamedTuple):
-    """How much of a file behind a URL has come so far; the total where that is known."""
+    """Bytes of a file at a URL received so far, and the total if known."""
 
     name: str
     count_bytes: int
@@ -30,7 +30,7 @@ class Came(NamedTuple):
 
 @contextmanager
 def telling(report: Callable[[Came], None]) -> Iterator[None]:
-    """Call a function twice a second while this process reads files behind URLs."""
+    """Call a function twice a second while this process reads files at URLs."""
     global _report
     before, _report = _report, report
     try:
@@ -40,7 +40,7 @@ def telling(report: Callable[[Came], None]) -> Iterator[None]:
 
 
 class Response(NamedTuple):
-    """The bytes of a file from an offset on, and what the server says of the file."""
+    """Bytes of a file from an offset on, and metadata of the server."""
 
     chunks: Iterator[bytes]
     size_bytes: int | None
@@ -50,7 +50,7 @@ class Response(NamedTuple):
 
 
 def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Yield chunks of bytes without the first bytes of all."""
+    """Yield chunks of bytes without the first bytes of the stream."""
     for chunk in chunks:
         if len(chunk) > count:
             yield chunk[count:]
@@ -61,8 +61,8 @@ class RemoteStream(io.RawIOBase):
     """The bytes of a file from an offset on, read once from front to back.
 
     Args:
-        url: of the file.
-        start: the offset of the first byte.
+        url: URL of the file.
+        start: offset of the first byte.
         connect: requests the bytes from an offset on.
 
     A broken connection is resumed at the missing byte. A file that changed is an error.
@@ -81,18 +81,18 @@ class RemoteStream(io.RawIOBase):
         self.response = connect(start)
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the offset in the file of the next byte."""
+        """Return the file offset of the next byte."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with what came last; 0 at the end.
+        """Read into a buffer; return 0 at the end.
 
         Raises:
-            OSError: nothing more comes, or not in time.
+            OSError: the connection failed, or the time limit is exceeded.
         """
         view = memoryview(buffer).cast("B")
         while not self._chunk:
@@ -133,7 +133,7 @@ class RemoteStream(io.RawIOBase):
             raise OSError(errno.EIO, "changed while being read", self._url.shown)
 
     def close(self) -> None:
-        """Close the connection, unless a thread waits for it after Ctrl-C."""
+        """Close the connection, unless a thread uses it after Ctrl-C."""
         if not self._is_waiting:
             self.response.close()
         super().close()

@@ -1,4 +1,4 @@
-"""Folders and files that go with the process that made them: those of builds, and what spills."""
+"""Temporary folders and files of a process: for builds and spilled data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ELSEWHERE = "free space, or set TMPDIR to a folder on another disk"
 
 
 def building_folder(final: Path) -> Path:
-    """Make a folder beside the final name of a store, for building it.
+    """Create a folder next to the final path of a store, for building it.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     prefix = f".{final.name}.{host()}.{os.getpid()}."
     return Path(tempfile.mkdtemp(prefix=prefix, suffix=_BUILD_SUFFIX, dir=final.parent))
@@ -31,10 +31,10 @@ def building_folder(final: Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
-    """Give a path in the same folder to write a file at, which takes its name when the block ends.
+    """Yield a temporary path in the same folder, and rename it when the block ends.
 
-    Where the block fails, nothing is written. A long name is cut: that one which is too long is
-    refused is up to the disk. `put` gives the file its name, in place of another by default.
+    If the block fails, nothing is written. A long temporary name is cut, so that only the final
+    name can be too long. `put` renames the file; by default it replaces an existing one.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
@@ -48,9 +48,9 @@ def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes of this host that are gone left behind unfinished.
+    """Remove incomplete files of ended processes of this host.
 
-    The folder may be shared with other hosts, whose processes cannot be seen from here.
+    The folder may be shared with other hosts, whose processes are not visible here.
     """
     for left in folder.glob(f".*{_BUILD_SUFFIX}"):
         *_, owner, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
@@ -61,10 +61,10 @@ def sweep(folder: Path) -> None:
 
 
 def temporary_folder() -> Path:
-    """Make a folder in the temporary folder, for this user alone, and sweep what others left there.
+    """Create a private folder in the temporary folder, and remove those of ended processes.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     top = temporary_place()
     prefix = f"tracekit-{host()}-"
@@ -86,7 +86,7 @@ def temporary_place() -> Path:
     """Return the temporary folder.
 
     Raises:
-        StoreError: none can be written: all there are may be full.
+        StoreError: none is writable; the disks may be full.
     """
     try:
         return Path(tempfile.gettempdir())
@@ -96,16 +96,16 @@ def temporary_place() -> Path:
 
 @functools.cache
 def host() -> str:
-    """Return what tells the processes that can be seen from here from those of others."""
+    """Return an identifier of the processes that are visible here."""
     name = platform.node()
     with contextlib.suppress(OSError):
-        # Containers may share a name and a folder, but not their processes.
+        # Containers may share a host name and a folder, but not their processes.
         name += str(Path("/proc/self/ns/pid").readlink())
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _is_gone(pid: str) -> bool:
-    """Tell whether a text is the number of a process that has ended."""
+    """Return whether a text is the id of an ended process."""
     if not pid.isdecimal():
         return False
     try:

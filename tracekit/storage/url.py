@@ -1,4 +1,4 @@
-"""The parts of a URL, and how it may be shown."""
+"""Parsing of URLs, and their text without secrets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tracekit.errors import UsageError
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
-"""What can be read; ``file://`` is a local path. All but the last two can be written, too."""
+"""Readable schemes; ``file://`` is a local path. All but the last two are also writable."""
 
 WEB = frozenset({"https", "http"})
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-# What else stands in a signed URL.
+# Other parts of a signed URL.
 _SIGNING = re.compile(
     r"x-amz-|x-goog-|(?:expires|se|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
 )
@@ -23,10 +23,10 @@ _SHOWN_SCHEMES = "s3://, gs://, az://, abfs://, and https://"
 
 
 class Url(NamedTuple):
-    """A URL in parts: ``scheme://place/key`` and, of the web, ``?query``.
+    """Parts of a URL: ``scheme://place/key``, and ``?query`` for web servers.
 
-    `place` is a bucket, a container or a host, and may hold a user and a password; `key` is what
-    comes behind the slash, as it is written.
+    `place` is a bucket, container, or host, and may contain user and password; `key` is the text
+    after the slash.
     """
 
     scheme: str
@@ -36,7 +36,7 @@ class Url(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole URL, secrets included: for who opens it, and nobody else."""
+        """The complete URL with secrets, only for opening it."""
         return f"{self.root}{self.key}" + (f"?{self.query}" if self.query else "")
 
     @property
@@ -46,20 +46,20 @@ class Url(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The URL without user, password, query and signature."""
+        """The URL without user, password, query, and signature."""
         user, at, host = self.place.rpartition("@")
         if self.scheme in _AZURE and ":" not in user:
-            # A container: abfs://container@account.dfs.core.windows.net/…
+            # Container: abfs://container@account.dfs.core.windows.net/…
             host = f"{user}{at}{host}"
         key = self.key
         if self.scheme not in WEB and "=" in (query := key.partition("?")[2]) and query:
-            # No key of an object ends in one; a URL that was signed and changed by hand does.
+            # Keys of objects do not end in a signature, but a manually changed signed URL does.
             key = key.partition("?")[0]
         return f"{self.scheme}://{host}/{key}"
 
 
 def meaning_of(query: str) -> str:
-    """Return what of a query tells one file from another: all but signatures and their like."""
+    """Return the parts of a query that identify a file, without signatures."""
     from tracekit.redaction import is_signature_name
 
     return "&".join(
@@ -71,13 +71,13 @@ def meaning_of(query: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Tell whether a text is a URL and no local path."""
+    """Return whether a text is a URL, not a local path."""
     found = _URL.match(text)
     return found is not None and found["scheme"].lower() != "file"
 
 
 def local_part(text: str) -> str:
-    """Return the path of a ``file://`` URL; any other text as it is."""
+    """Return the path of a ``file://`` URL, and other texts unchanged."""
     found = _URL.match(text)
     if found is None or found["scheme"].lower() != "file":
         return text
@@ -85,11 +85,11 @@ def local_part(text: str) -> str:
 
 
 def parse(text: str) -> Url:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        UsageError: it is of a kind that is not read, names no place, or holds credentials where
-            those are not looked for.
+        UsageError: the scheme is not supported, the bucket or host is missing, or credentials are
+            in the wrong place.
     """
     found = _URL.match(text)
     if found is None:
@@ -126,4 +126,4 @@ CREDENTIALS = {
     **dict.fromkeys(("az", "abfs", "abfss"), "use AZURE_STORAGE_* variables"),
     **dict.fromkeys(("https", "http"), "use a signed URL"),
 }
-"""Where each kind of place gets its credentials from."""
+"""Source of the credentials of each scheme."""

@@ -1,4 +1,4 @@
-"""What obstore does not read of web servers: pages of folders, files without a Content-Length."""
+"""Requests to web servers that obstore lacks: folder pages, files without Content-Length."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tracekit.storage.url import Url
 from tracekit.units import MB
 
 PAGE_BYTES = 32 * MB
-"""How long the page of a folder may be: some hundred thousand links."""
+"""Maximum size of a folder page, some hundred thousand links."""
 
 CHUNK_BYTES = 1 << 18
 
-# Every quote ends at the next one, so the time is linear in the length of the page.
+# Every quote ends at the next one, so the time is linear in the size of the page.
 _LINK = re.compile(r"""\bhref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECASE)
 
 
 def get(url: Url, start: int = 0) -> Response:
-    """Request a file without asking for its length first, from an offset on.
+    """Request a file from an offset on, without its size.
 
     Raises:
         OSError: the server does not send it.
@@ -54,7 +54,7 @@ def get(url: Url, start: int = 0) -> Response:
 
 
 def links(url: Url, stream: RemoteStream) -> list[str]:
-    """Return the URLs below a folder to which its page links, in the order of the page.
+    """Return the links of a folder page to URLs below the folder, in page order.
 
     Raises:
         OSError: the page cannot be read, or is longer than `PAGE_BYTES`.

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 def request(
     number: int, outcome: Outcome, sent_ns: int | None, end_ns: int | None, **members: Any
 ) -> RequestRecord:
-    """A request whose tokens came one by one, unless its members say otherwise."""
+    """A request whose tokens came singly, unless its members say otherwise."""
     token_ns = members.get("token_ns", [])
     derived = {
         "first_token_ns": token_ns[0] if token_ns else None,
@@ -54,7 +54,7 @@ REQUESTS = [
 
 
 def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
-    """Write the folder of a run and return its manifest, as far as figures are in it."""
+    """Write the folder of a run and return the part of its manifest with figures."""
     folder.mkdir()
     measured = serving_manifest.counted(records)
     run = Manifest(

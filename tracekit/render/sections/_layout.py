@@ -110,7 +110,7 @@ class Screen:
             labels: row labels; long ones are cut in the middle.
             figures: columns, never cut; a header wider than its column takes several lines.
             bars: returns one bar of the given width, in cells, per row; omitted without space.
-            after: text after the figures of each row, as far as it fits.
+            after: text after the figures of each row, if it fits.
             below: text on a line below each row.
             styles: style of each row.
             of: total number of rows, if not all are shown.

@@ -6,7 +6,7 @@ RULER.font = '11px system-ui, sans-serif';
 const LEAST_OWN = 30;
 const LETTER_PX = 7;
 
-// A text as far as there is room for it.
+// A text, cut to the available room.
 function fitted(text, room) {
   if (RULER.measureText(text).width <= room) return text;
   let [least, most] = [0, text.length];
@@ -40,7 +40,7 @@ function ownStart(text, shared, least = LEAST_OWN) {
   return at === shared && word < at && word <= least / 2 ? at - word : at;
 }
 
-// Texts as far as there is room for each. Where the ends of two would be cut so that both look the same, the middle of
+// Texts, each cut to the available room. Where the ends of two would be cut so that both look the same, the middle of
 // what they have in common is left out instead.
 function fittedApart(texts, room) {
   const short = texts.map((text) => fitted(text, room));

@@ -282,7 +282,7 @@ class TimelineView {
     }
   }
 
-  // Ranks lie side by side by their own first events here, and by their clocks there: of several, all is opened.
+  // Ranks are aligned by their first events here, and by their clocks there, so all of several are opened.
   viewCommand() {
     const isOne = new Set(this.lanes.map((lane) => lane.trace)).size === 1;
     const isWhole = this.from <= this.first && this.to >= this.last;

@@ -20,18 +20,18 @@ from measured_points import (
     SLOW,
     MakeBench,
     TracedDevice,
-    ceilings_of,
     cpu,
     found,
     gpu,
+    peak_rates_of,
 )
 
 import tracekit
 from tracekit.errors import UsageError
 from tracekit.opening import points_of
 
-CPU_CEILING, GPU_CEILING = ("product", 2, 2e9, "given"), ("product", None, 2e9, "given")
-NO_CEILING = (None, None, None, "given")
+CPU_PEAK_RATE, GPU_PEAK_RATE = ("product", 2, 2e9, "given"), ("product", None, 2e9, "given")
+NO_PEAK_RATE = (None, None, None, "given")
 UNFIT = ("product", None, None, "given")
 MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
 
@@ -39,28 +39,28 @@ MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
 @pytest.mark.parametrize(
     ("place", "members", "expected", "word"),
     [
-        (cpu(), CPU, CPU_CEILING, None),
-        (cpu(" amd epyc "), CPU, CPU_CEILING, None),
+        (cpu(), CPU, CPU_PEAK_RATE, None),
+        (cpu(" amd epyc "), CPU, CPU_PEAK_RATE, None),
         # A raw trace names nothing, so the user's choice counts.
-        (cpu(None, None, None), CPU, CPU_CEILING, None),
-        (cpu(EPYC, None), CPU, CPU_CEILING, None),
-        (cpu("AMD EPYC 7763"), CPU, NO_CEILING, "7763"),
+        (cpu(None, None, None), CPU, CPU_PEAK_RATE, None),
+        (cpu(EPYC, None), CPU, CPU_PEAK_RATE, None),
+        (cpu("AMD EPYC 7763"), CPU, NO_PEAK_RATE, "7763"),
         (cpu(EPYC, 1), CPU, UNFIT, "2 threads"),
         (cpu(), CPU | {"thread_count": None}, UNFIT, "thread count"),
-        (cpu(), GPU, NO_CEILING, "CPU"),
-        (gpu(), CPU, NO_CEILING, "CPU"),
-        (gpu(), GPU, GPU_CEILING, None),
-        (gpu(), GPU | {"unit_count": 132}, GPU_CEILING, None),
-        (gpu(None, None), GPU, GPU_CEILING, None),
+        (cpu(), GPU, NO_PEAK_RATE, "CPU"),
+        (gpu(), CPU, NO_PEAK_RATE, "CPU"),
+        (gpu(), GPU, GPU_PEAK_RATE, None),
+        (gpu(), GPU | {"unit_count": 132}, GPU_PEAK_RATE, None),
+        (gpu(None, None), GPU, GPU_PEAK_RATE, None),
         (gpu(), GPU | {"unit_count": 114}, UNFIT, "114"),
         # A slice of a GPU has a name of its own.
-        (gpu(f"{NAME} MIG 1g.10gb"), GPU, NO_CEILING, "MIG"),
+        (gpu(f"{NAME} MIG 1g.10gb"), GPU, NO_PEAK_RATE, "MIG"),
         # A partition of an MI300X has the name of the complete device, and 38 of its 304 units.
         (gpu("AMD Instinct MI300X", 38), MI300X, UNFIT, "part"),
-        (gpu("AMD Instinct MI300X", 304), MI300X, GPU_CEILING, None),
+        (gpu("AMD Instinct MI300X", 304), MI300X, GPU_PEAK_RATE, None),
     ],
 )
-def test_given_ceilings_count_for_the_measured_device(
+def test_given_peak_rates_count_for_the_measured_device(
     make_bench: MakeBench,
     place: TracedDevice,
     members: dict[str, Any],
@@ -72,16 +72,16 @@ def test_given_ceilings_count_for_the_measured_device(
     assert reason is None if word is None else word in reason
 
 
-def test_ceilings_of_the_same_number_of_threads_are_chosen(make_bench: MakeBench) -> None:
+def test_peak_rates_of_the_same_number_of_threads_are_chosen(make_bench: MakeBench) -> None:
     points = [FAST | {"thread_count": 2}, SLOW | {"thread_count": 1}]
     bench = make_bench("b", points, **CPU)
     assert found(cpu(EPYC, 1), bench) == [("product", 1, 0.5e9, "given", None)]
-    assert found(cpu(EPYC, 2), bench) == [(*CPU_CEILING, None)]
+    assert found(cpu(EPYC, 2), bench) == [(*CPU_PEAK_RATE, None)]
     (row,) = found(cpu(None, None), bench)
     assert "thread count" in row[-1]
 
 
-def test_ceilings_of_collectives_depend_on_machines_not_on_threads(make_bench: MakeBench) -> None:
+def test_peak_rates_of_collectives_depend_on_machines_not_on_threads(make_bench: MakeBench) -> None:
     bench = make_bench("b", [ALL_REDUCE], **CPU)
     for place in (cpu(EPYC, 1), cpu(EPYC, 1, nodes=None)):
         assert found(place, bench) == [("collective", None, 1e9, "given", None)]
@@ -89,7 +89,7 @@ def test_ceilings_of_collectives_depend_on_machines_not_on_threads(make_bench: M
     assert "1 machine" in row[-1]
 
 
-def test_ceilings_of_several_devices_fit_no_unnamed_device(make_bench: MakeBench) -> None:
+def test_peak_rates_of_several_devices_fit_no_unnamed_device(make_bench: MakeBench) -> None:
     points = [FAST | GPU, SLOW | GPU | {"device_name": "NVIDIA A100"}]
     (row,) = found(gpu(None), make_bench("b", points))
     assert row[:3] == (None, None, None)
@@ -106,7 +106,7 @@ def test_a_reason_names_at_most_three_devices(make_bench: MakeBench) -> None:
 def test_a_device_without_a_name_in_the_file_is_unnamed(
     make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
-    """Files of HIP graphs have no name of the device; the given ceilings count."""
+    """Files of HIP graphs have no name of the device; the given peak rates count."""
     copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "pid": 0}
     args = {"device": 0, "stream": 7, "bytes": 1000}
     path = tiny_trace(
@@ -115,13 +115,13 @@ def test_a_device_without_a_name_in_the_file_is_unnamed(
     )
     point = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
     bench = make_bench("b", [point], **GPU)
-    with tracekit.open(path, cache=False, ceilings=bench) as trace:
+    with tracekit.open(path, cache=False, peak_rates=bench) as trace:
         (row,) = trace.query("memcpy").to_dicts()
-    assert row["ceiling_pct"] == pytest.approx(50)
+    assert row["measured_peak_pct"] == pytest.approx(50)
 
 
 @pytest.mark.nightly("opens two runs")
-def test_given_ceilings_precede_those_of_the_run_folder(
+def test_given_peak_rates_precede_those_of_the_run_folder(
     make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
     shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
@@ -130,13 +130,13 @@ def test_given_ceilings_precede_those_of_the_run_folder(
     points = [{"bench_id": 0, "outcome": "ok", "sample_ns": [1.0], **FAST, **CPU}]
     folder = make_run("run", benchmarks=points, environment=here)
     trace = tiny_trace([op | {"args": shapes}], "run/rank0.json")
-    statement = "SELECT flop_per_s, origin, source, reason FROM device_ceiling"
+    statement = "SELECT flop_per_s, origin, source, reason FROM device_peak_rate"
     own = (2e9, "run folder", "run, 2026-01-31: mm 10 × 10 × 10", None)
     for path in (folder, trace):
         with tracekit.open(path, cache=False) as opened:
             assert opened.sql(statement).rows == [own]
     given = make_bench("c", [SLOW], **CPU)
-    with tracekit.open(folder, cache=False, ceilings=given) as opened:
+    with tracekit.open(folder, cache=False, peak_rates=given) as opened:
         assert opened.sql(statement).rows == [
             (0.5e9, "given", "c, 2026-01-31: mm 10 × 10 × 10", None)
         ]
@@ -145,7 +145,7 @@ def test_given_ceilings_precede_those_of_the_run_folder(
     bare = tiny_trace([op | {"args": shapes}], "bare/rank0.json")
     with tracekit.open(bare, cache=False) as opened:
         ((*_, reason),) = opened.sql(statement).rows
-    assert "--ceilings" in reason
+    assert "--peak-rates" in reason
 
 
 def test_points_of_another_device_in_the_run_folder_are_ignored(
@@ -155,7 +155,7 @@ def test_points_of_another_device_in_the_run_folder_are_ignored(
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
     make_run("run", benchmarks=points, environment={"processor": EPYC, "thread_count": 2})
     with tracekit.open(tiny_trace([op], "run/rank0.json"), cache=False) as trace:
-        assert trace.sql("FROM device_ceiling").rows == []
+        assert trace.sql("FROM device_peak_rate").rows == []
 
 
 def test_the_fastest_point_of_a_run_counts(
@@ -195,7 +195,7 @@ def test_invalid_lines_are_skipped(make_bench: MakeBench, caplog: pytest.LogCapt
             points_of(make_bench(f"bench{number}", [line], **CPU))
     caplog.clear()
     bench = make_bench("b", [*INVALID_LINES, FAST], **CPU)
-    assert found(cpu(), bench) == [(*CPU_CEILING, None)]
+    assert found(cpu(), bench) == [(*CPU_PEAK_RATE, None)]
     assert str(len(INVALID_LINES) - 1) in caplog.text
 
 
@@ -210,7 +210,7 @@ def test_the_date_of_a_run_comes_from_its_manifest(make_bench: MakeBench) -> Non
         ("d", "yesterday", None),
         ("e", "", None),
     ):
-        (row,) = ceilings_of(cpu(), make_bench(name, [point], created_at=created_at, **CPU))
+        (row,) = peak_rates_of(cpu(), make_bench(name, [point], created_at=created_at, **CPU))
         date = f", {expected[:10]}" if expected else ""
         assert (row["measured_at"], row["source"]) == (
             expected,
@@ -219,7 +219,7 @@ def test_the_date_of_a_run_comes_from_its_manifest(make_bench: MakeBench) -> Non
 
 
 @pytest.mark.nightly("opens two runs")
-def test_a_cpu_run_uses_the_ceilings_of_its_processor_and_threads(
+def test_a_cpu_run_uses_the_peak_rates_of_its_processor_and_threads(
     make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
     shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
@@ -231,13 +231,13 @@ def test_a_cpu_run_uses_the_ceilings_of_its_processor_and_threads(
         name = f"run{next(numbers)}"
         folder = make_run(name, **members)
         tiny_trace([op | {"args": shapes}], f"{name}/rank0.json")
-        with tracekit.open(folder, cache=False, ceilings=bench) as trace:
+        with tracekit.open(folder, cache=False, peak_rates=bench) as trace:
             (row,) = trace.query("gemms").to_dicts()
-            assert (row["ceiling_pct"] is None) == (row["ceiling_reason"] is not None)
-            if row["ceiling_pct"] is not None:
+            assert (row["measured_peak_pct"] is None) == (row["measured_peak_reason"] is not None)
+            if row["measured_peak_pct"] is not None:
                 # 2,000 operations in 2 us are 1e9 operations/s.
-                assert row["ceiling_pct"] == pytest.approx(50)
-            found: str | None = row["ceiling_reason"]
+                assert row["measured_peak_pct"] == pytest.approx(50)
+            found: str | None = row["measured_peak_reason"]
             return found
 
     bench = make_bench("bench", [FAST], **CPU)

@@ -1,5 +1,5 @@
 -- Benchmark points that the devices of the traces can be compared with.
--- From the run named by `--ceilings`, else from the run folders of the traces.
+-- From the run named by `--peak-rates`, else from the run folders of the traces.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -7,7 +7,7 @@
 -- Input:    benchmark
 -- Columns:
 --   point_id  BIGINT
---   origin    VARCHAR  run folder, or given (--ceilings)
+--   origin    VARCHAR  run folder, or given (--peak-rates)
 --   run_name VARCHAR, measured_at VARCHAR, node_count INTEGER
 --   is_known  BOOLEAN  the data sheets have a device of this name and number of units
 --   family VARCHAR, op VARCHAR, outcome VARCHAR, device VARCHAR, device_name VARCHAR

@@ -1,11 +1,11 @@
--- Peak rate of each kind that microbenchmarks measured, per device: bench_ceilings('relation').
+-- Peak rate of each kind that microbenchmarks measured, per device: bench_peak_rates('relation').
 -- The best point of the newest run counts, even if an older run was faster, because drivers, clocks, and power limits
 -- change.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   relation  VARCHAR  relation of measured points: point_id, the columns of benchmarks.jsonl, and measured_at, run_name
+--   relation  VARCHAR  measured points: point_id, the columns of benchmarks.jsonl, measured_at, and run_name
 -- Columns:
 --   point_id BIGINT, kind VARCHAR, device_name VARCHAR, is_cpu BOOLEAN
 --   unit_count    INTEGER  number of SMs or compute units; NULL if unknown
@@ -13,7 +13,7 @@
 --   dtype VARCHAR, op VARCHAR, memory VARCHAR, backend VARCHAR, group_size INTEGER, flop_per_s DOUBLE
 --   bytes_per_s DOUBLE, bus_bytes_per_s DOUBLE
 
-CREATE OR REPLACE MACRO bench_ceilings(relation) AS TABLE (
+CREATE OR REPLACE MACRO bench_peak_rates(relation) AS TABLE (
     WITH measured AS (
         SELECT
             * EXCLUDE (unit_count, thread_count),

@@ -1,36 +1,36 @@
 -- Functions to look up measured peak rates.
--- ceilings(kind): rates of a kind. ceiling_reasons(kind): why a device has none. is_listed joins both to the devices
--- that ran (`*` excludes cpu). ceiling_gap: the reason for a device that may have no row. collective_backend and
--- is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
+-- peak_rates(kind): rates of a kind. peak_rate_reasons(kind): why a device has none. is_listed joins both to the
+-- devices that ran (`*` excludes cpu). peak_rate_gap: the reason for a device that may have no row. collective_backend
+-- and is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
 --   wanted  VARCHAR  product, memory, copy, or collective
---   listed  VARCHAR  device, as in device_ceiling
+--   listed  VARCHAR  device, as in device_peak_rate
 --   device  VARCHAR  device that ran
---   known   INTEGER  trace_id of the row of ceiling_reasons; NULL if none
+--   known   INTEGER  trace_id of the row of peak_rate_reasons; NULL if none
 --   reason  VARCHAR  its reason
 --   name    VARCHAR  kernel or span; for is_reduce, collective
 -- Columns:
 --   trace_id  INTEGER
 --   device  VARCHAR  device number, cpu, or *
---   reason  VARCHAR  why there is no rate of this kind; else NULL. ceilings has the other columns of device_ceiling instead
+--   reason  VARCHAR  why there is no rate of this kind; else NULL. peak_rates has the columns of device_peak_rate
 
-CREATE OR REPLACE MACRO ceilings(wanted) AS TABLE (
+CREATE OR REPLACE MACRO peak_rates(wanted) AS TABLE (
     SELECT * EXCLUDE (reason)
-    FROM device_ceiling
+    FROM device_peak_rate
     WHERE kind = wanted AND reason IS NULL
 );
 
-CREATE OR REPLACE MACRO ceiling_reasons(wanted) AS TABLE (
+CREATE OR REPLACE MACRO peak_rate_reasons(wanted) AS TABLE (
     WITH known AS (
         SELECT
             trace_id, device,
             bool_or(reason IS NULL AND kind = wanted) AS has_one,
             bool_or(reason IS NULL) AS has_any,
             any_value(reason) FILTER (coalesce(kind, wanted) = wanted) AS refusal
-        FROM device_ceiling
+        FROM device_peak_rate
         GROUP BY trace_id, device
     )
 
@@ -48,7 +48,7 @@ CREATE OR REPLACE MACRO ceiling_reasons(wanted) AS TABLE (
 CREATE OR REPLACE MACRO is_listed(listed, device) AS
 listed = device OR (listed = '*' AND device <> 'cpu');
 
-CREATE OR REPLACE MACRO ceiling_gap(known, reason) AS
+CREATE OR REPLACE MACRO peak_rate_gap(known, reason) AS
 if(known IS NULL, 'no benchmark for this device', reason);
 
 CREATE OR REPLACE MACRO collective_backend(name) AS

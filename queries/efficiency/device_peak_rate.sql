@@ -1,11 +1,11 @@
 -- Measured peak rates of each device, or why there are none.
--- The highest rate of each kind from `--ceilings`, else from the run folder. Rates apply only to the measured device:
+-- The highest rate of each kind from `--peak-rates`, else from the run folder. Rates apply only to the measured device:
 -- names and SM counts must match (a partition may have the name of the full device), on a CPU the number of threads,
 -- and for collectives the number of machines. Rates given on the command line also apply to devices without a name.
 --
 -- Kind:     table
 -- Made:     when asked for
--- Input:    ceiling_point
+-- Input:    peak_rate_point
 -- Columns:
 --   trace_id         INTEGER -> trace
 --   device           VARCHAR  device number, or cpu; * for all devices of the trace
@@ -25,7 +25,7 @@
 --   source           VARCHAR  run, date, and point of the measurement
 --   reason           VARCHAR  why no rate applies; else NULL
 
-WITH ceiling AS MATERIALIZED (
+WITH peak_rate AS MATERIALIZED (
     SELECT
         c.*,
         p.origin, p.measured_at, p.node_count, p.is_known,
@@ -41,8 +41,8 @@ WITH ceiling AS MATERIALIZED (
         ) AS what,
         concat_ws(': ', nullif(concat_ws(', ', p.run_name, p.measured_at[:10]), ''), what)
             AS source
-    FROM bench_ceilings('ceiling_point') AS c
-    INNER JOIN ceiling_point AS p ON c.point_id = p.point_id
+    FROM bench_peak_rates('peak_rate_point') AS c
+    INNER JOIN peak_rate_point AS p ON c.point_id = p.point_id
 ),
 
 -- In tracekit's own workloads only this variable sets the threads of a rank.
@@ -123,7 +123,7 @@ paired AS MATERIALIZED (
         coalesce(lower(trim(p.name)) = c.plain_name, TRUE) AS is_named,
         c.* EXCLUDE (is_cpu)
     FROM place AS p
-    INNER JOIN ceiling AS c ON p.is_cpu = c.is_cpu
+    INNER JOIN peak_rate AS c ON p.is_cpu = c.is_cpu
 ),
 
 named AS (
@@ -138,7 +138,7 @@ named AS (
 
 origin AS (
     SELECT any_value(origin) AS origin
-    FROM ceiling_point
+    FROM peak_rate_point
 ),
 
 refused AS MATERIALIZED (
@@ -152,7 +152,7 @@ refused AS MATERIALIZED (
             WHEN n.trace_id IS NULL THEN NULL
             WHEN p.name IS NULL AND NOT is_given
                 THEN format(
-                    'unknown {}; use --ceilings to choose the peak rates', kind_of_device
+                    'unknown {}; use --peak-rates to choose the peak rates', kind_of_device
                 )
             WHEN p.name IS NULL AND n.name_count > 1
                 THEN format(

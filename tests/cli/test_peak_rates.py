@@ -1,4 +1,4 @@
-"""The option --ceilings."""
+"""The option --peak-rates."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def trace(tiny_trace: Callable[..., Path]) -> Path:
 def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
     bench = make_bench("bench", [COPY])
     for given in (bench, bench / "benchmarks.jsonl"):
-        (row,) = cli("query", "memcpy", trace, "--ceilings", given, "--format", "json").json()
-        assert row["ceiling_pct"] == pytest.approx(50)
-        assert row["ceiling_source"] == "bench, 2026-01-31: d2d, 2,000 bytes"
-    found = cli("breakdown", trace, "--ceilings", bench, "--format", "json").json()
+        (row,) = cli("query", "memcpy", trace, "--peak-rates", given, "--format", "json").json()
+        assert row["measured_peak_pct"] == pytest.approx(50)
+        assert row["measured_peak_source"] == "bench, 2026-01-31: d2d, 2,000 bytes"
+    found = cli("breakdown", trace, "--peak-rates", bench, "--format", "json").json()
     assert found["memcpy"] == [row]
-    statement = "SELECT device, kind, op, bytes_per_s, origin, reason FROM device_ceiling"
-    asked = cli("sql", trace, statement, "--ceilings", bench, "--format", "json").json()
+    statement = "SELECT device, kind, op, bytes_per_s, origin, reason FROM device_peak_rate"
+    asked = cli("sql", trace, statement, "--peak-rates", bench, "--format", "json").json()
     assert asked == [
         {
             "device": "*",
@@ -65,19 +65,19 @@ def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) 
         # A dataset holds the rows of the analysis without it.
         store = trace.with_suffix(suffix)
         assert cli("ingest", trace, "-o", store).exit_code == 0
-        (found,) = cli("query", "memcpy", store, "--ceilings", bench, "--format", "json").json()
+        (found,) = cli("query", "memcpy", store, "--peak-rates", bench, "--format", "json").json()
         assert found == row
         (found,) = cli("query", "memcpy", store, "--format", "json").json()
-        assert found["ceiling_pct"] is None
+        assert found["measured_peak_pct"] is None
     # A question about runs is not about devices; a wrong file is told all the same.
-    refused = cli("query", "methods", trace.parent, "--ceilings", trace)
+    refused = cli("query", "methods", trace.parent, "--peak-rates", trace)
     assert refused.exit_code == 2
 
 
-def test_what_holds_no_ceiling_is_refused(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
+def test_files_without_peak_rates_are_refused(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
     failed = make_bench("failed", [COPY | {"outcome": "oom"}])
     for given in (failed, trace.parent, trace, trace.parent / "missing"):
-        done = cli("query", "memcpy", trace, "--ceilings", given)
+        done = cli("query", "memcpy", trace, "--peak-rates", given)
         assert (done.exit_code, done.stdout) == (2, "")
         error, hint = done.stderr.splitlines()
         assert error.startswith(f"error: {given}: ")
@@ -87,20 +87,20 @@ def test_what_holds_no_ceiling_is_refused(cli: Cli, trace: Path, make_bench: Mak
 def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
     bench = make_bench("b\x1b[31m\nd", [COPY | {"memory": "[bold]\x1b[2J"}])
     for shown in ("table", "markdown"):
-        done = cli("query", "memcpy", trace, "--ceilings", bench, "--format", shown)
+        done = cli("query", "memcpy", trace, "--peak-rates", bench, "--format", shown)
         assert done.exit_code == 0
         assert "\x1b" not in done.stdout
         assert "50.0" in done.stdout
-    done = cli("query", "memcpy", trace, "--ceilings", bench, env={"COLUMNS": "200"})
+    done = cli("query", "memcpy", trace, "--peak-rates", bench, env={"COLUMNS": "200"})
     assert "measured: b\\x1b[31m\\nd, 2026-01-31: d2d [bold]\\x1b[2J, 2,000 bytes" in done.stdout
     other = make_bench("c", [COPY | {"device_name": "\x1b[31mX"}])
-    done = cli("query", "memcpy", trace, "--ceilings", other, env={"COLUMNS": "200"})
+    done = cli("query", "memcpy", trace, "--peak-rates", other, env={"COLUMNS": "200"})
     assert f"the peak rates are from \\x1b[31mX, this is {NAME}" in done.stdout
     assert "\x1b" not in done.stdout
 
 
 def test_sql_from_stdin_knows_the_table(cli: Cli, trace: Path) -> None:
-    shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_ceiling", env={})
+    shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_peak_rate", env={})
     assert shown.exit_code == 0
-    described = cli("sql", trace, "DESCRIBE device_ceiling", "--format", "json").json()
+    described = cli("sql", trace, "DESCRIBE device_peak_rate", "--format", "json").json()
     assert [row["column_name"] for row in described][:3] == ["trace_id", "device", "device_name"]
