@@ -45,12 +45,13 @@ _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
     r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
 )
-# All repetitions are bounded, so that matching takes linear time.
-_URL = re.compile(
+# All repetitions are bounded, so that matching takes linear time. These patterns are compiled on
+# first use, because most commands do not need them.
+_URL = (
     r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://"
     r"(?P<user>[^\s/?#@:\"']{0,1000})(?::(?P<value>[^\s/?#\"']{0,1000}))?@"
 )
-_ANY_URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://\S+")
+_ANY_URL = r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://\S+"
 _VALUE = (
     r"""(?:\\{0,3}"(?P<double>[^"\\]{1,4000})|'(?P<single>[^']{1,4000})"""
     r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
@@ -58,23 +59,23 @@ _VALUE = (
 _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
 # `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. The value
 # is a lookahead, because it may be the next name (`http://host/?api_key=X`).
-_PAIR = re.compile(
+_PAIR = (
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
 )
 # `--api-key X` inside one text.
-_OPTION = re.compile(rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})")
+_OPTION = rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})"
 # A parameter of a URL inside another URL, or in JSON that escapes `&`.
 _SEPARATOR, _EQUALS = (
     r"%(?:25){0,3}(?:3[Ff]|26|23)|\\+u00(?:26|3[Ff])",
     r"=|%(?:25){0,3}3[Dd]|\\+u003[Dd]",
 )
-_QUOTED = re.compile(
+_QUOTED = (
     rf"(?:{_SEPARATOR})(?P<name>[A-Za-z][\w-]{{0,100}}?)(?:{_EQUALS})"
     rf"(?P<bare>(?:(?!{_SEPARATOR})[^\s\"'&#\\]){{1,4000}})"
 )
 # The signature of a request in a header, as AWS has it.
-_SIGNED = re.compile(r"\bSignature=(?P<bare>[0-9A-Za-z+/_=-]{16,1000})")
+_SIGNED = r"\bSignature=(?P<bare>[0-9A-Za-z+/_=-]{16,1000})"
 _OPTION_NAME = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)")
 
 
@@ -112,7 +113,7 @@ def mask_text(text: str) -> str:
 
 def mask_urls(text: str) -> str:
     """Return a sentence with the secrets in its URLs masked."""
-    return _ANY_URL.sub(lambda url: mask_text(url[0]), text)
+    return re.sub(_ANY_URL, lambda url: mask_text(url[0]), text)
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
@@ -277,20 +278,20 @@ def _spans(text: str) -> list[tuple[int, int]]:
 
 
 def _found(text: str) -> Iterator[tuple[int, int]]:
-    for url in _URL.finditer(text):
+    for url in re.finditer(_URL, text):
         yield url.span("user" if url["value"] is None else "value")
     for pattern in (_PAIR, _OPTION):
-        for pair in pattern.finditer(text):
+        for pair in re.finditer(pattern, text):
             is_in_query = text[max(0, pair.start() - 1) : pair.start()] in ("?", "&", "#", ";")
             if is_secret_name(pair["name"]) or (is_in_query and is_signature_name(pair["name"])):
                 yield next(
                     pair.span(group) for group in ("double", "single", "bare") if pair[group]
                 )
 
-    for pair in _QUOTED.finditer(text):
+    for pair in re.finditer(_QUOTED, text):
         if is_secret_name(pair["name"]) or is_signature_name(pair["name"]):
             yield pair.span("bare")
-    for signed in _SIGNED.finditer(text):
+    for signed in re.finditer(_SIGNED, text):
         yield signed.span("bare")
 
 

@@ -78,7 +78,7 @@ def http_server(folder: Path, environment: dict[str, str], *more: str) -> Iterat
         assert process.stderr is not None
         assert process.stdout is not None
         line = process.stderr.readline()
-        assert line.startswith("listens on "), line + process.stderr.read()
+        assert line.startswith("listening on "), line
         assert process.stderr.readline() == f"header: Authorization: Bearer {TOKEN}\n"
         yield line.split()[-1]
         process.send_signal(signal.SIGINT)

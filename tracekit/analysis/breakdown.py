@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.catalog import load_catalog
@@ -195,7 +195,7 @@ def mean_mfu(mfu: Result) -> Mfu | None:
     known_pct = 100 * known_ns / sum(row["step_ns"] for row in rows)
     of_run = [row["run_mfu_pct"] for row in known]
     if None not in of_run:
-        return Mfu(fmean(of_run) / 100, known_pct, is_of_run=True)
+        return Mfu(fsum(of_run) / len(of_run) / 100, known_pct, is_of_run=True)
     ideal = sum(row["mfu_pct"] * row["step_ns"] for row in known)
     return Mfu(ideal / known_ns / 100, known_pct, is_of_run=False)
 
@@ -218,7 +218,8 @@ def unprofiled_step(unprofiled: Result) -> UnprofiledStep | None:
         return None
     names = ("unprofiled_step_ns", "low_ns", "high_ns", "work_ns")
     step_ns, low_ns, high_ns, work_ns = (
-        None if None in column else fmean(column) for column in map(unprofiled.column, names)
+        None if None in column else fsum(column) / len(column)
+        for column in map(unprofiled.column, names)
     )
     if low_ns is None or high_ns is None:
         return None
