@@ -149,6 +149,8 @@ step_work AS (
     UNION ALL
     SELECT trace_id, ts_ns
     FROM step_ranges
+    -- The first of these begins with the recording.
+    WHERE NOT starts_with(name, 'Optimizer.step#')
 ),
 
 first_step AS (
