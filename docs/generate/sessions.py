@@ -100,8 +100,9 @@ def run_here(args: list[str], folder: Path) -> str:
 
 
 def without_figures(text: str) -> str:
-    """Return a text with 0 for every number, and without the unit that its size decides."""
-    return re.sub(r"\b0 (?:ns|µs|ms|s)\b", "0 s", _FIGURE.sub("0", text))
+    """Return a text with 0 for every number, without units of time, and without notes on noise."""
+    steady = re.sub(r"(?m)^note: steps took .* before the profile and .*\n", "", text)
+    return re.sub(r"\b0 (?:ns|µs|ms|s)\b", "0 s", _FIGURE.sub("0", steady))
 
 
 def with_outputs(text: str, folder: Path) -> str:
