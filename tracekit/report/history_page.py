@@ -11,7 +11,7 @@ from tracekit.palette import BLUE, VERMILLION
 from tracekit.plot import Chart
 from tracekit.plot._encoding import bars, colours, fixed, names
 from tracekit.render._text import printable
-from tracekit.render.sections.history import NAMES, sentence
+from tracekit.render.sections.comparison import HISTORY_NAMES, change_sentence
 from tracekit.report.budget import Cut, cut
 from tracekit.report.parts import (
     Shown,
@@ -34,7 +34,7 @@ _DEFINITION = (
 def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
     """Return the page as HTML. `results` are the tables of `tracekit check history`."""
     changes = results["history_changes"].to_dicts()
-    sentences = [f"{_begun(sentence(row))}." for row in changes]
+    sentences = [f"{_begun(change_sentence(row))}." for row in changes]
     sentences = sentences or ["No figure changed beyond its noise."]
     drawn = [*_charts(results["history"], changes)]
     cuts = {name: cut(result) for name, result in results.items()}
@@ -64,7 +64,7 @@ def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:
 
 def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator[Chart]:
     """Yield a bar chart for each measure with two or more runs, with a color per level."""
-    for measure, title in NAMES.items():
+    for measure, title in HISTORY_NAMES.items():
         rows = [row for row in result.to_dicts() if row[measure] is not None]
         if len(rows) < 2 or not any(row[measure] for row in rows):
             continue

@@ -1,4 +1,4 @@
-"""Sections of a comparison: the difference, its significance, its location, and its causes."""
+"""Sections of comparisons: the difference of two runs with its causes, and runs over time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ from tracekit.render.sections._layout import (
     signed_ms,
 )
 from tracekit.time_parts import LABELS
-from tracekit.units import format_ms, format_pct, short_decimals
+from tracekit.units import format_duration, format_ms, format_pct, short_decimals
 
 _LITTLE_PCT, _MOST_PCT = 10, 95
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
 _DECIDED = {"slower": "red", "faster": "green"}
+HISTORY_NAMES = {
+    "plain_step_ns": "step without the profiler",
+    "step_ns": "recorded step",
+    "idle_pct": "idle time",
+    "exposed_comm_pct": LABELS["exposed_comm"],
+    "mfu_pct": "MFU of recorded steps",
+    "run_mfu_pct": "MFU without the profiler",
+    "tokens_per_s": "tokens/s",
+}
 EFFECTS = {
     "new": "new work",
     "gone": "removed work",
@@ -441,3 +450,39 @@ def _steps(rows: Sequence[Row], screen: Screen) -> list[Text]:
         ],
         styles=[_DECIDED.get(row["verdict"] or "", "") for row in rows],
     )
+
+
+def history(screen: Screen) -> list[Text]:
+    """Return the runs as a table, and a sentence per change."""
+    changes = screen.rows("history_changes")
+    out = [screen.heading("Runs"), *screen.table("history"), screen.heading("Changes")]
+    if not changes:
+        return [*out, screen.line("  none beyond the noise", "dim")]
+    for row in changes:
+        out.append(screen.line(f"  {change_sentence(row)}"))
+        out.append(screen.line(f"    {_runs_of_change(row)}", "dim"))
+    return out
+
+
+def change_sentence(row: Row) -> str:
+    """Return a sentence: what changed, by how much, and since which run."""
+    measure = row["measure"]
+    sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
+    share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"
+    return f"{HISTORY_NAMES[measure]} {sides}{share} from {printable(row['run'])} on"
+
+
+def _amount(measure: str, value: float) -> str:
+    if measure.endswith("_ns"):
+        return format_duration(round(value))
+    return f"{value:,.1f} %" if measure.endswith("_pct") else f"{value:,.1f}"
+
+
+def _runs_of_change(row: Row) -> str:
+    counts = [row[f"{side}_count"] for side in ("before", "after")]
+    runs = [
+        f"{count:,} {'run' if count == 1 else 'runs'} {side}"
+        for count, side in zip(counts, ("before", "from there"), strict=True)
+    ]
+    by = "" if row["basis"] == "runs" else "; over steps, because there are too few runs"
+    return f"{', '.join(runs)}; p = {row['p_value']:.2g}{by}"
