@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import StoreError
-from tracekit.prediction.edges import ADDED, ENTERED, TABLE, left_ns
+from tracekit.prediction.edges import left_ns
 from tracekit.storage.local import LocalLocation
 from tracekit.units import NS_PER_US
 
@@ -38,7 +38,7 @@ INNER JOIN {at} AS begun ON s.span_id * 2 = begun.node
 INNER JOIN {at} AS ended ON s.span_id * 2 + 1 = ended.node
 INNER JOIN trace AS t USING (trace_id)
 INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
-LEFT JOIN {edge} AS w ON ended.node = w.target_node AND w.kind = 'work'
+LEFT JOIN changed_edge AS w ON ended.node = w.target_node AND w.kind = 'work'
 LEFT JOIN launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
 WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_ns = 0)
 ORDER BY s.trace_id, begun.at_ns, s.span_id
@@ -57,7 +57,7 @@ WITH node AS (
         FROM graph_span
         UNION ALL
         SELECT s.trace_id, s.pid, s.tid, e.recorded_ns, e.first_node, e.last_node
-        FROM {entered} AS e
+        FROM entered_thread AS e
         INNER JOIN graph_span AS s ON e.near_id = s.span_id
     )
     INNER JOIN {at} AS first ON first_node = first.node
@@ -96,7 +96,7 @@ host AS (
     LEFT JOIN graph_span AS s
         ON e.trace_id = s.trace_id AND e.event_id = s.event_id AND s.work_kind = 'compute'
             AND e.ts_ns + c.shift_ns = s.start_ns AND s.end_ns = s.start_ns + e.dur_ns
-    LEFT JOIN {edge} AS w ON s.span_id * 2 + 1 = w.target_node AND w.kind = 'work'
+    LEFT JOIN changed_edge AS w ON s.span_id * 2 + 1 = w.target_node AND w.kind = 'work'
     WHERE
         is_op(e.category) OR is_annotation(e.category)
         OR is_python_call(e.category) OR is_launch_call(e.category)
@@ -157,13 +157,13 @@ SELECT
         NULL
     ),
     a.near_id
-FROM {added} AS a
+FROM added_work AS a
 INNER JOIN {at} AS ended ON a.end_node = ended.node
 INNER JOIN graph_span AS near ON a.near_id = near.span_id
 INNER JOIN trace AS t ON near.trace_id = t.trace_id
 LEFT JOIN graph_span AS s ON a.span_id = s.span_id
 LEFT JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
-LEFT JOIN {edge} AS w ON a.end_node = w.target_node AND w.kind IN ('call', 'work')
+LEFT JOIN changed_edge AS w ON a.end_node = w.target_node AND w.kind IN ('call', 'work')
 LEFT JOIN (SELECT trace_id, path, min(class) AS class FROM module GROUP BY ALL) AS m
     ON t.trace_id = m.trace_id AND a.root = m.path
 ORDER BY ended.at_ns, a.end_node
@@ -188,8 +188,8 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
     """
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     names = {
-        "at": at, "far": _FAR_NS, "edge": TABLE, "added": ADDED, "entered": ENTERED,
-        "left": f"{left_ns('usual')} + contended_ns", "worker_tid": _WORKER_TID,
+        "at": at, "far": _FAR_NS, "left": f"{left_ns('usual')} + contended_ns",
+        "worker_tid": _WORKER_TID,
     }  # fmt: skip
     for row in connection.execute(_WORK.format(**names)).fetchall():
         *named, work_kind, device, stream, correlation, start_ns, dur_ns, args, copies = row
