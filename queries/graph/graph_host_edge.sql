@@ -144,6 +144,30 @@ handed AS (
     FROM gap AS g
     ASOF INNER JOIN last_wait AS w ON g.part = w.part AND g.end_ns >= w.end_ns
     WHERE w.end_ns > g.start_ns
+),
+
+-- What a span waits for besides the span before it on its thread.
+cause AS (
+    SELECT
+        'thread' AS kind, 'inferred' AS known_by, l.span_id AS source_id, h.id AS target_id,
+        l.end_ns AS source_ns, h.end_ns AS target_ns
+    FROM handed AS h
+    ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
+    UNION ALL
+    SELECT 'posted_wait', 'inferred', span_id, id, end_ns, until_ns
+    FROM task_wait
+    UNION ALL
+    SELECT 'batch', 'recorded', span_id, target_id, end_ns, target_ns
+    FROM taken_batch
+    UNION ALL
+    SELECT 'batch', 'assumed', before_id, span_id, before_end_ns, end_ns
+    FROM batch
+    WHERE before_id IS NOT NULL
+    UNION ALL
+    SELECT 'spawn', 'assumed', l.span_id AS source_id, s.span_id AS target_id, l.end_ns, s.start_ns
+    FROM host_span AS s
+    ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
+    WHERE s.before_id IS NULL AND l.span_id <> s.span_id
 )
 
 SELECT
@@ -162,65 +186,11 @@ LEFT JOIN waited_gap AS w ON s.span_id = w.id
 WHERE s.before_id IS NOT NULL
 UNION ALL BY NAME
 SELECT
-    (h.part)[1] AS trace_id,
-    l.span_id * 2 + 1 AS source_node,
-    h.id * 2 AS target_node,
-    'thread' AS kind,
-    'inferred' AS known_by,
-    l.end_ns AS source_ns,
-    h.end_ns AS target_ns,
-    h.end_ns - l.end_ns AS weight_ns,
-    0 AS loading_ns
-FROM handed AS h
-ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
-UNION ALL BY NAME
-SELECT
-    (part)[1] AS trace_id,
-    span_id * 2 + 1 AS source_node,
-    id * 2 AS target_node,
-    'posted_wait' AS kind,
-    'inferred' AS known_by,
-    end_ns AS source_ns,
-    until_ns AS target_ns,
-    until_ns - end_ns AS weight_ns,
-    0 AS loading_ns
-FROM task_wait
-UNION ALL BY NAME
-SELECT
-    trace_id,
-    span_id * 2 + 1 AS source_node,
-    target_id * 2 AS target_node,
-    'batch' AS kind,
-    'recorded' AS known_by,
-    end_ns AS source_ns,
-    target_ns,
-    target_ns - end_ns AS weight_ns,
-    0 AS loading_ns
-FROM taken_batch
-UNION ALL BY NAME
-SELECT
-    trace_id,
-    before_id * 2 + 1 AS source_node,
-    span_id * 2 AS target_node,
-    'batch' AS kind,
-    'assumed' AS known_by,
-    before_end_ns AS source_ns,
-    end_ns AS target_ns,
-    end_ns - before_end_ns AS weight_ns,
-    weight_ns AS loading_ns
-FROM batch
-WHERE before_id IS NOT NULL
-UNION ALL BY NAME
-SELECT
     s.trace_id,
-    l.span_id * 2 + 1 AS source_node,
-    s.span_id * 2 AS target_node,
-    'spawn' AS kind,
-    'assumed' AS known_by,
-    l.end_ns AS source_ns,
-    s.start_ns AS target_ns,
-    s.start_ns - l.end_ns AS weight_ns,
-    0 AS loading_ns
-FROM host_span AS s
-ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
-WHERE s.before_id IS NULL AND l.span_id <> s.span_id
+    c.source_id * 2 + 1 AS source_node,
+    c.target_id * 2 AS target_node,
+    c.kind, c.known_by, c.source_ns, c.target_ns,
+    c.target_ns - c.source_ns AS weight_ns,
+    if(c.kind = 'batch' AND c.known_by = 'assumed', weight_ns, 0) AS loading_ns
+FROM cause AS c
+INNER JOIN graph_span AS s ON c.target_id = s.span_id

@@ -20,11 +20,57 @@
 --   step      BIGINT
 -- Invariant: start_ns <= end_ns
 
-WITH host_span AS (
+-- Launches, waits, event and stream calls, and other calls of at least 8 µs; of nested calls the outer one, unless only
+-- the inner one launches work.
+WITH call AS (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        e.name, e.correlation,
+        l.launch_id IS NOT NULL AS is_launch,
+        w.kind AS wait
+    FROM event AS e
+    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.event_id = l.launch_id
+    LEFT JOIN host_waits AS w ON e.trace_id = w.trace_id AND e.event_id = w.event_id
+    WHERE is_launch_call(e.category)
+),
+
+top_launch AS (
+    SELECT *
+    FROM call
+    WHERE is_launch
+    QUALIFY
+        coalesce(gap_before_ns((trace_id, pid, tid), ts_ns, end_ns, (-end_ns, event_id)), 0) >= 0
+),
+
+other_call AS (
+    SELECT c.*
+    FROM call AS c
+    ASOF LEFT JOIN top_launch AS l
+        ON c.trace_id = l.trace_id AND c.pid = l.pid AND c.tid = l.tid AND c.end_ns > l.ts_ns
+    WHERE
+        NOT c.is_launch
+        AND (
+            c.wait IS NOT NULL
+            OR c.end_ns - c.ts_ns >= 8000
+            OR regexp_matches(c.name, 'Event(Record|Synchronize)|WaitEvent|Synchronize')
+        )
+        AND coalesce(l.end_ns <= c.ts_ns, TRUE)
+    QUALIFY
+        coalesce(gap_before_ns(
+            (c.trace_id, c.pid, c.tid), c.ts_ns, c.end_ns, (-c.end_ns, c.event_id)
+        ), 0) >= 0
+),
+
+host_span AS (
     SELECT
         trace_id, 'call' AS kind, event_id, 0 AS piece, pid, tid, ts_ns, end_ns, name, correlation,
         wait
-    FROM graph_call
+    FROM (
+        FROM top_launch
+        UNION ALL
+        FROM other_call
+    ) AS top_call
     UNION ALL BY NAME
     SELECT
         e.trace_id, 'work' AS kind, e.event_id, e.piece, l.pid, l.tid, e.device, e.stream, e.ts_ns,
