@@ -38,16 +38,12 @@ posted AS (
 origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
 
 edge AS (
-    SELECT *
     FROM graph_host_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_work_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_wait_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_meeting_edge
 ),
 

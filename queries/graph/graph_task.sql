@@ -46,33 +46,18 @@ task AS (
 post AS (
     SELECT
         *,
-        row_number() OVER (PARTITION BY trace_id, pid ORDER BY start_ns, span_id) AS number
+        row_number() OVER (PARTITION BY trace_id, pid ORDER BY start_ns, span_id) AS number,
+        count(*) OVER (PARTITION BY trace_id, pid) AS post_count
     FROM collective
     WHERE is_call
-),
-
-posted AS (
-    SELECT
-        t.*, p.span_id AS post_id, p.start_ns AS post_ns, p.end_ns AS post_end_ns,
-        p.tid AS post_tid,
-        bool_and(p.start_ns <= t.start_ns) OVER process AS is_in_order,
-        count(*) OVER process AS task_count,
-        quantile_disc(t.start_ns - p.start_ns, 0.1) OVER process AS usual_ns
-    FROM task AS t
-    INNER JOIN post AS p USING (trace_id, pid, number)
-    WINDOW process AS (PARTITION BY t.trace_id, t.pid)
-),
-
-post_count AS (
-    SELECT trace_id, pid, count(*) AS post_count
-    FROM post
-    GROUP BY trace_id, pid
 )
 
 SELECT
-    p.trace_id, p.span_id, p.start_ns, p.end_ns, p.before_id, p.before_end_ns, p.post_id, p.post_ns,
-    p.post_end_ns, p.pid, p.post_tid, p.usual_ns
-FROM posted AS p
-INNER JOIN post_count AS c USING (trace_id, pid)
-WHERE p.is_in_order AND p.task_count = c.post_count
-ORDER BY p.span_id
+    t.trace_id, t.span_id, t.start_ns, t.end_ns, t.before_id, t.before_end_ns,
+    p.span_id AS post_id, p.start_ns AS post_ns, p.end_ns AS post_end_ns, t.pid, p.tid AS post_tid,
+    quantile_disc(t.start_ns - p.start_ns, 0.1) OVER process AS usual_ns
+FROM task AS t
+INNER JOIN post AS p USING (trace_id, pid, number)
+WINDOW process AS (PARTITION BY t.trace_id, t.pid)
+QUALIFY bool_and(p.start_ns <= t.start_ns) OVER process AND count(*) OVER process = p.post_count
+ORDER BY t.span_id

@@ -280,33 +280,24 @@ SELECT
     'call' AS kind,
     'recorded' AS known_by,
     start_ns AS source_ns,
-    end_ns AS target_ns, CASE
+    end_ns AS target_ns,
+    CASE
         WHEN kind = 'queue' THEN least_ns
         WHEN has_waited THEN least(dur_ns, usual_ns, 20000)
         ELSE dur_ns
     END AS weight_ns
 FROM own_time
-UNION ALL BY NAME
+UNION ALL
 SELECT
-    o.trace_id, w.source_node,
-    w.span_id * 2 + 1 AS target_node,
-    w.kind, w.known_by, w.source_ns,
-    o.end_ns AS target_ns,
-    if(o.has_waited, least(greatest(o.tail_ns, 0), o.end_ns - w.source_ns), 0) AS weight_ns
+    o.trace_id, w.source_node, w.span_id * 2 + 1, w.kind, w.known_by, w.source_ns, o.end_ns,
+    if(o.has_waited, least(greatest(o.tail_ns, 0), o.end_ns - w.source_ns), 0)
 FROM wait AS w
 INNER JOIN own_time AS o USING (span_id)
 WHERE w.source_ns <= o.end_ns + 3000
-UNION ALL BY NAME
+UNION ALL
 -- Launches that did not block may block once the host gets faster.
 SELECT
-    q.trace_id,
-    b.span_id * 2 AS source_node,
-    q.call_span * 2 + 1 AS target_node,
-    'queue' AS kind,
-    'assumed' AS known_by,
-    b.start_ns AS source_ns,
-    q.end_ns AS target_ns,
-    0 AS weight_ns
+    q.trace_id, b.span_id * 2, q.call_span * 2 + 1, 'queue', 'assumed', b.start_ns, q.end_ns, 0
 FROM queued AS q
 LEFT JOIN capacity AS c USING (trace_id)
 INNER JOIN in_order AS b

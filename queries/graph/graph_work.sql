@@ -12,8 +12,9 @@
 --   call_span  BIGINT   span of the launch; NULL if not recorded
 --   call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
 --   before_id  BIGINT   previous event on the stream
---   before_start_ns BIGINT, before_end_ns BIGINT, quick_latency_ns BIGINT, latency_ns BIGINT
---   slow_latency_ns BIGINT, quick_gap_ns BIGINT, gap_ns BIGINT, slow_gap_ns BIGINT
+--   before_start_ns BIGINT, before_end_ns BIGINT
+--   latency_ns  BIGINT[]  quick, typical, and slow latency
+--   gap_ns      BIGINT[]  quick, typical, and slow gap
 --   usual_ns   BIGINT   median latency of all launches of the trace, ns
 
 WITH call AS (
@@ -128,12 +129,8 @@ SELECT
     w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.launch_id, w.is_first,
     w.call_span, w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns,
     w.before_end_ns,
-    if(w.is_first, coalesce(l.latency_ns[1], u.latency_ns[1]), 0)::BIGINT AS quick_latency_ns,
-    if(w.is_first, coalesce(l.latency_ns[2], u.latency_ns[2]), 0)::BIGINT AS latency_ns,
-    if(w.is_first, coalesce(l.latency_ns[3], u.latency_ns[3]), 0)::BIGINT AS slow_latency_ns,
-    coalesce(g.gap_ns[1], a.gap_ns[1], 1000)::BIGINT AS quick_gap_ns,
-    coalesce(g.gap_ns[2], a.gap_ns[2], 1000)::BIGINT AS gap_ns,
-    coalesce(g.gap_ns[3], a.gap_ns[3], 1000)::BIGINT AS slow_gap_ns,
+    if(w.is_first, coalesce(l.latency_ns, u.latency_ns), [0, 0, 0])::BIGINT[] AS latency_ns,
+    coalesce(g.gap_ns, a.gap_ns, [1000, 1000, 1000])::BIGINT[] AS gap_ns,
     u.usual_ns
 FROM work AS w
 INNER JOIN usual AS u USING (trace_id)

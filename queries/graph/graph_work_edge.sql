@@ -162,40 +162,37 @@ inferred_wait AS (
 bound AS (
     SELECT
         w.trace_id, w.span_id, w.start_ns,
-        w.is_first
-        AND w.call_end_ns - w.call_start_ns > greatest(20000, 3 * w.usual_ns)
-        AND w.start_ns >= w.call_end_ns
-        AND NOT regexp_matches(w.call_name, '(?i)sync|memcpy') AS is_behind,
         w.call_span * 2 + is_behind::BIGINT AS source_node,
         if(is_behind, w.call_end_ns, w.call_start_ns) AS source_ns,
         'launch' AS kind,
         'recorded' AS known_by,
-        if(is_behind, least(w.latency_ns, 3000), w.latency_ns) AS weight_ns,
-        if(is_behind, least(w.quick_latency_ns, 3000), w.quick_latency_ns) AS quick_ns,
-        if(is_behind, least(w.slow_latency_ns, 3000), w.slow_latency_ns) AS slow_ns
-    FROM graph_work AS w
-    WHERE w.call_span IS NOT NULL
-    UNION ALL BY NAME
+        if(
+            is_behind, list_transform(w.latency_ns, LAMBDA ns: least(ns, 3000)), w.latency_ns
+        ) AS weights_ns
+    FROM (
+        SELECT
+            *,
+            is_first
+            AND call_end_ns - call_start_ns > greatest(20000, 3 * usual_ns)
+            AND start_ns >= call_end_ns
+            AND NOT regexp_matches(call_name, '(?i)sync|memcpy') AS is_behind
+        FROM graph_work
+        WHERE call_span IS NOT NULL
+    ) AS w
+    UNION ALL
     SELECT
         trace_id, span_id, start_ns,
-        start_ns < before_end_ns - 3000 AS is_beside,
-        before_id * 2 + (NOT is_beside)::BIGINT AS source_node,
-        if(is_beside, before_start_ns, before_end_ns) AS source_ns,
-        if(is_beside, 'concurrent', 'stream') AS kind,
-        'recorded' AS known_by,
-        if(is_beside, 0, gap_ns) AS weight_ns,
-        if(is_beside, 0, quick_gap_ns) AS quick_ns,
-        if(is_beside, 0, slow_gap_ns) AS slow_ns
+        before_id * 2 + (start_ns >= before_end_ns - 3000)::BIGINT,
+        if(start_ns >= before_end_ns - 3000, before_end_ns, before_start_ns),
+        if(start_ns >= before_end_ns - 3000, 'stream', 'concurrent'),
+        'recorded',
+        if(start_ns >= before_end_ns - 3000, gap_ns, [0, 0, 0])
     FROM graph_work
     WHERE before_id IS NOT NULL
-    UNION ALL BY NAME
+    UNION ALL
     SELECT
-        r.trace_id, w.span_id, w.start_ns,
-        r.last_id * 2 + 1 AS source_node,
-        r.end_ns AS source_ns,
-        'event' AS kind,
-        'recorded' AS known_by,
-        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
+        r.trace_id, w.span_id, w.start_ns, r.last_id * 2 + 1, r.end_ns, 'event', 'recorded',
+        w.gap_ns
     FROM recorded_source AS r
     ASOF INNER JOIN launched AS l
         ON
@@ -204,14 +201,10 @@ bound AS (
             AND r.stream = l.stream
             AND r.wait_ns <= l.call_start_ns
     INNER JOIN graph_work AS w ON l.first_id = w.span_id
-    UNION ALL BY NAME
+    UNION ALL
     SELECT
-        t.trace_id, w.span_id, w.start_ns,
-        l.last_id * 2 + 1 AS source_node,
-        l.end_ns AS source_ns,
-        'event' AS kind,
-        'inferred' AS known_by,
-        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
+        t.trace_id, w.span_id, w.start_ns, l.last_id * 2 + 1, l.end_ns, 'event', 'inferred',
+        w.gap_ns
     FROM inferred_wait AS t
     ASOF INNER JOIN launched AS l
         ON
@@ -232,7 +225,7 @@ event_wait AS (
         b.kind = 'event'
         AND b.start_ns - b.source_ns BETWEEN 0 AND 29999
         AND w.call_start_ns + 1.5 * w.usual_ns < b.source_ns
-        AND coalesce(w.before_end_ns + w.gap_ns <= b.source_ns, TRUE)
+        AND coalesce(w.before_end_ns + w.gap_ns[2] <= b.source_ns, TRUE)
 ),
 
 event_time AS (
@@ -244,10 +237,10 @@ event_time AS (
 
 early_bound AS MATERIALIZED (
     SELECT
-        b.* EXCLUDE (is_behind, is_beside) REPLACE (
-            least(coalesce(e.ns[2], b.weight_ns), b.start_ns - b.source_ns) AS weight_ns,
-            least(coalesce(e.ns[1], b.quick_ns), b.start_ns - b.source_ns) AS quick_ns,
-            least(coalesce(e.ns[3], b.slow_ns), b.start_ns - b.source_ns) AS slow_ns
+        b.* REPLACE (
+            list_transform(
+                coalesce(e.ns, b.weights_ns), LAMBDA ns: least(ns, b.start_ns - b.source_ns)
+            ) AS weights_ns
         )
     FROM bound AS b
     LEFT JOIN event_time AS e ON b.trace_id = e.trace_id AND b.kind = 'event'
@@ -255,7 +248,7 @@ early_bound AS MATERIALIZED (
 ),
 
 expected AS (
-    SELECT span_id, start_ns - max(source_ns + weight_ns) AS late_ns
+    SELECT span_id, start_ns - max(source_ns + weights_ns[2]) AS late_ns
     FROM early_bound
     GROUP BY span_id, start_ns
 ),
@@ -373,10 +366,10 @@ explained AS (
             WHEN 'backlog' THEN o.start_ns
             WHEN 'long_launch' THEN l.call_start_ns
         END AS source_ns,
-        if(kind = 'event', least(l.gap_ns, l.start_ns - source_ns), l.start_ns - source_ns)
-            AS weight_ns,
-        if(kind = 'event', least(l.quick_gap_ns, l.start_ns - source_ns), weight_ns) AS quick_ns,
-        if(kind = 'event', least(l.slow_gap_ns, l.start_ns - source_ns), weight_ns) AS slow_ns
+        l.start_ns - source_ns AS ns,
+        if(
+            kind = 'event', list_transform(l.gap_ns, LAMBDA gap_ns: least(gap_ns, ns)), [ns, ns, ns]
+        ) AS weights_ns
     FROM late_work AS l
     CROSS JOIN origin AS o
     LEFT JOIN ended_before AS e USING (span_id)
@@ -387,14 +380,11 @@ explained AS (
 SELECT
     trace_id, source_node, span_id * 2 AS target_node, kind, known_by, source_ns,
     start_ns AS target_ns,
-    weight_ns, quick_ns, slow_ns
-FROM early_bound
-UNION ALL BY NAME
-SELECT
-    trace_id, source_node, span_id * 2 AS target_node, kind,
-    if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by,
-    source_ns,
-    start_ns AS target_ns,
-    weight_ns, quick_ns, slow_ns
-FROM explained
-WHERE source_node IS NOT NULL
+    weights_ns[2] AS weight_ns, weights_ns[1] AS quick_ns, weights_ns[3] AS slow_ns
+FROM (
+    FROM early_bound
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (ns), if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by
+    FROM explained
+    WHERE source_node IS NOT NULL
+) AS e

@@ -10,13 +10,8 @@
 --   high_ns  BIGINT   90th percentile
 --   source   VARCHAR  given or measured
 
-WITH measured AS (
-    SELECT s.plain_ns, s.low_ns, s.high_ns, 'measured' AS source
-    FROM run_step() AS s
-    SEMI JOIN trace AS t USING (run_id)
-    WHERE s.plain_ns > 0
-    QUALIFY count(*) OVER () = 1
-)
-
-SELECT plain_ns, low_ns, high_ns, source
-FROM measured
+SELECT s.plain_ns, s.low_ns, s.high_ns, 'measured' AS source
+FROM run_step() AS s
+SEMI JOIN trace AS t USING (run_id)
+WHERE s.plain_ns > 0
+QUALIFY count(*) OVER () = 1
