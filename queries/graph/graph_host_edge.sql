@@ -32,14 +32,19 @@ gap AS MATERIALIZED (
     WHERE start_ns > before_end_ns
 ),
 
-loading AS (
+host_wait AS (
     SELECT
+        w.trace_id, w.event_id, w.kind,
         (w.trace_id, w.pid, w.tid) AS part,
         w.ts_ns + c.shift_ns AS start_ns,
         w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
     FROM host_waits AS w
     INNER JOIN graph_clock AS c USING (trace_id)
-    WHERE w.kind = 'data_loading'
+),
+
+loading AS (
+    FROM host_wait
+    WHERE kind = 'data_loading'
 ),
 
 waiting AS (
@@ -54,15 +59,13 @@ waiting AS (
 
 batch AS (
     SELECT
-        s.trace_id, s.span_id, s.end_ns, w.ts_ns + c.shift_ns AS asked_ns,
-        (s.trace_id, w.pid, w.tid) AS part,
+        s.span_id, s.end_ns, w.part, w.start_ns AS asked_ns,
         lag(s.span_id) OVER thread AS before_id,
         lag(s.end_ns) OVER thread AS before_end_ns
     FROM graph_span AS s
-    INNER JOIN host_waits AS w USING (trace_id, event_id)
-    INNER JOIN graph_clock AS c USING (trace_id)
+    INNER JOIN host_wait AS w USING (trace_id, event_id)
     WHERE s.name = 'batch' AND s.kind = 'mark'
-    WINDOW thread AS (PARTITION BY s.trace_id, w.pid, w.tid ORDER BY s.end_ns, s.span_id)
+    WINDOW thread AS (PARTITION BY w.part ORDER BY s.end_ns, s.span_id)
 ),
 
 taken_batch AS (
@@ -80,14 +83,10 @@ last_task AS (
 
 -- Where the stack shows the wait, the time before it is the thread's own.
 shown_wait AS (
-    SELECT
-        (w.trace_id, w.pid, w.tid) AS part,
-        w.ts_ns + c.shift_ns AS start_ns,
-        max(w.ts_ns + w.dur_ns) + c.shift_ns AS end_ns
-    FROM host_waits AS w
-    INNER JOIN graph_clock AS c USING (trace_id)
-    WHERE w.kind = 'comm_wait'
-    GROUP BY w.trace_id, w.pid, w.tid, w.ts_ns, c.shift_ns
+    SELECT part, start_ns, max(end_ns) AS end_ns
+    FROM host_wait
+    WHERE kind = 'comm_wait'
+    GROUP BY part, start_ns
 ),
 
 task_wait AS (

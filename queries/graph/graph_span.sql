@@ -113,17 +113,16 @@ step_range AS (
 marked AS (
     SELECT trace_id, event_id, pid, tid, ts_ns, 'step start' AS name, step
     FROM step_range
-    UNION ALL BY NAME
-    SELECT trace_id, event_id, pid, tid, end_ns AS ts_ns, 'step end' AS name, step
+    UNION ALL
+    SELECT trace_id, event_id, pid, tid, end_ns, 'step end', step
     FROM step_range
-    UNION ALL BY NAME
-    SELECT b.trace_id, b.first_id AS event_id, b.pid, b.tid, b.ts_ns, 'thread start' AS name
+    UNION ALL
+    SELECT b.trace_id, b.first_id, b.pid, b.tid, b.ts_ns, 'thread start', NULL
     FROM op_bounds AS b
     INNER JOIN thread AS t USING (trace_id, pid, tid)
     WHERE b.ts_ns < t.ts_ns
-    UNION ALL BY NAME
-    SELECT
-        b.trace_id, b.last_id AS event_id, b.pid, b.tid, b.end_ns AS ts_ns, 'thread end' AS name
+    UNION ALL
+    SELECT b.trace_id, b.last_id, b.pid, b.tid, b.end_ns, 'thread end', NULL
     FROM op_bounds AS b
     INNER JOIN thread AS t USING (trace_id, pid, tid)
     WHERE b.end_ns > t.end_ns

@@ -16,13 +16,13 @@
 
 WITH launched AS (
     SELECT
-        trace_id, device, stream, call_start_ns,
+        (trace_id, device, stream) AS part, call_start_ns,
         arg_min(span_id, (start_ns, span_id)) AS first_id,
         arg_max(span_id, (end_ns, span_id)) AS last_id,
         max(end_ns) AS end_ns
     FROM graph_work
     WHERE call_span IS NOT NULL
-    GROUP BY trace_id, device, stream, call_start_ns
+    GROUP BY part, call_start_ns
 ),
 
 call AS (
@@ -38,9 +38,9 @@ call AS (
 recorded_wait AS (
     SELECT
         e.trace_id, w.span_id AS wait_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
-        e.args ->> 'device' AS device,
-        e.stream,
-        try_cast(e.args ->> 'wait_on_stream' AS BIGINT) AS source_stream
+        (e.trace_id, e.args ->> 'device', e.stream) AS part,
+        (e.trace_id, e.args ->> 'device', try_cast(e.args ->> 'wait_on_stream' AS BIGINT))
+            AS source_part
     FROM event AS e
     INNER JOIN call AS w ON e.trace_id = w.trace_id AND e.correlation = w.correlation
     INNER JOIN call AS r
@@ -56,27 +56,17 @@ recorded_wait AS (
 recorded_source AS (
     SELECT w.*, l.last_id, l.end_ns
     FROM recorded_wait AS w
-    ASOF INNER JOIN launched AS l
-        ON
-            w.trace_id = l.trace_id
-            AND w.device = l.device
-            AND w.source_stream = l.stream
-            AND w.record_ns >= l.call_start_ns
+    ASOF INNER JOIN launched AS l ON w.source_part = l.part AND w.record_ns >= l.call_start_ns
 ),
 
 thread_call AS (
     SELECT
         c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, c.is_wait, c.is_record,
-        CASE
-            WHEN f.span_id IS NOT NULL
-                THEN
-                    {
-                        work_id: f.span_id,
-                        device: f.device,
-                        stream: f.stream,
-                        start_ns: c.start_ns
-                    }
-        END AS launch
+        if(
+            f.span_id IS NULL,
+            NULL,
+            {work_id: f.span_id, device: f.device, stream: f.stream, start_ns: c.start_ns}
+        ) AS launch
     FROM call AS c
     LEFT JOIN graph_work AS f ON c.span_id = f.call_span AND f.is_first
 ),
@@ -194,12 +184,7 @@ bound AS (
         r.trace_id, w.span_id, w.start_ns, r.last_id * 2 + 1, r.end_ns, 'event', 'recorded',
         w.gap_ns
     FROM recorded_source AS r
-    ASOF INNER JOIN launched AS l
-        ON
-            r.trace_id = l.trace_id
-            AND r.device = l.device
-            AND r.stream = l.stream
-            AND r.wait_ns <= l.call_start_ns
+    ASOF INNER JOIN launched AS l ON r.part = l.part AND r.wait_ns <= l.call_start_ns
     INNER JOIN graph_work AS w ON l.first_id = w.span_id
     UNION ALL
     SELECT
@@ -208,12 +193,10 @@ bound AS (
     FROM inferred_wait AS t
     ASOF INNER JOIN launched AS l
         ON
-            t.trace_id = l.trace_id
-            AND t.source.device = l.device
-            AND t.source.stream = l.stream
+            (t.trace_id, t.source.device, t.source.stream) = l.part
             AND t.source.at_ns >= l.call_start_ns
     INNER JOIN graph_work AS w ON t.work_id = w.span_id
-    WHERE l.device = w.device AND l.stream <> w.stream
+    WHERE t.source.device = w.device AND t.source.stream <> w.stream
 ),
 
 -- Typical time from an event to the start of waiting work that had nothing else to wait for.
@@ -307,27 +290,19 @@ ended_before AS (
     WHERE l.stream IS NOT NULL AND l.start_ns - l.tolerance_ns < ended_ns
 ),
 
-thread AS (
-    SELECT trace_id, pid, tid, count(*) AS span_count
+busiest_thread AS (
+    SELECT trace_id, pid, tid
     FROM graph_span
     WHERE tid IS NOT NULL
     GROUP BY trace_id, pid, tid
-),
-
-busiest_thread AS (
-    SELECT trace_id, arg_max((pid, tid), (span_count, -tid)) AS thread
-    FROM thread
-    GROUP BY trace_id
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, tid) = 1
 ),
 
 busiest_span AS (
-    SELECT
-        s.trace_id, s.start_ns,
-        max(s.span_id) AS span_id,
-        arg_max(s.end_ns, s.span_id) AS end_ns
-    FROM graph_span AS s
-    INNER JOIN busiest_thread AS b ON s.trace_id = b.trace_id AND (s.pid, s.tid) = b.thread
-    GROUP BY s.trace_id, s.start_ns
+    SELECT trace_id, start_ns, max(span_id) AS span_id, arg_max(end_ns, span_id) AS end_ns
+    FROM graph_span
+    SEMI JOIN busiest_thread USING (trace_id, pid, tid)
+    GROUP BY trace_id, start_ns
 ),
 
 origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
