@@ -5,8 +5,7 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   group_id  BIGINT
---   gain_ns  BIGINT  how much earlier the last work of all ranks ends, ns
+--   group_id BIGINT, gain_ns BIGINT
 
 SELECT
     e.edge_id, e.source_node, e.target_node,

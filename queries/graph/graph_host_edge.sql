@@ -1,7 +1,6 @@
 -- Dependency edges between host spans.
--- Consecutive spans of a thread are linked by its own time, less its waits for another thread (`thread_waits`), a
--- posted collective, or a batch. The later span then also depends on that thread, collective, or batch; a thread's
--- first span depends on the last one that ended before it.
+-- Consecutive spans of a thread are linked by its own time, less its waits for another thread, a posted collective, or
+-- a batch. A thread's first span depends on the last one that ended before it.
 --
 -- Kind:     table
 -- Made:     when asked for

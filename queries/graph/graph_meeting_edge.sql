@@ -6,10 +6,8 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER
---   source_node  BIGINT   cause; negative for a meeting
---   target_node  BIGINT   effect; negative for a meeting
---   kind         VARCHAR  meeting, transfer, posted, or worker
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  meeting, transfer, posted, or worker
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH met AS (

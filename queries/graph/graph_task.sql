@@ -5,12 +5,10 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT
---   before_id  BIGINT  previous collective on the thread
---   before_end_ns  BIGINT
---   post_id    BIGINT  span of the posting call
---   post_ns BIGINT, post_end_ns BIGINT, pid BIGINT, post_tid BIGINT
---   usual_ns   BIGINT  typical (10th percentile) time from call to start, ns
+--   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT, before_id BIGINT
+--   before_end_ns BIGINT, post_id BIGINT, post_ns BIGINT, post_end_ns BIGINT, pid BIGINT
+--   post_tid BIGINT
+--   usual_ns  BIGINT  typical (10th percentile) time from call to start, ns
 
 WITH collective AS (
     SELECT

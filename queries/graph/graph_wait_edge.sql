@@ -6,9 +6,8 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id INTEGER, source_node BIGINT
---   target_node  BIGINT   end of the call
---   kind         VARCHAR  call, copy, sync, queue, or implicit_sync
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  call, copy, sync, queue, or implicit_sync
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH call AS MATERIALIZED (

@@ -7,12 +7,8 @@
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, span_id BIGINT, device VARCHAR, stream BIGINT, start_ns BIGINT, end_ns BIGINT
---   launch_id BIGINT
---   is_first   BOOLEAN  first device event of its launch
---   call_span  BIGINT   span of the launch; NULL if not recorded
---   call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
---   before_id  BIGINT   previous event on the stream
---   before_start_ns BIGINT, before_end_ns BIGINT
+--   is_first BOOLEAN, call_span BIGINT, call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
+--   before_id BIGINT, before_start_ns BIGINT, before_end_ns BIGINT
 --   latency_ns  BIGINT[]  quick, typical, and slow latency
 --   gap_ns      BIGINT[]  quick, typical, and slow gap
 --   usual_ns   BIGINT   median latency of all launches of the trace, ns
@@ -126,9 +122,8 @@ gap AS (
 )
 
 SELECT
-    w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.launch_id, w.is_first,
-    w.call_span, w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns,
-    w.before_end_ns,
+    w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.is_first, w.call_span,
+    w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns, w.before_end_ns,
     if(w.is_first, coalesce(l.latency_ns, u.latency_ns), [0, 0, 0])::BIGINT[] AS latency_ns,
     coalesce(g.gap_ns, a.gap_ns, [1000, 1000, 1000])::BIGINT[] AS gap_ns,
     u.usual_ns

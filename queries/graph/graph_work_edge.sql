@@ -7,10 +7,8 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER
---   source_node  BIGINT   cause; 0 for the common origin
---   target_node  BIGINT   start of the event
---   kind         VARCHAR  launch, stream, concurrent, event, long_launch, no_launch, or backlog
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  launch, stream, concurrent, event, long_launch, no_launch, or backlog
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT, quick_ns BIGINT
 --   slow_ns BIGINT
 
