@@ -199,11 +199,7 @@ class Edges:
         )
 
     def need(self, where: str, change: Change, what: str, hint: str | None = None) -> None:
-        """Raise if no edge matches, with the available values as a hint.
-
-        Raises:
-            NothingChosenError: no edge matches.
-        """
+        """Raise NothingChosenError if no edge matches, with the available values as a hint."""
         if self.count(where):
             return
         if change.terms:

@@ -80,12 +80,7 @@ LEFT JOIN changed_measured AS m USING (class, group_size)
 
 
 def _fit_transfers(edges: Edges, change: Change) -> list[str]:
-    """Separate the latency of each transfer; return the assumptions.
-
-    Raises:
-        QueryError: no collective has a known size, the requested latency cannot be separated, or
-            the benchmarks are from another device.
-    """
+    """Separate the latency of each transfer; return the assumptions."""
     points = [row for ask in edges.runs for row in ask(_POINTS)]
     names = {
         name for (name,) in edges.rows("SELECT lower(name) FROM device WHERE name IS NOT NULL")
@@ -191,11 +186,7 @@ ORDER BY t.class
 
 
 def change_collectives(edges: Edges, change: Change) -> list[str]:
-    """Change the algorithm of collectives or the number of ranks in their groups.
-
-    Raises:
-        QueryError: no collective matches, or message sizes are unknown.
-    """
+    """Change the algorithm of collectives or the number of ranks in their groups."""
     assumptions = _fit_transfers(edges, change)
     kinds = edges.rows(_KINDS.format(count=change.count))
     if not kinds:

@@ -725,11 +725,7 @@ _RULES = {
 
 
 def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:
-    """Expand a change into its parts, those with the largest gain, and the reason.
-
-    Raises:
-        QueryError: the trace has no matching work.
-    """
+    """Expand a change into its parts, those with the largest gain, and the reason."""
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
             f"{change.text!r}: the optimizer would run on the CPU, and a trace without "

@@ -82,11 +82,7 @@ LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
 
 
 def scale_to_device(edges: Edges, change: Change) -> list[str]:
-    """Scale compute to another device.
-
-    Raises:
-        QueryError: the device is unknown, or the recorded one has no published peak.
-    """
+    """Scale compute to another device."""
     other = find_device(change.device)
     here, there, how = _reached(edges, other)
     rates = [
@@ -134,11 +130,7 @@ def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
 
 
 def scale_to_type(edges: Edges, change: Change) -> list[str]:
-    """Scale 32-bit GEMMs to a narrower type.
-
-    Raises:
-        QueryError: the device has no published peak for that type.
-    """
+    """Scale 32-bit GEMMs to a narrower type."""
     dtype = change.device
     if not edges.has(f"FROM device_peak WHERE dtype = {quote(dtype)}"):
         raise QueryError(f"precision={dtype}: the device has no published peak for that type")
@@ -199,12 +191,7 @@ _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 
 def resize(edges: Edges, change: Change) -> list[str]:
-    """Scale work to another batch size or sequence length, from runs of several sizes.
-
-    Raises:
-        UsageError: the sizes of the runs are neither given nor in a manifest.
-        QueryError: there is only one run or size, or the size is too far from theirs.
-    """
+    """Scale work to another batch size or sequence length, from runs of several sizes."""
     runs = [ask for ask in edges.runs if ask("FROM trace LIMIT 1")]  # Bench runs have no traces.
     if len(runs) < 2:
         raise QueryError(
@@ -302,11 +289,7 @@ WHERE ns > 0
 
 
 def even_ranks(edges: Edges, change: Change) -> list[str]:
-    """Scale the compute of each rank to the median of all ranks.
-
-    Raises:
-        QueryError: there is only one rank.
-    """
+    """Scale the compute of each rank to the median of all ranks."""
     [(rank_count,)] = edges.rows("SELECT count(DISTINCT rank) FROM trace")
     if rank_count < 2:
         raise QueryError(
