@@ -185,14 +185,6 @@ cut AS (
     LEFT JOIN went_on USING (trace_id, event_id, piece)
 ),
 
--- Loaded by workers: waits longer than the hand-over of a batch takes.
-taken_batch AS (
-    SELECT e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    INNER JOIN host_waits AS w USING (trace_id, event_id)
-    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
-),
-
 span AS (
     SELECT * FROM cut
     UNION ALL BY NAME
@@ -208,14 +200,17 @@ span AS (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE e.device <> 'cpu'
     UNION ALL BY NAME
+    -- Loaded by workers: waits longer than the hand-over of a batch takes.
     SELECT
-        b.trace_id, 'mark' AS kind, b.event_id, 0 AS piece,
-        least(b.end_ns, h.ts_ns) AS start_ns,
+        e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
+        least(e.ts_ns + e.dur_ns, h.ts_ns) AS start_ns,
         start_ns AS end_ns,
         'batch' AS name
-    FROM taken_batch AS b
+    FROM event AS e
+    INNER JOIN host_waits AS w USING (trace_id, event_id)
     ASOF LEFT JOIN host_span AS h
-        ON b.trace_id = h.trace_id AND b.pid = h.pid AND b.tid = h.tid AND b.ts_ns < h.ts_ns
+        ON e.trace_id = h.trace_id AND e.pid = h.pid AND e.tid = h.tid AND e.ts_ns < h.ts_ns
+    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
 )
 
 SELECT

@@ -53,9 +53,9 @@ class Contention:
         self._edges, self._at = edges, at
         self.said: str | None = None
         self.is_sure = False
-        if not edges.has(
+        if not edges.run(
             "SELECT 1 FROM changed_edge WHERE kind = 'work' AND device <> 'cpu' "
-            "GROUP BY trace_id, device HAVING count(DISTINCT stream) > 1"
+            "GROUP BY trace_id, device HAVING count(DISTINCT stream) > 1 LIMIT 1"
         ):
             return
         contention = load_catalog().analysis("contention")

@@ -148,49 +148,36 @@ class Edges:
         further: query functions for further runs.
 
     Attributes:
-        runs: query functions for this run and further ones.
+        every_run: query functions for this run and further ones.
     """
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, weights: str, further: Sequence[Ask] = ()
     ) -> None:
         self.connection = connection
-        self.runs = (self.rows, *further)
-        self._weights = weights
-        self.reset()
+        self.every_run = (self.run, *further)
+        connection.execute(_CREATE.format(weights=weights))
 
-    def reset(self) -> None:
-        """Create the edges without changes."""
-        self.connection.execute(_CREATE.format(weights=self._weights))
-
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement."""
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
         return self.connection.execute(statement).fetchall()
-
-    def has(self, statement: str) -> bool:
-        """Return whether a statement has a row."""
-        return bool(self.rows(f"{statement} LIMIT 1"))
 
     def count(self, where: str) -> int:
         """Return the number of edges that match."""
-        return int(self.rows(f"SELECT count(*) FROM changed_edge WHERE {where}")[0][0])
+        return int(self.run(f"SELECT count(*) FROM changed_edge WHERE {where}")[0][0])
 
     def create(self, name: str, statement: str) -> None:
         """Create a temporary table of a change."""
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {statement}")
+        self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {statement}")
 
     def update(self, assignment: str, where: str, source: str = "") -> None:
         """Update columns of edges, named `e`, from rows of a source."""
         source = source and f"FROM {source}"
-        self.connection.execute(f"UPDATE changed_edge AS e SET {assignment} {source} WHERE {where}")
-
-    def delete(self, where: str) -> None:
-        """Delete edges."""
-        self.connection.execute(f"DELETE FROM changed_edge WHERE {where}")
+        self.run(f"UPDATE changed_edge AS e SET {assignment} {source} WHERE {where}")
 
     def add(self, rows: str) -> None:
         """Add edges that a change assumes, from rows of nodes, times, kind, part, and weight."""
-        self.connection.execute(
+        self.run(
             "INSERT INTO changed_edge BY NAME SELECT (SELECT max(edge_id) FROM changed_edge) "
             "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, "
             f"0 AS loading_ns, 0 AS other_ns, {_UNCHANGED}, 0 AS quick_rest_ns, "
@@ -204,7 +191,7 @@ class Edges:
             return
         if change.terms:
             column = change.terms[0][0]
-            found = self.rows(
+            found = self.run(
                 f"SELECT {column}::VARCHAR FROM changed_edge WHERE part = 'work' "
                 f"AND {column} IS NOT NULL GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
             )
@@ -221,9 +208,9 @@ class Edges:
             "kept = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {_GONE}"
         )
         # Ranks do not wait for a collective that is removed.
-        self.delete(
-            f"kind IN ('meeting', 'posted_wait') AND source_node // 2 IN {_GONE} "
-            f"OR kind = 'transfer' AND target_node // 2 IN {_GONE}"
+        self.run(
+            f"DELETE FROM changed_edge WHERE kind IN ('meeting', 'posted_wait') "
+            f"AND source_node // 2 IN {_GONE} OR kind = 'transfer' AND target_node // 2 IN {_GONE}"
         )
         self.remove_calls(
             "SELECT source_node // 2 AS span_id FROM changed_edge WHERE kind = 'launch' "
@@ -234,7 +221,7 @@ class Edges:
         """Remove calls and their waits, and leave their spans in ``changed_gone``."""
         self.create("changed_gone", spans)
         self.update("kept = 0", f"part = 'call' AND target_node // 2 IN {_GONE}")
-        self.delete(f"part = 'wait' AND target_node // 2 IN {_GONE}")
+        self.run(f"DELETE FROM changed_edge WHERE part = 'wait' AND target_node // 2 IN {_GONE}")
 
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
         """Change thread time inside the spans of ``changed_span``.
@@ -248,7 +235,7 @@ class Edges:
         Raises:
             QueryError: the spans contain nothing.
         """
-        self.connection.execute(
+        self.run(
             "CREATE TEMP TABLE IF NOT EXISTS changed_ranged AS FROM changed_span LIMIT 0; "
             "INSERT INTO changed_ranged FROM changed_span"
         )
@@ -273,7 +260,7 @@ class Edges:
             WHERE o.overlap_ns > 0
             """,
         )
-        if not self.has("FROM changed_inside"):
+        if not self.run("FROM changed_inside LIMIT 1"):
             raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
         # Waits are not part of a weight. Earlier changes of ranges are multiplied.
         self.update(
@@ -349,7 +336,7 @@ def _change_inside(edges: Edges, change: Change) -> list[str]:
         f"SELECT {HOST_SPAN} FROM event AS e INNER JOIN graph_clock AS c USING (trace_id) "
         f"WHERE {_INSIDE[by]} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}",
     )
-    if not edges.has("FROM changed_span"):
+    if not edges.run("FROM changed_span LIMIT 1"):
         raise QueryError(f"{change.text!r}: no such {by} in this trace")
     edges.change_spans(change, by, where_of(replace(change, terms=others)), glob)
     if change.action != REMOVE:
@@ -412,7 +399,7 @@ def _change_host(edges: Edges, change: Change) -> list[str]:
         other_factor = f"e.other_factor * (1 + ({1 / change.factor!r} - 1) * p.share)"
     edges.update(f"other_factor = {other_factor}", "e.edge_id = p.edge_id", "changed_pause AS p")
     assumptions = []
-    if edges.has("FROM changed_pause"):
+    if edges.run("FROM changed_pause LIMIT 1"):
         assumptions.append("Python, I/O, and sleeps of the program are unchanged")
     if edges.count("device = 'cpu'"):
         assumptions.append("on a CPU, ops are compute and not host time")
@@ -429,7 +416,7 @@ def _change_pauses(edges: Edges, change: Change) -> list[str]:
         "INNER JOIN (SELECT DISTINCT trace_id, pid, tid FROM graph_span WHERE tid IS NOT NULL) "
         "AS s USING (trace_id) WHERE p.is_repeated",
     )
-    if not edges.has("FROM changed_span"):
+    if not edges.run("FROM changed_span LIMIT 1"):
         raise QueryError(
             f"{change.text!r}: no stall of 2 ms without a host event recurs at one place "
             "in half of the steps"
@@ -485,14 +472,14 @@ GROUP BY m.trace_id, m.span_id, m.start_ns, w.step
 
 def _capture_steps(edges: Edges, change: Change) -> list[str]:
     """Launch the work of each step with one CUDA graph."""
-    if not edges.has("FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)')"):
+    if not edges.run("FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"):
         raise QueryError(f"{change.text!r}: no work in this trace was launched by CUDA or HIP")
-    if not edges.has(_STARTS_OF_STEPS):
+    if not edges.run(f"{_STARTS_OF_STEPS} LIMIT 1"):
         raise QueryError(f"{change.text!r}: no marked step in this trace has GPU work")
-    [(waits,)] = edges.rows(
+    [(waits,)] = edges.run(
         "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
     )
-    found = edges.rows(_GAPS_IN_GRAPHS)
+    found = edges.run(_GAPS_IN_GRAPHS)
     quick_ns, usual_ns, slow_ns = found[0][0] if found else _IN_GRAPH_NS
     assumed = _change_host(edges, replace(change, keyword="host", action=REMOVE, factor=0.0))
     no_rest = every_weight("*_rest_ns = 0")
@@ -526,7 +513,7 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
 def _remove_waits(edges: Edges, change: Change) -> list[str]:
     where = where_of(change, "kind IN ('copy', 'sync', 'implicit_sync')")
     edges.need(where, change, "no host wait that is followed by GPU work")
-    edges.delete(where)
+    edges.run(f"DELETE FROM changed_edge WHERE {where}")
     return ["the host does not need the result that it waited for"]
 
 
@@ -575,7 +562,7 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
             "workers start before the window and do not slow other work",
         ]
     if change.action == REMOVE:
-        edges.delete(f"kind = 'batch' AND {where}")
+        edges.run(f"DELETE FROM changed_edge WHERE kind = 'batch' AND {where}")
     edges.update(scaled(kept), "part = 'work' AND edge_id IN (SELECT edge_id FROM changed_loaded)")
     edges.update(f"loading_factor = loading_factor * {kept!r}", where)
     return assumptions
@@ -616,7 +603,7 @@ def _add_workers(edges: Edges, count: int) -> None:
             "FROM changed_batch AS l INNER JOIN changed_batch AS b "
             f"ON l.trace_id = b.trace_id AND l.number - {behind} = b.number"
         )
-    edges.connection.execute(
+    edges.run(
         "INSERT INTO added_work BY NAME SELECT node AS end_node, target_node // 2 AS near_id, "
         f"(number - 1) % {count} + 1 AS worker, ns FROM changed_batch"
     )

@@ -81,10 +81,8 @@ LEFT JOIN changed_measured AS m USING (class, group_size)
 
 def _fit_transfers(edges: Edges, change: Change) -> list[str]:
     """Separate the latency of each transfer; return the assumptions."""
-    points = [row for ask in edges.runs for row in ask(_POINTS)]
-    names = {
-        name for (name,) in edges.rows("SELECT lower(name) FROM device WHERE name IS NOT NULL")
-    }
+    points = [row for ask in edges.every_run for row in ask(_POINTS)]
+    names = {name for (name,) in edges.run("SELECT lower(name) FROM device WHERE name IS NOT NULL")}
     is_cpu = edges.count("device = 'cpu'") > 0
     here = [
         point
@@ -104,7 +102,7 @@ def _fit_transfers(edges: Edges, change: Change) -> list[str]:
         "e.edge_id = t.edge_id AND t.latency_ns IS NOT NULL",
         "changed_transfer AS t",
     )
-    [(count, fitted, measured, measured_in)] = edges.rows(
+    [(count, fitted, measured, measured_in)] = edges.run(
         "SELECT count(*), count(latency_ns), count(run), string_agg(DISTINCT run, ', ') "
         "FROM changed_transfer"
     )
@@ -188,7 +186,7 @@ ORDER BY t.class
 def change_collectives(edges: Edges, change: Change) -> list[str]:
     """Change the algorithm of collectives or the number of ranks in their groups."""
     assumptions = _fit_transfers(edges, change)
-    kinds = edges.rows(_KINDS.format(count=change.count))
+    kinds = edges.run(_KINDS.format(count=change.count))
     if not kinds:
         raise QueryError(f"{change.text!r}: no collective runs in a group of several ranks")
     ratios = []
@@ -245,5 +243,5 @@ def hide_communication(edges: Edges, change: Change) -> list[str]:
         "ASOF INNER JOIN (FROM changed_edge WHERE kind = 'launch' AND phase = 'optimizer') AS o "
         "ON w.trace_id = o.trace_id AND w.source_ns <= o.target_ns"
     )
-    edges.delete(waits)
+    edges.run(f"DELETE FROM changed_edge WHERE {waits}")
     return ["the optimizer is the first to need the results of backward communication"]

@@ -280,10 +280,11 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
         "e.trace_id = s.trace_id AND e.part = 'host' AND e.phase = 'forward'",
         f"({_SHARE_OF_FORWARD}) AS s",
     )
-    [(gap_ms,)] = edges.rows("SELECT sum(usual_ns - left_ns) / 1e6 FROM changed_back")
+    [(gap_ms,)] = edges.run("SELECT sum(usual_ns - left_ns) / 1e6 FROM changed_back")
     hooks = []
-    if edges.has(
-        "FROM event WHERE contains(name, 'PreBackwardFunction') OR contains(name, 'deepspeed/')"
+    if edges.run(
+        "FROM event WHERE contains(name, 'PreBackwardFunction') OR contains(name, 'deepspeed/') "
+        "LIMIT 1"
     ):
         edges.update(
             "quick_ns = round(quick_ns * s.share)",
@@ -322,7 +323,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
         root = _OUTERMOST.format(chosen=chosen)
     others = replace(change, terms=tuple(term for term in change.terms if term[0] != "module"))
     edges.create("changed_again", _AGAIN.format(root=root, others=where_of(others)))
-    [(count, host_ns, work_ns)] = edges.rows(
+    [(count, host_ns, work_ns)] = edges.run(
         "SELECT count(DISTINCT root), coalesce(sum(ns) FILTER (is_host), 0), "
         "sum(ns) FILTER (NOT is_host) FROM changed_again"
     )
@@ -332,7 +333,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
         )
     edges.add(_FIRST_OF_STREAM)
     edges.create("changed_chain", _CHAINS)
-    edges.connection.execute(_COPIES)
+    edges.run(_COPIES)
     # Without modules, the checkpointed parts are unknown: at most one per attention.
     edges.update(
         f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
@@ -399,7 +400,7 @@ WHERE p.ns > 0
 def _fuse_norms(edges: Edges, change: Change) -> list[str]:
     """Replace unfused norms by one kernel with the same memory traffic."""
     edges.create("changed_norm", _NORMS.format(chosen=where_of(change)))
-    [(count, less_ns)] = edges.rows(
+    [(count, less_ns)] = edges.run(
         "SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM changed_norm"
     )
     if not count:
@@ -470,7 +471,7 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     if edges.count("is_fused(class)"):
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
     edges.create("changed_fused", _FUSED)
-    [(count, ms, kept_ms, kept_count)] = edges.rows(
+    [(count, ms, kept_ms, kept_count)] = edges.run(
         "SELECT count(*), sum(ns) / 1e6, sum(ns) FILTER (is_kept) / 1e6, "
         "count(*) FILTER (is_kept) FROM changed_fused"
     )
@@ -479,7 +480,7 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
             f"{change.text!r}: no consecutive kernels between GEMMs on a GPU in this trace"
         )
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
-    hosts = edges.rows(_LEFT_BY_PHASE)
+    hosts = edges.run(_LEFT_BY_PHASE)
     edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)")
     # A fused kernel moves about the bytes of the longest of its chain: at most half of the chain.
     edges.update(
@@ -565,7 +566,7 @@ def _fuse_attention(edges: Edges, change: Change) -> list[str]:
     """Remove the kernels between the GEMMs of unfused attention."""
     edges.create("changed_between", _ATTENTION.format(chosen=where_of(change)))
     gone = "FROM changed_between WHERE NOT is_gemm"
-    [(count, gone_ns)] = edges.rows(f"SELECT count(*), sum(usual_ns) {gone}")
+    [(count, gone_ns)] = edges.run(f"SELECT count(*), sum(usual_ns) {gone}")
     if not count:
         raise QueryError(
             f"{change.text!r}: no softmax between GEMMs of one module or between two "
@@ -702,7 +703,7 @@ def _change_zero(edges: Edges, change: Change) -> list[str]:
         "because updated parameters are gathered once"
     )
     edges.create("changed_span", _ZERO_HOOKS)
-    [(hook_ns,)] = edges.rows("SELECT sum(end_ns - start_ns) FROM changed_span")
+    [(hook_ns,)] = edges.run("SELECT sum(end_ns - start_ns) FROM changed_span")
     if not hook_ns:
         stays = "other stage-3 hooks on the host remain: the gain is a lower bound"
         return [assumption, stays]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean, median
@@ -275,11 +275,9 @@ class Predictor:
                 "the run has no trace to replay",
                 hint="only changes of a load, such as 'rate x2', need no trace",
             )
-        replay = run_analysis(connection, load_catalog().analysis("replay"), {})
-        if not replay.rows:
+        rows = run_analysis(connection, load_catalog().analysis("replay"), {}).to_dicts()
+        if not rows:
             raise QueryError("the trace has no GPU work to replay")
-        columns = [column.name for column in replay.columns]
-        rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
         self._unexplained_ns = max(row["unexplained_ns"] for row in rows)
         self._replay_error_pct = max((row["error_pct"] or 0.0 for row in rows), key=abs)
@@ -290,13 +288,14 @@ class Predictor:
         self.run_step = None if is_recorded else _run_step(connection)
         self.is_of_run = self.run_step is not None and self.run_step.reason is None
         weights = "run_weight" if self.is_of_run else "graph_weight"
-        self._edges = Edges(connection, weights, further)
-        self._moments = self._edges.rows(
+        self._create_edges = partial(Edges, connection, weights, further)
+        self._edges = self._create_edges()
+        self._moments = self._edges.run(
             "SELECT trace_id, list(DISTINCT moment ORDER BY moment) FROM changed_edge "
             "WHERE moment > 0 AND moment_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
         )
         self._begins = dict(
-            self._edges.rows(
+            self._edges.run(
                 "SELECT DISTINCT e.trace_id, e.moment FROM changed_edge AS e "
                 "INNER JOIN step_bound ON target_node = node AND step_bound.bound = 0 "
                 "WHERE e.moment > 0"
@@ -469,7 +468,7 @@ class Predictor:
             yield [*assumed, self._start_as_steps_end()]
         finally:
             if is_seen:
-                self._edges.reset()
+                self._create_edges()
             else:
                 self._connection.execute("ROLLBACK")
 
@@ -483,7 +482,7 @@ class Predictor:
         if len(self._moments) < 2:
             return found
         starts = "SELECT trace_id, min(usual_ns) FROM changed_edge WHERE kind = 'start' GROUP BY 1"
-        ns = dict(self._edges.rows(starts))
+        ns = dict(self._edges.run(starts))
         was, now = (_lateness(run.step_ends_ns) for run in (self._before[0], self._replayed()[0]))
         for (trace_id, _), old_ns, new_ns in zip(self._moments, was, now, strict=False):
             begun_ns = ns.get(trace_id, 0)

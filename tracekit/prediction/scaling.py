@@ -111,7 +111,7 @@ def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
 
     Both are 1 if one is unknown.
     """
-    names = {product for (product,) in edges.rows("SELECT product FROM device_peak")}
+    names = {product for (product,) in edges.run("SELECT product FROM device_peak")}
     recorded = [one for one in load_device_peaks() if one.product in names]
     shares = [
         one.reached_bf16 / one.flop_per_s["bf16"]
@@ -132,7 +132,7 @@ def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
 def scale_to_type(edges: Edges, change: Change) -> list[str]:
     """Scale 32-bit GEMMs to a narrower type."""
     dtype = change.device
-    if not edges.has(f"FROM device_peak WHERE dtype = {quote(dtype)}"):
+    if not edges.run(f"FROM device_peak WHERE dtype = {quote(dtype)} LIMIT 1"):
         raise QueryError(f"precision={dtype}: the device has no published peak for that type")
     said = _scale(
         edges,
@@ -151,7 +151,7 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
 
 def _scale(edges: Edges, asked: str, **ratio: str) -> str:
     """Scale compute by ratios of peaks; return the share of time by bound."""
-    if not edges.has("FROM device_peak"):
+    if not edges.run("FROM device_peak LIMIT 1"):
         raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
     ensure_named(edges.connection, "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()")
     edges.create("changed_device", _RATIOS.format(**ratio))
@@ -160,7 +160,7 @@ def _scale(edges: Edges, asked: str, **ratio: str) -> str:
         "e.part = 'work' AND e.target_node // 2 = d.span_id",
         "changed_device AS d",
     )
-    shares = edges.rows(
+    shares = edges.run(
         "SELECT bound, 100.0 * sum(dur_ns) / (SELECT sum(dur_ns) FROM changed_device) "
         "FROM changed_device GROUP BY bound ORDER BY bound"
     )
@@ -192,7 +192,9 @@ _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 def resize(edges: Edges, change: Change) -> list[str]:
     """Scale work to another batch size or sequence length, from runs of several sizes."""
-    runs = [ask for ask in edges.runs if ask("FROM trace LIMIT 1")]  # Bench runs have no traces.
+    runs = [
+        ask for ask in edges.every_run if ask("FROM trace LIMIT 1")
+    ]  # Bench runs have no traces.
     if len(runs) < 2:
         raise QueryError(
             f"{change.text!r}: one run does not show how its work scales",
@@ -290,7 +292,7 @@ WHERE ns > 0
 
 def even_ranks(edges: Edges, change: Change) -> list[str]:
     """Scale the compute of each rank to the median of all ranks."""
-    [(rank_count,)] = edges.rows("SELECT count(DISTINCT rank) FROM trace")
+    [(rank_count,)] = edges.run("SELECT count(DISTINCT rank) FROM trace")
     if rank_count < 2:
         raise QueryError(
             f"{change.text!r}: the trace has only one rank", hint="open the folder of all ranks"
