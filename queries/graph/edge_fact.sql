@@ -103,9 +103,7 @@ op AS (
         AND e.dur_ns > 0
         AND contains(e.name, '::')
         AND NOT regexp_matches(e.name, '^(torch::)?autograd::')
-),
-
-in_op AS (SELECT id, overlap_ns FROM interval_overlap('host_time', 'op'))
+)
 
 SELECT
     p.edge_id, p.part, p.span_id, f.class, f.work_kind, f.op, f.module, f.name, f.phase,
@@ -115,6 +113,6 @@ SELECT
 FROM part AS p
 INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN fact AS f USING (span_id)
-LEFT JOIN in_op AS o ON p.edge_id = o.id
+LEFT JOIN interval_overlap('host_time', 'op') AS o ON p.edge_id = o.id
 ASOF LEFT JOIN step_range AS r ON p.trace_id = r.trace_id AND p.source_ns >= r.start_ns
 ORDER BY p.edge_id

@@ -113,10 +113,6 @@ any_wait AS (
     FROM taken_batch
 ),
 
-loaded_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'loading')),
-
-waited_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'any_wait')),
-
 last_wait AS (
     SELECT DISTINCT ON (part, end_ns) part, other_part, end_ns
     FROM waiting
@@ -179,8 +175,8 @@ SELECT
     s.start_ns - s.before_end_ns - coalesce(w.overlap_ns, 0) AS weight_ns,
     least(coalesce(l.overlap_ns, 0), weight_ns) AS loading_ns
 FROM host_span AS s
-LEFT JOIN loaded_gap AS l ON s.span_id = l.id
-LEFT JOIN waited_gap AS w ON s.span_id = w.id
+LEFT JOIN interval_overlap('gap', 'loading') AS l ON s.span_id = l.id
+LEFT JOIN interval_overlap('gap', 'any_wait') AS w ON s.span_id = w.id
 WHERE s.before_id IS NOT NULL
 UNION ALL BY NAME
 SELECT

@@ -303,8 +303,6 @@ busiest_span AS (
     GROUP BY trace_id, start_ns
 ),
 
-origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
-
 explained AS (
     SELECT
         l.trace_id, l.start_ns, l.span_id, CASE
@@ -344,7 +342,7 @@ explained AS (
             kind = 'event', list_transform(l.gap_ns, LAMBDA gap_ns: least(gap_ns, ns)), [ns, ns, ns]
         ) AS weights_ns
     FROM late_work AS l
-    CROSS JOIN origin AS o
+    CROSS JOIN (SELECT min(start_ns) AS start_ns FROM graph_span) AS o
     LEFT JOIN ended_before AS e USING (span_id)
     ASOF LEFT JOIN busiest_span AS b
         ON l.trace_id = b.trace_id AND l.start_ns - l.usual_ns >= b.start_ns

@@ -1,15 +1,11 @@
 """The language of changes: what changes, and how.
 
     class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are any text
-    op=aten::item remove            work and ops that no longer run
-    range=augment x0.5              host time inside a range that the program named
-    call=cudaMalloc remove          runtime or driver calls
     host x0.5                       a keyword instead of terms; further terms restrict it
     host x0-0.1                     a tenth remains, or nothing at best
-    recompute on module=layers.*    a method, enabled or disabled
-    rate x2                         of a serving run: its load, and its engine's settings
 
-A change is one text. :data:`KEYWORDS` has the actions of each keyword.
+A change is one text. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
+them.
 """
 
 from __future__ import annotations
@@ -77,15 +73,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = {
     "kv": (TOKENS,),
     "prefill": (APART,),
 }
-"""Keywords of changes, with their actions.
-
-Host time, Python time, launch calls; one CUDA graph per step; compiled code; GPU syncs; data
-loading; recurring host stalls; bandwidth and latency of collectives, their group size and
-algorithm; overlap of communication with compute; slow ranks; another device; type of GEMMs.
-Methods: recomputation, fused kernels, gradient accumulation, optimizer offload, ZeRO stage. For
-:data:`SERVING`: requests per second; running requests and tokens per step; tokens in the KV cache;
-separate prefill engines.
-"""
+"""Keywords of changes, with their actions."""
 
 EXAMPLES: Mapping[str, str] = {
     "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",

@@ -450,19 +450,14 @@ WINDOW chain AS (
 """
 
 _LEFT_BY_PHASE = f"""
-SELECT w.phase, w.count, h.ns
-FROM (
-    SELECT phase, count(*) AS count
-    FROM changed_edge
-    WHERE part = 'work' AND device <> 'cpu' AND phase IS DISTINCT FROM 'optimizer'
-    AND edge_id NOT IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)
-    GROUP BY 1
-) AS w
-INNER JOIN (
-    SELECT phase, sum({OWN_NS}) AS ns FROM changed_edge WHERE part IN ('host', 'call') GROUP BY 1
-) AS h USING (phase)
-WHERE h.ns > 0
-ORDER BY ALL
+SELECT phase, count(*) FILTER (part = 'work' AND device <> 'cpu') AS kernel_count,
+    sum({OWN_NS}) FILTER (part IN ('host', 'call')) AS host_ns
+FROM changed_edge
+WHERE phase <> 'optimizer'
+AND edge_id NOT IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)
+GROUP BY phase
+HAVING kernel_count > 0 AND host_ns > 0
+ORDER BY phase
 """
 
 
