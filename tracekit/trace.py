@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
     from tracekit.prediction.advising import Advised
+    from tracekit.prediction.edges import Ask
     from tracekit.prediction.predicting import Prediction, Predictor
     from tracekit.prediction.serving import ServingPrediction
-    from tracekit.prediction.sizes import Ask
 
 T = TypeVar("T")
 

@@ -16,35 +16,14 @@
 --   pg_name    VARCHAR               process group of a collective
 --   op_ns      BIGINT                host time inside ops, ns
 
-WITH attributed AS (
-    SELECT
-        a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.kind AS work_kind,
-        coalesce(a.op_name, k.op_name) AS op,
-        a.phase, a.step,
-        coalesce(m.path, a.row_name) AS module
-    FROM attributed_events AS a
-    LEFT JOIN attribution AS k
-        ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id AND k.piece = 0
-    LEFT JOIN module AS m ON a.trace_id = m.trace_id AND a.module_id = m.module_id
-),
-
-by_launch AS (
-    SELECT
-        trace_id, launch_id,
-        min_by((class, work_kind, op, module, phase, step), (event_id, piece)) AS fact
-    FROM attributed
-    WHERE launch_id IS NOT NULL
-    GROUP BY trace_id, launch_id
-),
-
-other_call AS (
+WITH other_call AS (
     SELECT
         s.span_id AS id, s.trace_id, s.event_id,
         (e.trace_id, e.pid, e.tid) AS part,
         e.ts_ns AS at_ns
     FROM graph_span AS s
     INNER JOIN event AS e USING (trace_id, event_id)
-    ANTI JOIN by_launch AS b ON s.trace_id = b.trace_id AND s.event_id = b.launch_id
+    ANTI JOIN span_fact AS f ON s.span_id = f.span_id
     WHERE s.kind = 'call'
 ),
 
@@ -65,30 +44,18 @@ other_op AS (
 
 fact AS (
     SELECT
-        s.span_id, s.device, s.stream, s.name, s.start_ns,
-        coalesce(a.class, (b.fact)[1]) AS class,
-        coalesce(a.work_kind, (b.fact)[2]) AS work_kind,
-        coalesce(a.op, (b.fact)[3], o.op) AS op,
-        coalesce(a.module, (b.fact)[4]) AS module,
-        coalesce(a.phase, (b.fact)[5]) AS phase,
-        coalesce(a.step, (b.fact)[6], s.step) AS step,
-        c.pg_name
+        s.span_id, s.device, s.stream, s.name, f.class, f.work_kind, f.module, f.phase, c.pg_name,
+        coalesce(f.op, o.op) AS op,
+        coalesce(f.step, s.step) AS step
     FROM graph_span AS s
+    LEFT JOIN span_fact AS f USING (span_id)
+    LEFT JOIN other_op AS o ON s.span_id = o.id
     LEFT JOIN collective_events AS c
         ON
             s.trace_id = c.trace_id
             AND s.event_id = c.event_id
             AND s.piece = c.piece
             AND s.kind = 'work'
-    LEFT JOIN attributed AS a
-        ON
-            s.trace_id = a.trace_id
-            AND s.event_id = a.event_id
-            AND s.piece = a.piece
-            AND s.kind = 'work'
-    LEFT JOIN by_launch AS b
-        ON s.trace_id = b.trace_id AND s.event_id = b.launch_id AND s.kind = 'call'
-    LEFT JOIN other_op AS o ON s.span_id = o.id
 ),
 
 step_range AS (
@@ -136,9 +103,7 @@ op AS (
         AND e.dur_ns > 0
         AND contains(e.name, '::')
         AND NOT regexp_matches(e.name, '^(torch::)?autograd::')
-),
-
-in_op AS (SELECT id, overlap_ns FROM interval_overlap('host_time', 'op'))
+)
 
 SELECT
     p.edge_id, p.part, p.span_id, f.class, f.work_kind, f.op, f.module, f.name, f.phase,
@@ -148,6 +113,6 @@ SELECT
 FROM part AS p
 INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN fact AS f USING (span_id)
-LEFT JOIN in_op AS o ON p.edge_id = o.id
+LEFT JOIN interval_overlap('host_time', 'op') AS o ON p.edge_id = o.id
 ASOF LEFT JOIN step_range AS r ON p.trace_id = r.trace_id AND p.source_ns >= r.start_ns
 ORDER BY p.edge_id

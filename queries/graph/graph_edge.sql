@@ -22,46 +22,29 @@
 --   is_binding   BOOLEAN  ends last of all edges into its target
 --   rest_ns      BIGINT   unexplained time up to target_ns, ns; 0 unless binding
 
--- The transfer of a matched collective starts at the meeting of its ranks, not at its own start.
-WITH meeting AS (
-    SELECT source_node
-    FROM graph_meeting_edge
-    WHERE kind = 'meeting'
-),
-
-posted AS (
-    SELECT DISTINCT target_node
-    FROM graph_meeting_edge
-    WHERE kind = 'posted'
-),
-
-origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
-
-edge AS (
-    SELECT *
+WITH edge AS (
     FROM graph_host_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_work_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_wait_edge
     UNION ALL BY NAME
-    SELECT *
     FROM graph_meeting_edge
 ),
 
 -- Tasks on backend threads start when posted, not when the thread's previous span ended.
 kept AS (
-    SELECT e.*
-    FROM edge AS e
-    LEFT JOIN posted AS p USING (target_node)
-    WHERE p.target_node IS NULL OR e.kind IN ('posted', 'worker')
+    SELECT *
+    FROM edge
+    WHERE
+        kind IN ('posted', 'worker')
+        OR target_node NOT IN (SELECT target_node FROM graph_meeting_edge WHERE kind = 'posted')
 ),
 
 whole AS (
     SELECT * FROM kept
     UNION ALL BY NAME
+    -- The transfer of a matched collective starts at the meeting of its ranks, not at its own start.
     SELECT
         s.trace_id,
         s.span_id * 2 AS source_node,
@@ -72,7 +55,7 @@ whole AS (
         s.end_ns AS target_ns,
         if(m.source_node IS NULL, s.end_ns - s.start_ns, 0) AS weight_ns
     FROM graph_span AS s
-    LEFT JOIN meeting AS m ON s.span_id * 2 = m.source_node
+    LEFT JOIN graph_meeting_edge AS m ON s.span_id * 2 = m.source_node AND m.kind = 'meeting'
     WHERE s.kind <> 'call'
     UNION ALL BY NAME
     -- Spans without any known cause start at their recorded time, relative to the first span.
@@ -86,7 +69,7 @@ whole AS (
         s.start_ns AS target_ns,
         s.start_ns - o.start_ns AS weight_ns
     FROM graph_span AS s
-    CROSS JOIN origin AS o
+    CROSS JOIN (SELECT min(start_ns) AS start_ns FROM graph_span) AS o
     ANTI JOIN kept AS k ON s.span_id * 2 = k.target_node
 ),
 

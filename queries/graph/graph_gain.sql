@@ -5,23 +5,7 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   group_id  BIGINT
---   gain_ns  BIGINT  how much earlier the last work of all ranks ends, ns
-
-WITH member AS (
-    SELECT f.edge_id, g.group_id
-    FROM edge_fact AS f
-    INNER JOIN graph_group AS g
-        ON
-            g.value = CASE g.dimension
-                WHEN 'kernel' THEN if(f.work_kind = 'comm', NULL, f.name)
-                WHEN 'module' THEN f.module
-                WHEN 'class' THEN f.class
-                WHEN 'phase' THEN f.phase
-                ELSE if(f.work_kind = 'comm', f.name, NULL)
-            END
-    WHERE f.part = 'work'
-)
+--   group_id BIGINT, gain_ns BIGINT
 
 SELECT
     e.edge_id, e.source_node, e.target_node,
@@ -31,9 +15,7 @@ SELECT
     NULL::BIGINT AS group_id
 FROM graph_edge AS e
 LEFT JOIN graph_end AS n ON e.target_node = n.node
-UNION ALL
-SELECT
-    edge_id, NULL AS source_node, NULL AS target_node, NULL AS weight_ns, NULL AS target_ns,
-    NULL AS is_end, group_id
-FROM member
+UNION ALL BY NAME
+SELECT edge_id, group_id
+FROM graph_group
 ORDER BY group_id NULLS FIRST, edge_id

@@ -1,13 +1,13 @@
--- Groups of work with the most time on the critical path: the top 40 of each dimension.
+-- Edges of each group of work, for the 40 groups of each dimension with the most time on the critical path.
 -- Groups off the path are omitted because removing them gains nothing.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   group_id   BIGINT
+--   edge_id BIGINT -> graph_edge, group_id BIGINT
 --   dimension  VARCHAR  kernel, module, class, phase, or collective
---   value VARCHAR, work_count BIGINT, work_ns BIGINT, path_ns BIGINT
+--   value VARCHAR, span_id BIGINT, path_ns BIGINT
 
 WITH named AS (
     SELECT
@@ -23,31 +23,20 @@ WITH named AS (
     WHERE part = 'work'
 ),
 
-total AS (
+on_path AS (
     SELECT
         n.dimension, n.value,
-        count(DISTINCT n.span_id) AS work_count,
-        sum(e.weight_ns + e.rest_ns)::BIGINT AS work_ns
-    FROM named AS n
-    INNER JOIN graph_edge AS e USING (edge_id)
-    WHERE n.value IS NOT NULL
-    GROUP BY n.dimension, n.value
-),
-
-on_path AS (
-    SELECT n.dimension, n.value, sum(e.target_ns - e.source_ns)::BIGINT AS path_ns
+        sum(e.target_ns - e.source_ns)::BIGINT AS path_ns,
+        row_number() OVER (ORDER BY n.dimension, path_ns DESC, n.value) - 1 AS group_id
     FROM graph_path AS p
     INNER JOIN graph_edge AS e USING (edge_id)
     INNER JOIN named AS n USING (edge_id)
     WHERE n.value IS NOT NULL
     GROUP BY n.dimension, n.value
+    QUALIFY row_number() OVER (PARTITION BY n.dimension ORDER BY path_ns DESC, n.value) <= 40
 )
 
-SELECT
-    row_number() OVER (ORDER BY t.dimension, p.path_ns DESC, t.value) - 1 AS group_id,
-    t.dimension, t.value, t.work_count, t.work_ns, p.path_ns
-FROM total AS t
+SELECT n.edge_id, p.group_id, p.dimension, p.value, n.span_id, p.path_ns
+FROM named AS n
 INNER JOIN on_path AS p USING (dimension, value)
-QUALIFY
-    row_number() OVER (PARTITION BY t.dimension ORDER BY p.path_ns DESC, t.value) <= 40
-ORDER BY group_id
+ORDER BY p.group_id, n.edge_id

@@ -1,7 +1,6 @@
 -- Dependency edges between host spans.
--- Consecutive spans of a thread are linked by its own time, less its waits for another thread (`thread_waits`), a
--- posted collective, or a batch. The later span then also depends on that thread, collective, or batch; a thread's
--- first span depends on the last one that ended before it.
+-- Consecutive spans of a thread are linked by its own time, less its waits for another thread, a posted collective, or
+-- a batch. A thread's first span depends on the last one that ended before it.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -32,14 +31,19 @@ gap AS MATERIALIZED (
     WHERE start_ns > before_end_ns
 ),
 
-loading AS (
+host_wait AS (
     SELECT
+        w.trace_id, w.event_id, w.kind,
         (w.trace_id, w.pid, w.tid) AS part,
         w.ts_ns + c.shift_ns AS start_ns,
         w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
     FROM host_waits AS w
     INNER JOIN graph_clock AS c USING (trace_id)
-    WHERE w.kind = 'data_loading'
+),
+
+loading AS (
+    FROM host_wait
+    WHERE kind = 'data_loading'
 ),
 
 waiting AS (
@@ -54,15 +58,13 @@ waiting AS (
 
 batch AS (
     SELECT
-        s.trace_id, s.span_id, s.end_ns, w.ts_ns + c.shift_ns AS asked_ns,
-        (s.trace_id, w.pid, w.tid) AS part,
+        s.span_id, s.end_ns, w.part, w.start_ns AS asked_ns,
         lag(s.span_id) OVER thread AS before_id,
         lag(s.end_ns) OVER thread AS before_end_ns
     FROM graph_span AS s
-    INNER JOIN host_waits AS w USING (trace_id, event_id)
-    INNER JOIN graph_clock AS c USING (trace_id)
+    INNER JOIN host_wait AS w USING (trace_id, event_id)
     WHERE s.name = 'batch' AND s.kind = 'mark'
-    WINDOW thread AS (PARTITION BY s.trace_id, w.pid, w.tid ORDER BY s.end_ns, s.span_id)
+    WINDOW thread AS (PARTITION BY w.part ORDER BY s.end_ns, s.span_id)
 ),
 
 taken_batch AS (
@@ -80,14 +82,10 @@ last_task AS (
 
 -- Where the stack shows the wait, the time before it is the thread's own.
 shown_wait AS (
-    SELECT
-        (w.trace_id, w.pid, w.tid) AS part,
-        w.ts_ns + c.shift_ns AS start_ns,
-        max(w.ts_ns + w.dur_ns) + c.shift_ns AS end_ns
-    FROM host_waits AS w
-    INNER JOIN graph_clock AS c USING (trace_id)
-    WHERE w.kind = 'comm_wait'
-    GROUP BY w.trace_id, w.pid, w.tid, w.ts_ns, c.shift_ns
+    SELECT part, start_ns, max(end_ns) AS end_ns
+    FROM host_wait
+    WHERE kind = 'comm_wait'
+    GROUP BY part, start_ns
 ),
 
 task_wait AS (
@@ -115,10 +113,6 @@ any_wait AS (
     FROM taken_batch
 ),
 
-loaded_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'loading')),
-
-waited_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'any_wait')),
-
 last_wait AS (
     SELECT DISTINCT ON (part, end_ns) part, other_part, end_ns
     FROM waiting
@@ -144,6 +138,30 @@ handed AS (
     FROM gap AS g
     ASOF INNER JOIN last_wait AS w ON g.part = w.part AND g.end_ns >= w.end_ns
     WHERE w.end_ns > g.start_ns
+),
+
+-- What a span waits for besides the span before it on its thread.
+cause AS (
+    SELECT
+        'thread' AS kind, 'inferred' AS known_by, l.span_id AS source_id, h.id AS target_id,
+        l.end_ns AS source_ns, h.end_ns AS target_ns
+    FROM handed AS h
+    ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
+    UNION ALL
+    SELECT 'posted_wait', 'inferred', span_id, id, end_ns, until_ns
+    FROM task_wait
+    UNION ALL
+    SELECT 'batch', 'recorded', span_id, target_id, end_ns, target_ns
+    FROM taken_batch
+    UNION ALL
+    SELECT 'batch', 'assumed', before_id, span_id, before_end_ns, end_ns
+    FROM batch
+    WHERE before_id IS NOT NULL
+    UNION ALL
+    SELECT 'spawn', 'assumed', l.span_id AS source_id, s.span_id AS target_id, l.end_ns, s.start_ns
+    FROM host_span AS s
+    ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
+    WHERE s.before_id IS NULL AND l.span_id <> s.span_id
 )
 
 SELECT
@@ -157,70 +175,16 @@ SELECT
     s.start_ns - s.before_end_ns - coalesce(w.overlap_ns, 0) AS weight_ns,
     least(coalesce(l.overlap_ns, 0), weight_ns) AS loading_ns
 FROM host_span AS s
-LEFT JOIN loaded_gap AS l ON s.span_id = l.id
-LEFT JOIN waited_gap AS w ON s.span_id = w.id
+LEFT JOIN interval_overlap('gap', 'loading') AS l ON s.span_id = l.id
+LEFT JOIN interval_overlap('gap', 'any_wait') AS w ON s.span_id = w.id
 WHERE s.before_id IS NOT NULL
 UNION ALL BY NAME
 SELECT
-    (h.part)[1] AS trace_id,
-    l.span_id * 2 + 1 AS source_node,
-    h.id * 2 AS target_node,
-    'thread' AS kind,
-    'inferred' AS known_by,
-    l.end_ns AS source_ns,
-    h.end_ns AS target_ns,
-    h.end_ns - l.end_ns AS weight_ns,
-    0 AS loading_ns
-FROM handed AS h
-ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
-UNION ALL BY NAME
-SELECT
-    (part)[1] AS trace_id,
-    span_id * 2 + 1 AS source_node,
-    id * 2 AS target_node,
-    'posted_wait' AS kind,
-    'inferred' AS known_by,
-    end_ns AS source_ns,
-    until_ns AS target_ns,
-    until_ns - end_ns AS weight_ns,
-    0 AS loading_ns
-FROM task_wait
-UNION ALL BY NAME
-SELECT
-    trace_id,
-    span_id * 2 + 1 AS source_node,
-    target_id * 2 AS target_node,
-    'batch' AS kind,
-    'recorded' AS known_by,
-    end_ns AS source_ns,
-    target_ns,
-    target_ns - end_ns AS weight_ns,
-    0 AS loading_ns
-FROM taken_batch
-UNION ALL BY NAME
-SELECT
-    trace_id,
-    before_id * 2 + 1 AS source_node,
-    span_id * 2 AS target_node,
-    'batch' AS kind,
-    'assumed' AS known_by,
-    before_end_ns AS source_ns,
-    end_ns AS target_ns,
-    end_ns - before_end_ns AS weight_ns,
-    weight_ns AS loading_ns
-FROM batch
-WHERE before_id IS NOT NULL
-UNION ALL BY NAME
-SELECT
     s.trace_id,
-    l.span_id * 2 + 1 AS source_node,
-    s.span_id * 2 AS target_node,
-    'spawn' AS kind,
-    'assumed' AS known_by,
-    l.end_ns AS source_ns,
-    s.start_ns AS target_ns,
-    s.start_ns - l.end_ns AS weight_ns,
-    0 AS loading_ns
-FROM host_span AS s
-ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
-WHERE s.before_id IS NULL AND l.span_id <> s.span_id
+    c.source_id * 2 + 1 AS source_node,
+    c.target_id * 2 AS target_node,
+    c.kind, c.known_by, c.source_ns, c.target_ns,
+    c.target_ns - c.source_ns AS weight_ns,
+    if(c.kind = 'batch' AND c.known_by = 'assumed', weight_ns, 0) AS loading_ns
+FROM cause AS c
+INNER JOIN graph_span AS s ON c.target_id = s.span_id

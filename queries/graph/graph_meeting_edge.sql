@@ -6,16 +6,15 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER
---   source_node  BIGINT   cause; negative for a meeting
---   target_node  BIGINT   effect; negative for a meeting
---   kind         VARCHAR  meeting, transfer, posted, or worker
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  meeting, transfer, posted, or worker
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH met AS (
     SELECT
         m.trace_id, s.span_id, s.start_ns, s.end_ns, m.match_id,
-        max(s.start_ns) OVER (PARTITION BY m.match_id) AS meeting_ns, m.transfer_ns, m.matched_by,
+        max(s.start_ns) OVER (PARTITION BY m.match_id) AS meeting_ns, m.transfer_ns,
+        if(m.matched_by = 'seq', 'recorded', 'inferred') AS known_by,
         -dense_rank() OVER (ORDER BY m.match_id) AS meeting
     FROM collective_matches AS m
     INNER JOIN graph_span AS s USING (trace_id, event_id)
@@ -27,33 +26,22 @@ SELECT
     span_id * 2 AS source_node,
     meeting AS target_node,
     'meeting' AS kind,
-    if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
+    known_by,
     start_ns AS source_ns,
     meeting_ns AS target_ns,
     0 AS weight_ns
 FROM met
-UNION ALL BY NAME
+UNION ALL
 SELECT
-    trace_id,
-    meeting AS source_node,
-    span_id * 2 + 1 AS target_node,
-    'transfer' AS kind,
-    if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
-    meeting_ns AS source_ns,
-    end_ns AS target_ns,
-    least(transfer_ns, end_ns - meeting_ns) AS weight_ns
+    trace_id, meeting, span_id * 2 + 1, 'transfer', known_by, meeting_ns, end_ns,
+    least(transfer_ns, end_ns - meeting_ns)
 FROM met
-UNION ALL BY NAME
+UNION ALL
 SELECT
-    trace_id,
-    post_id * 2 + is_behind::BIGINT AS source_node,
-    span_id * 2 AS target_node,
-    'posted' AS kind,
-    'inferred' AS known_by,
+    trace_id, post_id * 2 + is_behind::BIGINT, span_id * 2, 'posted', 'inferred',
     if(is_behind, post_end_ns, post_ns) AS source_ns,
-    start_ns AS target_ns,
+    start_ns,
     if(is_long AND NOT is_behind, start_ns - source_ns, least(usual_ns, start_ns - source_ns))
-        AS weight_ns
 FROM (
     SELECT
         *,
@@ -61,15 +49,9 @@ FROM (
         is_long AND start_ns >= post_end_ns AS is_behind
     FROM graph_task
 ) AS t
-UNION ALL BY NAME
+UNION ALL
 SELECT
-    trace_id,
-    before_id * 2 + 1 AS source_node,
-    span_id * 2 AS target_node,
-    'worker' AS kind,
-    'inferred' AS known_by,
-    before_end_ns AS source_ns,
-    start_ns AS target_ns,
-    least(20000, start_ns - before_end_ns) AS weight_ns
+    trace_id, before_id * 2 + 1, span_id * 2, 'worker', 'inferred', before_end_ns, start_ns,
+    least(20000, start_ns - before_end_ns)
 FROM graph_task
 WHERE before_id IS NOT NULL

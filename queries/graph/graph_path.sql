@@ -1,13 +1,11 @@
 -- Binding edges from the end of each trace back to the origin.
--- The statement provides the edges; the path is walked natively.
+-- The statement provides the edges; the path is walked natively, from place 0 at the end.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  BIGINT
---   place  BIGINT  position from the end, from 0
---   edge_id  BIGINT
+--   trace_id BIGINT, place BIGINT, edge_id BIGINT
 
 SELECT e.edge_id, e.source_node, e.target_node, n.trace_id::BIGINT AS end_of
 FROM graph_edge AS e

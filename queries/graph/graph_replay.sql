@@ -1,14 +1,11 @@
 -- Replayed time of each node, with typical weights and without unexplained time.
--- The statement provides the edges; the replay runs natively.
+-- The statement provides the edges; the replay runs natively. No end depends on a node without a latest time.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT
---   at_ns      BIGINT  replayed time, from the first node, ns
---   latest_ns  BIGINT  latest time that delays no end, ns; NULL where no end depends on it
---   edge_id    BIGINT  binding edge; NULL for the first node
+--   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT
 
 SELECT
     e.edge_id, e.source_node, e.target_node, e.weight_ns, e.target_ns,

@@ -20,11 +20,57 @@
 --   step      BIGINT
 -- Invariant: start_ns <= end_ns
 
-WITH host_span AS (
+-- Launches, waits, event and stream calls, and other calls of at least 8 µs; of nested calls the outer one, unless only
+-- the inner one launches work.
+WITH call AS (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        e.name, e.correlation,
+        l.launch_id IS NOT NULL AS is_launch,
+        w.kind AS wait
+    FROM event AS e
+    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.event_id = l.launch_id
+    LEFT JOIN host_waits AS w ON e.trace_id = w.trace_id AND e.event_id = w.event_id
+    WHERE is_launch_call(e.category)
+),
+
+top_launch AS (
+    SELECT *
+    FROM call
+    WHERE is_launch
+    QUALIFY
+        coalesce(gap_before_ns((trace_id, pid, tid), ts_ns, end_ns, (-end_ns, event_id)), 0) >= 0
+),
+
+other_call AS (
+    SELECT c.*
+    FROM call AS c
+    ASOF LEFT JOIN top_launch AS l
+        ON c.trace_id = l.trace_id AND c.pid = l.pid AND c.tid = l.tid AND c.end_ns > l.ts_ns
+    WHERE
+        NOT c.is_launch
+        AND (
+            c.wait IS NOT NULL
+            OR c.end_ns - c.ts_ns >= 8000
+            OR regexp_matches(c.name, 'Event(Record|Synchronize)|WaitEvent|Synchronize')
+        )
+        AND coalesce(l.end_ns <= c.ts_ns, TRUE)
+    QUALIFY
+        coalesce(gap_before_ns(
+            (c.trace_id, c.pid, c.tid), c.ts_ns, c.end_ns, (-c.end_ns, c.event_id)
+        ), 0) >= 0
+),
+
+host_span AS (
     SELECT
         trace_id, 'call' AS kind, event_id, 0 AS piece, pid, tid, ts_ns, end_ns, name, correlation,
         wait
-    FROM graph_call
+    FROM (
+        FROM top_launch
+        UNION ALL
+        FROM other_call
+    ) AS top_call
     UNION ALL BY NAME
     SELECT
         e.trace_id, 'work' AS kind, e.event_id, e.piece, l.pid, l.tid, e.device, e.stream, e.ts_ns,
@@ -67,17 +113,16 @@ step_range AS (
 marked AS (
     SELECT trace_id, event_id, pid, tid, ts_ns, 'step start' AS name, step
     FROM step_range
-    UNION ALL BY NAME
-    SELECT trace_id, event_id, pid, tid, end_ns AS ts_ns, 'step end' AS name, step
+    UNION ALL
+    SELECT trace_id, event_id, pid, tid, end_ns, 'step end', step
     FROM step_range
-    UNION ALL BY NAME
-    SELECT b.trace_id, b.first_id AS event_id, b.pid, b.tid, b.ts_ns, 'thread start' AS name
+    UNION ALL
+    SELECT b.trace_id, b.first_id, b.pid, b.tid, b.ts_ns, 'thread start', NULL
     FROM op_bounds AS b
     INNER JOIN thread AS t USING (trace_id, pid, tid)
     WHERE b.ts_ns < t.ts_ns
-    UNION ALL BY NAME
-    SELECT
-        b.trace_id, b.last_id AS event_id, b.pid, b.tid, b.end_ns AS ts_ns, 'thread end' AS name
+    UNION ALL
+    SELECT b.trace_id, b.last_id, b.pid, b.tid, b.end_ns, 'thread end', NULL
     FROM op_bounds AS b
     INNER JOIN thread AS t USING (trace_id, pid, tid)
     WHERE b.end_ns > t.end_ns
@@ -140,14 +185,6 @@ cut AS (
     LEFT JOIN went_on USING (trace_id, event_id, piece)
 ),
 
--- Loaded by workers: waits longer than the hand-over of a batch takes.
-taken_batch AS (
-    SELECT e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    INNER JOIN host_waits AS w USING (trace_id, event_id)
-    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
-),
-
 span AS (
     SELECT * FROM cut
     UNION ALL BY NAME
@@ -163,14 +200,17 @@ span AS (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE e.device <> 'cpu'
     UNION ALL BY NAME
+    -- Loaded by workers: waits longer than the hand-over of a batch takes.
     SELECT
-        b.trace_id, 'mark' AS kind, b.event_id, 0 AS piece,
-        least(b.end_ns, h.ts_ns) AS start_ns,
+        e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
+        least(e.ts_ns + e.dur_ns, h.ts_ns) AS start_ns,
         start_ns AS end_ns,
         'batch' AS name
-    FROM taken_batch AS b
+    FROM event AS e
+    INNER JOIN host_waits AS w USING (trace_id, event_id)
     ASOF LEFT JOIN host_span AS h
-        ON b.trace_id = h.trace_id AND b.pid = h.pid AND b.tid = h.tid AND b.ts_ns < h.ts_ns
+        ON e.trace_id = h.trace_id AND e.pid = h.pid AND e.tid = h.tid AND e.ts_ns < h.ts_ns
+    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
 )
 
 SELECT

@@ -5,12 +5,10 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT
---   before_id  BIGINT  previous collective on the thread
---   before_end_ns  BIGINT
---   post_id    BIGINT  span of the posting call
---   post_ns BIGINT, post_end_ns BIGINT, pid BIGINT, post_tid BIGINT
---   usual_ns   BIGINT  typical (10th percentile) time from call to start, ns
+--   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT, before_id BIGINT
+--   before_end_ns BIGINT, post_id BIGINT, post_ns BIGINT, post_end_ns BIGINT, pid BIGINT
+--   post_tid BIGINT
+--   usual_ns  BIGINT  typical (10th percentile) time from call to start, ns
 
 WITH collective AS (
     SELECT
@@ -46,33 +44,18 @@ task AS (
 post AS (
     SELECT
         *,
-        row_number() OVER (PARTITION BY trace_id, pid ORDER BY start_ns, span_id) AS number
+        row_number() OVER (PARTITION BY trace_id, pid ORDER BY start_ns, span_id) AS number,
+        count(*) OVER (PARTITION BY trace_id, pid) AS post_count
     FROM collective
     WHERE is_call
-),
-
-posted AS (
-    SELECT
-        t.*, p.span_id AS post_id, p.start_ns AS post_ns, p.end_ns AS post_end_ns,
-        p.tid AS post_tid,
-        bool_and(p.start_ns <= t.start_ns) OVER process AS is_in_order,
-        count(*) OVER process AS task_count,
-        quantile_disc(t.start_ns - p.start_ns, 0.1) OVER process AS usual_ns
-    FROM task AS t
-    INNER JOIN post AS p USING (trace_id, pid, number)
-    WINDOW process AS (PARTITION BY t.trace_id, t.pid)
-),
-
-post_count AS (
-    SELECT trace_id, pid, count(*) AS post_count
-    FROM post
-    GROUP BY trace_id, pid
 )
 
 SELECT
-    p.trace_id, p.span_id, p.start_ns, p.end_ns, p.before_id, p.before_end_ns, p.post_id, p.post_ns,
-    p.post_end_ns, p.pid, p.post_tid, p.usual_ns
-FROM posted AS p
-INNER JOIN post_count AS c USING (trace_id, pid)
-WHERE p.is_in_order AND p.task_count = c.post_count
-ORDER BY p.span_id
+    t.trace_id, t.span_id, t.start_ns, t.end_ns, t.before_id, t.before_end_ns,
+    p.span_id AS post_id, p.start_ns AS post_ns, p.end_ns AS post_end_ns, t.pid, p.tid AS post_tid,
+    quantile_disc(t.start_ns - p.start_ns, 0.1) OVER process AS usual_ns
+FROM task AS t
+INNER JOIN post AS p USING (trace_id, pid, number)
+WINDOW process AS (PARTITION BY t.trace_id, t.pid)
+QUALIFY bool_and(p.start_ns <= t.start_ns) OVER process AND count(*) OVER process = p.post_count
+ORDER BY t.span_id

@@ -1,14 +1,10 @@
--- Recorded and latest possible time of each node.
--- The statement provides the edges of a replay with recorded times; the replay runs natively.
+-- Recorded time of each node, and the latest that delays no end: `graph_replay` with recorded times.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT
---   at_ns      BIGINT  recorded time, from the first node, ns
---   latest_ns  BIGINT  latest time that delays no end, ns; NULL where no end depends on it
---   edge_id    BIGINT  binding edge; NULL for the first node
+--   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT
 
 SELECT
     e.edge_id, e.source_node, e.target_node,

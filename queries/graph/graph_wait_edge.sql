@@ -6,9 +6,8 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id INTEGER, source_node BIGINT
---   target_node  BIGINT   end of the call
---   kind         VARCHAR  call, copy, sync, queue, or implicit_sync
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  call, copy, sync, queue, or implicit_sync
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH call AS MATERIALIZED (
@@ -55,40 +54,34 @@ blocking_copy AS (
 
 -- A file may hold several processes; each waits only for its own work.
 stream AS (
-    SELECT DISTINCT c.trace_id, c.pid, w.device, w.stream
+    SELECT DISTINCT c.trace_id, c.pid, (w.trace_id, w.device, w.stream) AS part, w.stream
     FROM graph_work AS w
     INNER JOIN call AS c ON w.call_span = c.span_id
 ),
 
 in_order AS (
     SELECT
-        trace_id, device, stream, span_id, call_span, call_name, call_start_ns, call_end_ns,
-        start_ns, end_ns,
-        row_number() OVER (
-            PARTITION BY trace_id, device, stream ORDER BY call_start_ns, start_ns, span_id
-        ) AS number,
-        row_number() OVER (
-            PARTITION BY trace_id, device, stream ORDER BY start_ns, call_start_ns, span_id
-        ) AS start_number
+        (trace_id, device, stream) AS part, span_id, call_span, call_start_ns, start_ns, end_ns,
+        row_number() OVER (PARTITION BY part ORDER BY call_start_ns, start_ns, span_id) AS number,
+        row_number() OVER (PARTITION BY part ORDER BY start_ns, call_start_ns, span_id)
+            AS start_number
     FROM graph_work
     WHERE call_span IS NOT NULL
 ),
 
 last_launched AS (
     SELECT
-        trace_id, device, stream, call_start_ns,
+        part, call_start_ns,
         arg_max(span_id, number) AS span_id,
         arg_max(end_ns, number) AS end_ns
     FROM in_order
-    GROUP BY trace_id, device, stream, call_start_ns
+    GROUP BY part, call_start_ns
 ),
 
 last_ended AS (
-    SELECT
-        trace_id, device, stream, end_ns, max(span_id) AS span_id,
-        max(call_start_ns) AS call_start_ns
+    SELECT part, end_ns, max(span_id) AS span_id, max(call_start_ns) AS call_start_ns
     FROM in_order
-    GROUP BY trace_id, device, stream, end_ns
+    GROUP BY part, end_ns
 ),
 
 recorded_sync AS (
@@ -100,7 +93,7 @@ recorded_sync AS (
 
 stream_sync AS (
     SELECT
-        c.trace_id, c.span_id, c.start_ns, c.end_ns, c.scope, s.device, s.stream,
+        c.trace_id, c.span_id, c.start_ns, c.end_ns, c.scope, s.part,
         r.stream IS NOT NULL OR c.scope = 'device' AS is_told
     FROM call AS c
     INNER JOIN stream AS s USING (trace_id, pid)
@@ -111,22 +104,12 @@ stream_sync AS (
 synced AS (
     SELECT c.*, l.span_id AS work_id, l.end_ns AS work_end_ns, l.call_start_ns
     FROM stream_sync AS c
-    ASOF INNER JOIN last_launched AS l
-        ON
-            c.trace_id = l.trace_id
-            AND c.device = l.device
-            AND c.stream = l.stream
-            AND c.start_ns >= l.call_start_ns
+    ASOF INNER JOIN last_launched AS l ON c.part = l.part AND c.start_ns >= l.call_start_ns
     WHERE c.scope <> 'event' AND l.end_ns <= c.end_ns + 3000
     UNION ALL BY NAME
     SELECT c.*, l.span_id AS work_id, l.end_ns AS work_end_ns, l.call_start_ns
     FROM stream_sync AS c
-    ASOF INNER JOIN last_ended AS l
-        ON
-            c.trace_id = l.trace_id
-            AND c.device = l.device
-            AND c.stream = l.stream
-            AND c.end_ns + 3000 >= l.end_ns
+    ASOF INNER JOIN last_ended AS l ON c.part = l.part AND c.end_ns + 3000 >= l.end_ns
     WHERE c.scope = 'event' AND l.call_start_ns < c.start_ns
 ),
 
@@ -155,19 +138,14 @@ synchronisation AS (
 -- Queue length: launched but not yet started work of the stream at the time of each launch.
 queued AS (
     SELECT
-        o.trace_id, o.device, o.stream, o.span_id, o.call_span, o.number,
+        c.trace_id, o.part, o.call_span, o.number,
         c.dur_ns, c.least_ns, c.start_ns, c.end_ns,
         o.number - 1 - coalesce(s.start_number, 0) AS queue_length,
-        max(queue_length) OVER (PARTITION BY o.trace_id) AS longest,
+        max(queue_length) OVER (PARTITION BY c.trace_id) AS longest,
         contains(lower(c.name), 'memcpy') AS is_copy
     FROM in_order AS o
     INNER JOIN call AS c ON o.call_span = c.span_id
-    ASOF LEFT JOIN in_order AS s
-        ON
-            o.trace_id = s.trace_id
-            AND o.device = s.device
-            AND o.stream = s.stream
-            AND o.call_start_ns >= s.start_ns
+    ASOF LEFT JOIN in_order AS s ON o.part = s.part AND o.call_start_ns >= s.start_ns
 ),
 
 blocked AS (
@@ -197,12 +175,7 @@ full_queue AS (
         'inferred' AS known_by
     FROM blocked AS b
     INNER JOIN capacity AS q USING (trace_id)
-    ASOF INNER JOIN in_order AS s
-        ON
-            b.trace_id = s.trace_id
-            AND b.device = s.device
-            AND b.stream = s.stream
-            AND b.end_ns + 3000 >= s.start_ns
+    ASOF INNER JOIN in_order AS s ON b.part = s.part AND b.end_ns + 3000 >= s.start_ns
     WHERE b.queue_length >= 0.8 * q.capacity AND s.start_ns > b.start_ns - 3000
 ),
 
@@ -280,39 +253,26 @@ SELECT
     'call' AS kind,
     'recorded' AS known_by,
     start_ns AS source_ns,
-    end_ns AS target_ns, CASE
+    end_ns AS target_ns,
+    CASE
         WHEN kind = 'queue' THEN least_ns
         WHEN has_waited THEN least(dur_ns, usual_ns, 20000)
         ELSE dur_ns
     END AS weight_ns
 FROM own_time
-UNION ALL BY NAME
+UNION ALL
 SELECT
-    o.trace_id, w.source_node,
-    w.span_id * 2 + 1 AS target_node,
-    w.kind, w.known_by, w.source_ns,
-    o.end_ns AS target_ns,
-    if(o.has_waited, least(greatest(o.tail_ns, 0), o.end_ns - w.source_ns), 0) AS weight_ns
+    o.trace_id, w.source_node, w.span_id * 2 + 1, w.kind, w.known_by, w.source_ns, o.end_ns,
+    if(o.has_waited, least(greatest(o.tail_ns, 0), o.end_ns - w.source_ns), 0)
 FROM wait AS w
 INNER JOIN own_time AS o USING (span_id)
 WHERE w.source_ns <= o.end_ns + 3000
-UNION ALL BY NAME
+UNION ALL
 -- Launches that did not block may block once the host gets faster.
 SELECT
-    q.trace_id,
-    b.span_id * 2 AS source_node,
-    q.call_span * 2 + 1 AS target_node,
-    'queue' AS kind,
-    'assumed' AS known_by,
-    b.start_ns AS source_ns,
-    q.end_ns AS target_ns,
-    0 AS weight_ns
+    q.trace_id, b.span_id * 2, q.call_span * 2 + 1, 'queue', 'assumed', b.start_ns, q.end_ns, 0
 FROM queued AS q
 LEFT JOIN capacity AS c USING (trace_id)
 INNER JOIN in_order AS b
-    ON
-        q.trace_id = b.trace_id
-        AND q.device = b.device
-        AND q.stream = b.stream
-        AND q.number - coalesce(c.capacity, 1024) = b.number
+    ON q.part = b.part AND q.number - coalesce(c.capacity, 1024) = b.number
 WHERE b.start_ns <= q.end_ns

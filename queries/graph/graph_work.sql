@@ -7,13 +7,10 @@
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, span_id BIGINT, device VARCHAR, stream BIGINT, start_ns BIGINT, end_ns BIGINT
---   launch_id BIGINT
---   is_first   BOOLEAN  first device event of its launch
---   call_span  BIGINT   span of the launch; NULL if not recorded
---   call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
---   before_id  BIGINT   previous event on the stream
---   before_start_ns BIGINT, before_end_ns BIGINT, quick_latency_ns BIGINT, latency_ns BIGINT
---   slow_latency_ns BIGINT, quick_gap_ns BIGINT, gap_ns BIGINT, slow_gap_ns BIGINT
+--   is_first BOOLEAN, call_span BIGINT, call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
+--   before_id BIGINT, before_start_ns BIGINT, before_end_ns BIGINT
+--   latency_ns  BIGINT[]  quick, typical, and slow latency
+--   gap_ns      BIGINT[]  quick, typical, and slow gap
 --   usual_ns   BIGINT   median latency of all launches of the trace, ns
 
 WITH call AS (
@@ -66,32 +63,27 @@ idle_launch AS (
 usual AS (
     SELECT
         t.trace_id,
-        coalesce(
-            quantile_disc(i.ns, 0.5) FILTER (WHERE i.ns BETWEEN 0 AND 99999), 6000
-        ) AS usual_ns,
-        coalesce(
-            quantile_disc(i.ns, [0.1, 0.5, 0.9]) FILTER (WHERE i.ns BETWEEN 0 AND 99999),
-            [6000, 6000, 6000]
-        ) AS latency_ns
+        coalesce(quantile_disc(i.ns, [0.1, 0.5, 0.9]), [6000, 6000, 6000]) AS latency_ns,
+        latency_ns[2] AS usual_ns
     FROM (SELECT DISTINCT trace_id FROM work) AS t
-    LEFT JOIN idle_launch AS i USING (trace_id)
+    LEFT JOIN idle_launch AS i ON t.trace_id = i.trace_id AND i.ns BETWEEN 0 AND 99999
     GROUP BY t.trace_id
 ),
 
 latency AS (
     SELECT
-        i.trace_id, i.call_name, i.work_kind,
+        trace_id, call_name, work_kind,
         list_transform(
-            quantile_disc(i.ns, [0.1, 0.5, 0.9])
-            FILTER (WHERE i.ns BETWEEN 0 AND greatest(30000, 5 * u.usual_ns)),
-            LAMBDA ns: least(ns, 2 * u.usual_ns)
+            quantile_disc(ns, [0.1, 0.5, 0.9]) FILTER (is_usual),
+            LAMBDA ns: least(ns, 2 * usual_ns)
         ) AS latency_ns
-    FROM idle_launch AS i
-    INNER JOIN usual AS u USING (trace_id)
-    GROUP BY i.trace_id, i.call_name, i.work_kind, u.usual_ns
-    HAVING
-        count(*) FILTER (WHERE i.ns BETWEEN 0 AND greatest(30000, 5 * u.usual_ns))
-        >= greatest(3, 0.3 * count(*))
+    FROM (
+        SELECT *, ns BETWEEN 0 AND greatest(30000, 5 * usual_ns) AS is_usual
+        FROM idle_launch
+        INNER JOIN usual USING (trace_id)
+    ) AS i
+    GROUP BY trace_id, call_name, work_kind, usual_ns
+    HAVING count(*) FILTER (is_usual) >= greatest(3, 0.3 * count(*))
 ),
 
 queued AS (
@@ -113,27 +105,22 @@ usual_gap AS (
 
 gap AS (
     SELECT
-        q.trace_id, q.device, q.stream, q.gap_key,
-        quantile_disc(q.ns, [0.1, 0.5, 0.9])
-        FILTER (WHERE q.ns < greatest(20000, 5 * u.gap_ns[2])) AS gap_ns
-    FROM queued AS q
-    INNER JOIN usual_gap AS u USING (trace_id)
-    GROUP BY q.trace_id, q.device, q.stream, q.gap_key, u.gap_ns
-    HAVING
-        count(*) FILTER (WHERE q.ns < greatest(20000, 5 * u.gap_ns[2]))
-        >= greatest(3, 0.3 * count(*))
+        trace_id, device, stream, gap_key,
+        quantile_disc(ns, [0.1, 0.5, 0.9]) FILTER (is_usual) AS gap_ns
+    FROM (
+        SELECT *, ns < greatest(20000, 5 * gap_ns[2]) AS is_usual
+        FROM queued
+        INNER JOIN usual_gap USING (trace_id)
+    ) AS q
+    GROUP BY trace_id, device, stream, gap_key
+    HAVING count(*) FILTER (is_usual) >= greatest(3, 0.3 * count(*))
 )
 
 SELECT
-    w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.launch_id, w.is_first,
-    w.call_span, w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns,
-    w.before_end_ns,
-    if(w.is_first, coalesce(l.latency_ns[1], u.latency_ns[1]), 0)::BIGINT AS quick_latency_ns,
-    if(w.is_first, coalesce(l.latency_ns[2], u.latency_ns[2]), 0)::BIGINT AS latency_ns,
-    if(w.is_first, coalesce(l.latency_ns[3], u.latency_ns[3]), 0)::BIGINT AS slow_latency_ns,
-    coalesce(g.gap_ns[1], a.gap_ns[1], 1000)::BIGINT AS quick_gap_ns,
-    coalesce(g.gap_ns[2], a.gap_ns[2], 1000)::BIGINT AS gap_ns,
-    coalesce(g.gap_ns[3], a.gap_ns[3], 1000)::BIGINT AS slow_gap_ns,
+    w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.is_first, w.call_span,
+    w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns, w.before_end_ns,
+    if(w.is_first, coalesce(l.latency_ns, u.latency_ns), [0, 0, 0])::BIGINT[] AS latency_ns,
+    coalesce(g.gap_ns, a.gap_ns, [1000, 1000, 1000])::BIGINT[] AS gap_ns,
     u.usual_ns
 FROM work AS w
 INNER JOIN usual AS u USING (trace_id)

@@ -7,22 +7,20 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER
---   source_node  BIGINT   cause; 0 for the common origin
---   target_node  BIGINT   start of the event
---   kind         VARCHAR  launch, stream, concurrent, event, long_launch, no_launch, or backlog
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  launch, stream, concurrent, event, long_launch, no_launch, or backlog
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT, quick_ns BIGINT
 --   slow_ns BIGINT
 
 WITH launched AS (
     SELECT
-        trace_id, device, stream, call_start_ns,
+        (trace_id, device, stream) AS part, call_start_ns,
         arg_min(span_id, (start_ns, span_id)) AS first_id,
         arg_max(span_id, (end_ns, span_id)) AS last_id,
         max(end_ns) AS end_ns
     FROM graph_work
     WHERE call_span IS NOT NULL
-    GROUP BY trace_id, device, stream, call_start_ns
+    GROUP BY part, call_start_ns
 ),
 
 call AS (
@@ -38,9 +36,9 @@ call AS (
 recorded_wait AS (
     SELECT
         e.trace_id, w.span_id AS wait_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
-        e.args ->> 'device' AS device,
-        e.stream,
-        try_cast(e.args ->> 'wait_on_stream' AS BIGINT) AS source_stream
+        (e.trace_id, e.args ->> 'device', e.stream) AS part,
+        (e.trace_id, e.args ->> 'device', try_cast(e.args ->> 'wait_on_stream' AS BIGINT))
+            AS source_part
     FROM event AS e
     INNER JOIN call AS w ON e.trace_id = w.trace_id AND e.correlation = w.correlation
     INNER JOIN call AS r
@@ -56,27 +54,17 @@ recorded_wait AS (
 recorded_source AS (
     SELECT w.*, l.last_id, l.end_ns
     FROM recorded_wait AS w
-    ASOF INNER JOIN launched AS l
-        ON
-            w.trace_id = l.trace_id
-            AND w.device = l.device
-            AND w.source_stream = l.stream
-            AND w.record_ns >= l.call_start_ns
+    ASOF INNER JOIN launched AS l ON w.source_part = l.part AND w.record_ns >= l.call_start_ns
 ),
 
 thread_call AS (
     SELECT
         c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, c.is_wait, c.is_record,
-        CASE
-            WHEN f.span_id IS NOT NULL
-                THEN
-                    {
-                        work_id: f.span_id,
-                        device: f.device,
-                        stream: f.stream,
-                        start_ns: c.start_ns
-                    }
-        END AS launch
+        if(
+            f.span_id IS NULL,
+            NULL,
+            {work_id: f.span_id, device: f.device, stream: f.stream, start_ns: c.start_ns}
+        ) AS launch
     FROM call AS c
     LEFT JOIN graph_work AS f ON c.span_id = f.call_span AND f.is_first
 ),
@@ -162,65 +150,51 @@ inferred_wait AS (
 bound AS (
     SELECT
         w.trace_id, w.span_id, w.start_ns,
-        w.is_first
-        AND w.call_end_ns - w.call_start_ns > greatest(20000, 3 * w.usual_ns)
-        AND w.start_ns >= w.call_end_ns
-        AND NOT regexp_matches(w.call_name, '(?i)sync|memcpy') AS is_behind,
         w.call_span * 2 + is_behind::BIGINT AS source_node,
         if(is_behind, w.call_end_ns, w.call_start_ns) AS source_ns,
         'launch' AS kind,
         'recorded' AS known_by,
-        if(is_behind, least(w.latency_ns, 3000), w.latency_ns) AS weight_ns,
-        if(is_behind, least(w.quick_latency_ns, 3000), w.quick_latency_ns) AS quick_ns,
-        if(is_behind, least(w.slow_latency_ns, 3000), w.slow_latency_ns) AS slow_ns
-    FROM graph_work AS w
-    WHERE w.call_span IS NOT NULL
-    UNION ALL BY NAME
+        if(
+            is_behind, list_transform(w.latency_ns, LAMBDA ns: least(ns, 3000)), w.latency_ns
+        ) AS weights_ns
+    FROM (
+        SELECT
+            *,
+            is_first
+            AND call_end_ns - call_start_ns > greatest(20000, 3 * usual_ns)
+            AND start_ns >= call_end_ns
+            AND NOT regexp_matches(call_name, '(?i)sync|memcpy') AS is_behind
+        FROM graph_work
+        WHERE call_span IS NOT NULL
+    ) AS w
+    UNION ALL
     SELECT
         trace_id, span_id, start_ns,
-        start_ns < before_end_ns - 3000 AS is_beside,
-        before_id * 2 + (NOT is_beside)::BIGINT AS source_node,
-        if(is_beside, before_start_ns, before_end_ns) AS source_ns,
-        if(is_beside, 'concurrent', 'stream') AS kind,
-        'recorded' AS known_by,
-        if(is_beside, 0, gap_ns) AS weight_ns,
-        if(is_beside, 0, quick_gap_ns) AS quick_ns,
-        if(is_beside, 0, slow_gap_ns) AS slow_ns
+        before_id * 2 + (start_ns >= before_end_ns - 3000)::BIGINT,
+        if(start_ns >= before_end_ns - 3000, before_end_ns, before_start_ns),
+        if(start_ns >= before_end_ns - 3000, 'stream', 'concurrent'),
+        'recorded',
+        if(start_ns >= before_end_ns - 3000, gap_ns, [0, 0, 0])
     FROM graph_work
     WHERE before_id IS NOT NULL
-    UNION ALL BY NAME
+    UNION ALL
     SELECT
-        r.trace_id, w.span_id, w.start_ns,
-        r.last_id * 2 + 1 AS source_node,
-        r.end_ns AS source_ns,
-        'event' AS kind,
-        'recorded' AS known_by,
-        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
+        r.trace_id, w.span_id, w.start_ns, r.last_id * 2 + 1, r.end_ns, 'event', 'recorded',
+        w.gap_ns
     FROM recorded_source AS r
-    ASOF INNER JOIN launched AS l
-        ON
-            r.trace_id = l.trace_id
-            AND r.device = l.device
-            AND r.stream = l.stream
-            AND r.wait_ns <= l.call_start_ns
+    ASOF INNER JOIN launched AS l ON r.part = l.part AND r.wait_ns <= l.call_start_ns
     INNER JOIN graph_work AS w ON l.first_id = w.span_id
-    UNION ALL BY NAME
+    UNION ALL
     SELECT
-        t.trace_id, w.span_id, w.start_ns,
-        l.last_id * 2 + 1 AS source_node,
-        l.end_ns AS source_ns,
-        'event' AS kind,
-        'inferred' AS known_by,
-        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
+        t.trace_id, w.span_id, w.start_ns, l.last_id * 2 + 1, l.end_ns, 'event', 'inferred',
+        w.gap_ns
     FROM inferred_wait AS t
     ASOF INNER JOIN launched AS l
         ON
-            t.trace_id = l.trace_id
-            AND t.source.device = l.device
-            AND t.source.stream = l.stream
+            (t.trace_id, t.source.device, t.source.stream) = l.part
             AND t.source.at_ns >= l.call_start_ns
     INNER JOIN graph_work AS w ON t.work_id = w.span_id
-    WHERE l.device = w.device AND l.stream <> w.stream
+    WHERE t.source.device = w.device AND t.source.stream <> w.stream
 ),
 
 -- Typical time from an event to the start of waiting work that had nothing else to wait for.
@@ -232,7 +206,7 @@ event_wait AS (
         b.kind = 'event'
         AND b.start_ns - b.source_ns BETWEEN 0 AND 29999
         AND w.call_start_ns + 1.5 * w.usual_ns < b.source_ns
-        AND coalesce(w.before_end_ns + w.gap_ns <= b.source_ns, TRUE)
+        AND coalesce(w.before_end_ns + w.gap_ns[2] <= b.source_ns, TRUE)
 ),
 
 event_time AS (
@@ -244,10 +218,10 @@ event_time AS (
 
 early_bound AS MATERIALIZED (
     SELECT
-        b.* EXCLUDE (is_behind, is_beside) REPLACE (
-            least(coalesce(e.ns[2], b.weight_ns), b.start_ns - b.source_ns) AS weight_ns,
-            least(coalesce(e.ns[1], b.quick_ns), b.start_ns - b.source_ns) AS quick_ns,
-            least(coalesce(e.ns[3], b.slow_ns), b.start_ns - b.source_ns) AS slow_ns
+        b.* REPLACE (
+            list_transform(
+                coalesce(e.ns, b.weights_ns), LAMBDA ns: least(ns, b.start_ns - b.source_ns)
+            ) AS weights_ns
         )
     FROM bound AS b
     LEFT JOIN event_time AS e ON b.trace_id = e.trace_id AND b.kind = 'event'
@@ -255,7 +229,7 @@ early_bound AS MATERIALIZED (
 ),
 
 expected AS (
-    SELECT span_id, start_ns - max(source_ns + weight_ns) AS late_ns
+    SELECT span_id, start_ns - max(source_ns + weights_ns[2]) AS late_ns
     FROM early_bound
     GROUP BY span_id, start_ns
 ),
@@ -314,30 +288,20 @@ ended_before AS (
     WHERE l.stream IS NOT NULL AND l.start_ns - l.tolerance_ns < ended_ns
 ),
 
-thread AS (
-    SELECT trace_id, pid, tid, count(*) AS span_count
+busiest_thread AS (
+    SELECT trace_id, pid, tid
     FROM graph_span
     WHERE tid IS NOT NULL
     GROUP BY trace_id, pid, tid
-),
-
-busiest_thread AS (
-    SELECT trace_id, arg_max((pid, tid), (span_count, -tid)) AS thread
-    FROM thread
-    GROUP BY trace_id
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, tid) = 1
 ),
 
 busiest_span AS (
-    SELECT
-        s.trace_id, s.start_ns,
-        max(s.span_id) AS span_id,
-        arg_max(s.end_ns, s.span_id) AS end_ns
-    FROM graph_span AS s
-    INNER JOIN busiest_thread AS b ON s.trace_id = b.trace_id AND (s.pid, s.tid) = b.thread
-    GROUP BY s.trace_id, s.start_ns
+    SELECT trace_id, start_ns, max(span_id) AS span_id, arg_max(end_ns, span_id) AS end_ns
+    FROM graph_span
+    SEMI JOIN busiest_thread USING (trace_id, pid, tid)
+    GROUP BY trace_id, start_ns
 ),
-
-origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
 
 explained AS (
     SELECT
@@ -373,12 +337,12 @@ explained AS (
             WHEN 'backlog' THEN o.start_ns
             WHEN 'long_launch' THEN l.call_start_ns
         END AS source_ns,
-        if(kind = 'event', least(l.gap_ns, l.start_ns - source_ns), l.start_ns - source_ns)
-            AS weight_ns,
-        if(kind = 'event', least(l.quick_gap_ns, l.start_ns - source_ns), weight_ns) AS quick_ns,
-        if(kind = 'event', least(l.slow_gap_ns, l.start_ns - source_ns), weight_ns) AS slow_ns
+        l.start_ns - source_ns AS ns,
+        if(
+            kind = 'event', list_transform(l.gap_ns, LAMBDA gap_ns: least(gap_ns, ns)), [ns, ns, ns]
+        ) AS weights_ns
     FROM late_work AS l
-    CROSS JOIN origin AS o
+    CROSS JOIN (SELECT min(start_ns) AS start_ns FROM graph_span) AS o
     LEFT JOIN ended_before AS e USING (span_id)
     ASOF LEFT JOIN busiest_span AS b
         ON l.trace_id = b.trace_id AND l.start_ns - l.usual_ns >= b.start_ns
@@ -387,14 +351,11 @@ explained AS (
 SELECT
     trace_id, source_node, span_id * 2 AS target_node, kind, known_by, source_ns,
     start_ns AS target_ns,
-    weight_ns, quick_ns, slow_ns
-FROM early_bound
-UNION ALL BY NAME
-SELECT
-    trace_id, source_node, span_id * 2 AS target_node, kind,
-    if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by,
-    source_ns,
-    start_ns AS target_ns,
-    weight_ns, quick_ns, slow_ns
-FROM explained
-WHERE source_node IS NOT NULL
+    weights_ns[2] AS weight_ns, weights_ns[1] AS quick_ns, weights_ns[3] AS slow_ns
+FROM (
+    FROM early_bound
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (ns), if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by
+    FROM explained
+    WHERE source_node IS NOT NULL
+) AS e

@@ -5,8 +5,7 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   part_id BIGINT, trace_id INTEGER -> trace
---   place        BIGINT                     position of the edge, from the end
+--   part_id BIGINT, trace_id INTEGER -> trace, place BIGINT
 --   of_trace_id  INTEGER -> trace.trace_id  trace that the part lies in
 --   known_by VARCHAR, span_id BIGINT
 --   kind         VARCHAR                    kind of the edge, or unexplained

@@ -112,49 +112,16 @@ piece AS (
     ANTI JOIN host_part AS h ON p.part_id = h.part_id
 ),
 
-on_path AS (
-    SELECT DISTINCT s.trace_id, s.event_id, s.kind
-    FROM path_part AS p
-    INNER JOIN graph_span AS s USING (span_id)
-),
-
-attributed AS (
-    SELECT
-        a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.op_id, a.phase,
-        coalesce(m.path, a.row_name) AS module_path
-    FROM attributed_events AS a
-    LEFT JOIN module AS m USING (trace_id, module_id)
-    WHERE
-        (a.trace_id, a.event_id) IN (SELECT (trace_id, event_id) FROM on_path WHERE kind = 'work')
-        OR (a.trace_id, a.launch_id)
-        IN (SELECT (trace_id, event_id) FROM on_path WHERE kind = 'call')
-),
-
-by_launch AS (
-    SELECT trace_id, launch_id, min_by((op_id, phase, module_path), (event_id, piece)) AS fact
-    FROM attributed
-    WHERE launch_id IS NOT NULL
-    GROUP BY trace_id, launch_id
-),
-
 described AS (
     SELECT
         p.*, e.name,
-        if(s.kind = 'work' AND p.kind IN ('work', 'transfer'), a.class, NULL) AS class,
-        coalesce(a.op_id, (b.fact)[1]) AS op_id,
-        coalesce(a.phase, (b.fact)[2]) AS own_phase,
-        coalesce(a.module_path, (b.fact)[3]) AS own_module
+        if(p.kind IN ('work', 'transfer'), f.class, NULL) AS class,
+        f.op_id,
+        f.phase AS own_phase,
+        f.module AS own_module
     FROM piece AS p
     LEFT JOIN event AS e ON p.of_trace_id = e.trace_id AND p.event_id = e.event_id
-    LEFT JOIN graph_span AS s ON p.span_id = s.span_id
-    LEFT JOIN attributed AS a
-        ON
-            s.trace_id = a.trace_id
-            AND s.event_id = a.event_id
-            AND s.piece = a.piece
-            AND s.kind = 'work'
-    LEFT JOIN by_launch AS b
-        ON s.trace_id = b.trace_id AND s.event_id = b.launch_id AND s.kind = 'call'
+    LEFT JOIN span_fact AS f ON p.span_id = f.span_id
     WHERE p.start_ns < p.end_ns
 )
 

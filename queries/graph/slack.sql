@@ -20,36 +20,18 @@
 -- Invariant: slack_ns >= 0 AND gain_ns >= 0
 -- Empty: device_events: no GPU work was recorded
 
-WITH slack AS (
-    SELECT f.name, f.module, f.class, f.phase, f.work_kind, t.latest_ns - t.at_ns AS slack_ns
-    FROM edge_fact AS f
-    INNER JOIN graph_edge AS e USING (edge_id)
-    INNER JOIN graph_timing AS t ON e.target_node = t.node
-    WHERE f.part = 'work' AND t.latest_ns IS NOT NULL
-),
-
-least_slack AS (
-    SELECT
-        CASE $by
-            WHEN 'kernel' THEN if(work_kind = 'comm', NULL, name)
-            WHEN 'module' THEN module
-            WHEN 'class' THEN class
-            WHEN 'phase' THEN phase
-            ELSE if(work_kind = 'comm', name, NULL)
-        END AS value,
-        min(slack_ns) AS slack_ns
-    FROM slack
-    GROUP BY value
-),
-
-whole AS (SELECT max(at_ns) AS ns FROM graph_timing)
-
 SELECT
-    g.value, g.work_count, g.work_ns, g.path_ns, s.slack_ns, a.gain_ns,
-    100.0 * a.gain_ns / nullif(w.ns, 0) AS gain_pct
+    g.value,
+    count(DISTINCT g.span_id) AS work_count,
+    sum(e.weight_ns + e.rest_ns)::BIGINT AS work_ns,
+    any_value(g.path_ns) AS path_ns,
+    min(t.latest_ns - t.at_ns) AS slack_ns,
+    any_value(a.gain_ns) AS gain_ns,
+    100.0 * any_value(a.gain_ns) / nullif((SELECT max(at_ns) FROM graph_timing), 0) AS gain_pct
 FROM graph_group AS g
 INNER JOIN graph_gain AS a USING (group_id)
-CROSS JOIN whole AS w
-LEFT JOIN least_slack AS s ON g.value = s.value
+INNER JOIN graph_edge AS e USING (edge_id)
+LEFT JOIN graph_timing AS t ON e.target_node = t.node
 WHERE g.dimension = $by
-ORDER BY a.gain_ns DESC, g.path_ns DESC, g.value
+GROUP BY g.group_id, g.value
+ORDER BY gain_ns DESC, path_ns DESC, g.value

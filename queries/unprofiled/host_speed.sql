@@ -55,34 +55,16 @@ pair AS (
     INNER JOIN nested_op_time AS t USING (name, inner_name)
     INNER JOIN thread AS h USING (trace_id, pid, tid)
     WHERE n.is_pair
-),
-
-by_stretch AS (
-    SELECT
-        trace_id, pid, tid, stretch,
-        avg(ts_ns)::BIGINT AS ts_ns,
-        median(ratio) AS ratio,
-        count(*) AS pair_count
-    FROM pair
-    GROUP BY trace_id, pid, tid, stretch
-    HAVING count(*) >= 12
-),
-
-by_thread AS (
-    SELECT
-        trace_id, pid, tid,
-        avg(ts_ns)::BIGINT AS ts_ns,
-        median(ratio) AS ratio,
-        count(*) AS pair_count
-    FROM pair
-    GROUP BY trace_id, pid, tid
-    HAVING count(*) >= 12
 )
 
-SELECT trace_id, pid, tid, ts_ns, ratio, pair_count
-FROM by_stretch
-UNION ALL
-SELECT trace_id, pid, tid, ts_ns, ratio, pair_count
-FROM by_thread
-ANTI JOIN by_stretch USING (trace_id, pid, tid)
+-- Stretches with enough ops, or the complete thread if it has none.
+SELECT
+    trace_id, pid, tid,
+    avg(ts_ns)::BIGINT AS ts_ns,
+    median(ratio) AS ratio,
+    count(*) AS pair_count
+FROM pair
+GROUP BY GROUPING SETS ((trace_id, pid, tid, stretch), (trace_id, pid, tid))
+HAVING count(*) >= 12
+QUALIFY stretch IS NOT NULL OR count(stretch) OVER (PARTITION BY trace_id, pid, tid) = 0
 ORDER BY trace_id, pid, tid, ts_ns

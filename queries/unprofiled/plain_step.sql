@@ -1,22 +1,13 @@
--- Measured step time without the profiler.
--- Taken from the run manifest, or from `--plain-step`.
+-- Step time without the profiler, from the run manifest or `--plain-step`, and its 10th and 90th percentiles if known.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   plain_ns  BIGINT
---   low_ns   BIGINT   10th percentile; NULL if only one figure is known
---   high_ns  BIGINT   90th percentile
---   source   VARCHAR  given or measured
+--   plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT, source VARCHAR
 
-WITH measured AS (
-    SELECT s.plain_ns, s.low_ns, s.high_ns, 'measured' AS source
-    FROM run_step() AS s
-    SEMI JOIN trace AS t USING (run_id)
-    WHERE s.plain_ns > 0
-    QUALIFY count(*) OVER () = 1
-)
-
-SELECT plain_ns, low_ns, high_ns, source
-FROM measured
+SELECT s.plain_ns, s.low_ns, s.high_ns, 'measured' AS source
+FROM run_step() AS s
+SEMI JOIN trace AS t USING (run_id)
+WHERE s.plain_ns > 0
+QUALIFY count(*) OVER () = 1

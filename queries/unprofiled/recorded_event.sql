@@ -75,12 +75,6 @@ pause AS (
     INNER JOIN graph_clock AS c USING (trace_id)
 ),
 
-paused AS (
-    SELECT id AS edge_id, overlap_ns
-    FROM interval_overlap('host_time', 'pause')
-    WHERE overlap_ns > 0
-),
-
 moment AS MATERIALIZED (
     SELECT
         part, at_ns,
@@ -167,7 +161,7 @@ SELECT
     CASE WHEN f.part IS NOT NULL THEN TRUE WHEN d.part IS NOT NULL THEN FALSE END AS is_paired
 FROM edge AS e
 LEFT JOIN in_edge AS i USING (edge_id)
-LEFT JOIN paused AS u USING (edge_id)
+LEFT JOIN interval_overlap('host_time', 'pause') AS u ON e.edge_id = u.id
 ASOF LEFT JOIN speed AS s ON e.part = s.part AND (e.source_ns + e.target_ns) // 2 >= s.at_ns
 LEFT JOIN of_thread AS f ON e.part = f.part
 LEFT JOIN dispatching AS d ON e.part = d.part

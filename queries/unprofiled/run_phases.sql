@@ -88,21 +88,13 @@ SELECT
     round(s.work_ns)::BIGINT AS work_ns,
     round(s.work_ns + greatest(b.recorded_ns - s.all_work_ns, 0) * s.idle_share)::BIGINT
         AS recorded_ns,
-    if(
-        b.unprofiled_ns IS NOT NULL,
-        round(s.work_ns + greatest(b.unprofiled_ns - s.all_work_ns, 0) * s.run_idle_share)::BIGINT,
-        NULL
-    ) AS run_ns,
-    if(
-        b.low_ns IS NOT NULL,
-        round(s.work_ns + greatest(b.low_ns - s.all_work_ns, 0) * s.run_idle_share)::BIGINT,
-        NULL
-    ) AS low_ns,
-    if(
-        b.high_ns IS NOT NULL,
-        round(s.work_ns + greatest(b.high_ns - s.all_work_ns, 0) * s.run_idle_share)::BIGINT,
-        NULL
-    ) AS high_ns
+    round(
+        s.work_ns + (b.unprofiled_ns - least(b.unprofiled_ns, s.all_work_ns)) * s.run_idle_share
+    )::BIGINT AS run_ns,
+    round(s.work_ns + (b.low_ns - least(b.low_ns, s.all_work_ns)) * s.run_idle_share)::BIGINT
+        AS low_ns,
+    round(s.work_ns + (b.high_ns - least(b.high_ns, s.all_work_ns)) * s.run_idle_share)::BIGINT
+        AS high_ns
 FROM shared AS s
 INNER JOIN run_basis AS b USING (trace_id)
 INNER JOIN trace AS t USING (trace_id)

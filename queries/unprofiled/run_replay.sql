@@ -1,14 +1,10 @@
--- Replayed time of each node without the profiler.
--- The statement provides the edges with the weights of `run_weight`; the replay runs natively.
+-- Replayed time of each node without the profiler: `graph_replay` with the weights of `run_weight`.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT
---   at_ns      BIGINT  replayed time, from the first node
---   latest_ns  BIGINT  latest time that delays no end; NULL where no end depends on it
---   edge_id    BIGINT  binding edge; NULL for the first node
+--   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT
 
 SELECT
     e.edge_id, e.source_node, e.target_node,

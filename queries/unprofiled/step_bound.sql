@@ -9,18 +9,11 @@
 --   trace_id INTEGER -> trace, node BIGINT
 --   bound  INTEGER  0: begin of the first step; 1: its end; 2: end of a later one; the last node of each bound counts
 
-WITH worked AS (
-    SELECT trace_id, bool_or(device <> 'cpu') AS has_device
+WITH work AS (
+    SELECT trace_id, step, device, span_id, start_ns, end_ns
     FROM graph_span
     WHERE kind = 'work'
-    GROUP BY trace_id
-),
-
-work AS (
-    SELECT s.trace_id, s.step, s.device, s.span_id, s.start_ns, s.end_ns
-    FROM graph_span AS s
-    INNER JOIN worked AS w USING (trace_id)
-    WHERE s.kind = 'work' AND (s.device <> 'cpu') = w.has_device
+    QUALIFY (device <> 'cpu') = bool_or(device <> 'cpu') OVER (PARTITION BY trace_id)
 ),
 
 marked AS (

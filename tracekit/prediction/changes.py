@@ -1,15 +1,11 @@
 """The language of changes: what changes, and how.
 
     class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are any text
-    op=aten::item remove            work and ops that no longer run
-    range=augment x0.5              host time inside a range that the program named
-    call=cudaMalloc remove          runtime or driver calls
     host x0.5                       a keyword instead of terms; further terms restrict it
     host x0-0.1                     a tenth remains, or nothing at best
-    recompute on module=layers.*    a method, enabled or disabled
-    rate x2                         of a serving run: its load, and its engine's settings
 
-A change is one text. :data:`KEYWORDS` has the actions of each keyword.
+A change is one text. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
+them.
 """
 
 from __future__ import annotations
@@ -18,27 +14,24 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from tracekit.errors import UsageError
 
-COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "class": "class",
-        "kind": "work_kind",
-        "op": "op",
-        "range": "range",
-        "call": "call",
-        "module": "module",
-        "name": "name",
-        "phase": "phase",
-        "step": "step",
-        "rank": "rank",
-        "device": "device",
-        "stream": "stream",
-        "group": "pg_name",
-    }
-)
+COLUMNS: Mapping[str, str] = {
+    "class": "class",
+    "kind": "work_kind",
+    "op": "op",
+    "range": "range",
+    "call": "call",
+    "module": "module",
+    "name": "name",
+    "phase": "phase",
+    "step": "step",
+    "rank": "rank",
+    "device": "device",
+    "stream": "stream",
+    "group": "pg_name",
+}
 """Columns that select work, and their column in table ``edge_fact``.
 
 Ranges and calls are not columns of that table: a range is an annotation or Python call of
@@ -51,83 +44,71 @@ LIMIT, TOKENS, APART = "limit", "tokens", "apart"
 ON, OFF, FUSED = "on", "off", "fused"
 SIZE, STAGE = "size", "stage"
 
-KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "host": (SCALE, REMOVE),
-        "python": (SCALE, REMOVE),
-        "launches": (SCALE, REMOVE),
-        "graph": (ON,),
-        "compile": (ON,),
-        "sync": (REMOVE,),
-        "loading": (SCALE, REMOVE, WORKERS),
-        "pauses": (SCALE, REMOVE),
-        "bandwidth": (SCALE,),
-        "latency": (SCALE,),
-        "group": (SIZE,),
-        "algorithm": (MOVE,),
-        "overlap": (HIDE,),
-        "ranks": (MEDIAN,),
-        "device": (MOVE,),
-        "precision": (MOVE,),
-        "recompute": (ON, OFF),
-        "optimizer": (FUSED,),
-        "norm": (FUSED,),
-        "attention": (FUSED,),
-        "accumulate": (SCALE,),
-        "offload": (ON, OFF),
-        "zero": (STAGE,),
-        "rate": (SCALE,),
-        "batch": (LIMIT, TOKENS),
-        "kv": (TOKENS,),
-        "prefill": (APART,),
-    }
-)
-"""Keywords of changes, with their actions.
+KEYWORDS: Mapping[str, tuple[str, ...]] = {
+    "host": (SCALE, REMOVE),
+    "python": (SCALE, REMOVE),
+    "launches": (SCALE, REMOVE),
+    "graph": (ON,),
+    "compile": (ON,),
+    "sync": (REMOVE,),
+    "loading": (SCALE, REMOVE, WORKERS),
+    "pauses": (SCALE, REMOVE),
+    "bandwidth": (SCALE,),
+    "latency": (SCALE,),
+    "group": (SIZE,),
+    "algorithm": (MOVE,),
+    "overlap": (HIDE,),
+    "ranks": (MEDIAN,),
+    "device": (MOVE,),
+    "precision": (MOVE,),
+    "recompute": (ON, OFF),
+    "optimizer": (FUSED,),
+    "norm": (FUSED,),
+    "attention": (FUSED,),
+    "accumulate": (SCALE,),
+    "offload": (ON, OFF),
+    "zero": (STAGE,),
+    "rate": (SCALE,),
+    "batch": (LIMIT, TOKENS),
+    "kv": (TOKENS,),
+    "prefill": (APART,),
+}
+"""Keywords of changes, with their actions."""
 
-Host time, Python time, launch calls; one CUDA graph per step; compiled code; GPU syncs; data
-loading; recurring host stalls; bandwidth and latency of collectives, their group size and
-algorithm; overlap of communication with compute; slow ranks; another device; type of GEMMs.
-Methods: recomputation, fused kernels, gradient accumulation, optimizer offload, ZeRO stage. For
-:data:`SERVING`: requests per second; running requests and tokens per step; tokens in the KV cache;
-separate prefill engines.
-"""
-
-EXAMPLES: Mapping[str, str] = MappingProxyType(
-    {
-        "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",
-        "op=aten::item remove": "remove an op and all that it launches",
-        "range=augment remove": "remove a range or Python call of the program",
-        "call=cudaMalloc remove": "remove a runtime or driver call",
-        "host phase=forward x0.5": "scale the CPU time of a phase",
-        "python remove": "remove CPU time outside ops",
-        "launches x0.5": "scale launch calls",
-        "graph on": "capture each step in a CUDA graph",
-        "compile on": "torch.compile: fuse the kernels between GEMMs and reduce host time",
-        "sync op=aten::item remove": "remove a wait of the CPU for the GPU",
-        "loading workers=2": "load batches ahead in DataLoader workers; also remove, x0.5",
-        "pauses remove": "remove recurring host stalls, in which no thread has an event",
-        "bandwidth x2": "scale the bandwidth of collectives",
-        "latency x0.5": "scale the latency of collectives",
-        "group size=8": "number of ranks per collective",
-        "algorithm=tree": "collective algorithm; also ring, halving",
-        "overlap": "overlap gradient reductions with the backward pass",
-        "ranks=median": "let all ranks compute as fast as the median rank",
-        "device=H100 SXM": "run compute on another device, scaled by data-sheet peaks",
-        "precision=bf16": "run 32-bit GEMMs in another type",
-        "batch=8": "another batch size or sequence length, from runs of other sizes",
-        "recompute on module=model.layers.*": "gradient checkpointing; also off",
-        "optimizer fused": "use one fused optimizer kernel instead of many",
-        "norm fused": "fuse the kernels of each norm",
-        "attention fused": "fuse the kernels of attention",
-        "accumulate x2": "micro-batches per step",
-        "offload off": "remove the copies of an offloaded optimizer",
-        "zero stage=2": "from a run of ZeRO-3",
-        "rate x2": "serving: requests per second",
-        "batch limit=8": "serving: concurrent requests; batch tokens=512: tokens per step",
-        "kv tokens=65536": "serving: tokens in the KV cache",
-        "prefill apart": "serving: a separate engine for prefill",
-    }
-)
+EXAMPLES: Mapping[str, str] = {
+    "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",
+    "op=aten::item remove": "remove an op and all that it launches",
+    "range=augment remove": "remove a range or Python call of the program",
+    "call=cudaMalloc remove": "remove a runtime or driver call",
+    "host phase=forward x0.5": "scale the CPU time of a phase",
+    "python remove": "remove CPU time outside ops",
+    "launches x0.5": "scale launch calls",
+    "graph on": "capture each step in a CUDA graph",
+    "compile on": "torch.compile: fuse the kernels between GEMMs and reduce host time",
+    "sync op=aten::item remove": "remove a wait of the CPU for the GPU",
+    "loading workers=2": "load batches ahead in DataLoader workers; also remove, x0.5",
+    "pauses remove": "remove recurring host stalls, in which no thread has an event",
+    "bandwidth x2": "scale the bandwidth of collectives",
+    "latency x0.5": "scale the latency of collectives",
+    "group size=8": "number of ranks per collective",
+    "algorithm=tree": "collective algorithm; also ring, halving",
+    "overlap": "overlap gradient reductions with the backward pass",
+    "ranks=median": "let all ranks compute as fast as the median rank",
+    "device=H100 SXM": "run compute on another device, scaled by data-sheet peaks",
+    "precision=bf16": "run 32-bit GEMMs in another type",
+    "batch=8": "another batch size or sequence length, from runs of other sizes",
+    "recompute on module=model.layers.*": "gradient checkpointing; also off",
+    "optimizer fused": "use one fused optimizer kernel instead of many",
+    "norm fused": "fuse the kernels of each norm",
+    "attention fused": "fuse the kernels of attention",
+    "accumulate x2": "micro-batches per step",
+    "offload off": "remove the copies of an offloaded optimizer",
+    "zero stage=2": "from a run of ZeRO-3",
+    "rate x2": "serving: requests per second",
+    "batch limit=8": "serving: concurrent requests; batch tokens=512: tokens per step",
+    "kv tokens=65536": "serving: tokens in the KV cache",
+    "prefill apart": "serving: a separate engine for prefill",
+}
 """Examples of changes with their meaning."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
@@ -146,11 +127,17 @@ _SIZE = re.compile(
     r"(?P<what>batch|sequence)=(?P<count>[1-9]\d{0,8})"
     r"(?: of=(?P<sizes>[1-9]\d{0,8}(?:,[1-9]\d{0,8})+))?"
 )
-_ALGORITHM = re.compile(r"algorithm=(?P<name>ring|tree|halving)")
-_PRECISION = re.compile(r"precision=(?P<dtype>bf16|fp16|tf32)")
-_DEVICE = re.compile(r"device=(?P<name>\S.*)")
 _ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_COUNT.pattern}")
 _ALONE = (HIDE, MEDIAN, MOVE, APART)
+_FORMS = (
+    ("overlap", HIDE, "overlap"),
+    ("ranks", MEDIAN, "ranks=median"),
+    ("prefill", APART, "prefill apart"),
+    ("algorithm", MOVE, "algorithm=(ring|tree|halving)"),
+    ("precision", MOVE, "precision=(bf16|fp16|tf32)"),
+    ("device", MOVE, r"device=(\S.*)"),
+)
+"""Changes of a form of their own: keyword, action, and pattern with the name."""
 
 _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
@@ -189,21 +176,14 @@ def parse_change(text: str) -> Change:
         UsageError: the text is not a change.
     """
     words = text.split()
-    if words == ["overlap"]:
-        return Change(text, "overlap", (), HIDE)
-    if words == ["ranks=median"]:
-        return Change(text, "ranks", (), MEDIAN)
-    if sized := _SIZE.fullmatch(" ".join(words)):
+    said = " ".join(words)
+    if sized := _SIZE.fullmatch(said):
         sizes = tuple(map(int, re.findall(r"\d+", sized["sizes"] or "")))
         return Change(text, "size", (), sized["what"], count=int(sized["count"]), sizes=sizes)
-    if named := _ALGORITHM.fullmatch(text.strip()):
-        return Change(text, "algorithm", (), MOVE, device=named["name"])
-    if narrowed := _PRECISION.fullmatch(text.strip()):
-        return Change(text, "precision", (), MOVE, device=narrowed["dtype"])
-    if words == ["prefill", "apart"]:
-        return Change(text, "prefill", (), APART)
-    if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
-        return Change(text, "device", (), MOVE, device=moved["name"])
+    for keyword, action, pattern in _FORMS:
+        match = re.fullmatch(pattern, said)
+        if match and not _ACTION.fullmatch(words[-1]):
+            return Change(text, keyword, (), action, device="".join(match.groups()))
     if len(words) < 2:
         like = (f"for example: {one}" for one in EXAMPLES if one.split()[:1] == words)
         raise UsageError(
@@ -213,23 +193,23 @@ def parse_change(text: str) -> Change:
     if words[1] in (ON, OFF, FUSED):
         words.append(words.pop(1))
     *chosen, how = words
-    keyword = chosen.pop(0) if "=" not in chosen[0] else None
-    if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in _ALONE):
+    target = chosen.pop(0) if "=" not in chosen[0] else None
+    if target is not None and (target not in KEYWORDS or KEYWORDS[target][0] in _ALONE):
         raise UsageError(
-            f"{text!r}: unknown target {keyword!r}",
+            f"{text!r}: unknown target {target!r}",
             hint=f"columns: {', '.join(COLUMNS)}; keywords: {', '.join(KEYWORDS)}; "
             "tracekit predict TRACE lists examples",
         )
     terms = tuple(_term(text, word) for word in chosen)
     action, factor, count, least = _action(text, how)
-    allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
+    allowed = KEYWORDS[target] if target else (SCALE, REMOVE)
     if action not in allowed:
-        raise UsageError(f"{text!r}: this action does not apply to {keyword or 'work'}", hint=_HINT)
-    if keyword in (*SERVING, "graph", "compile") and terms:
-        raise UsageError(f"{text!r}: {keyword} applies to the complete run and takes no terms")
-    if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
+        raise UsageError(f"{text!r}: this action does not apply to {target or 'work'}", hint=_HINT)
+    if target in (*SERVING, "graph", "compile") and terms:
+        raise UsageError(f"{text!r}: {target} applies to the complete run and takes no terms")
+    if target in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
-    return Change(text, keyword, terms, action, factor, count, least=least)
+    return Change(text, target, terms, action, factor, count, least=least)
 
 
 def _term(text: str, word: str) -> tuple[str, str]:

@@ -6,41 +6,16 @@ without the kernels between them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.run import run_analysis
 from tracekit.errors import QueryError, UsageError
+from tracekit.prediction import edges as plain
+from tracekit.prediction import links, scaling
 from tracekit.prediction.changes import OFF, ON, REMOVE, SCALE, Change, parse_change
-from tracekit.prediction.edges import (
-    ADDED,
-    CHANGES,
-    ENTERED,
-    MEASURED,
-    TABLE,
-    WEIGHTS,
-    Apply,
-    add_edges,
-    change_spans,
-    drop,
-    fit_transfers,
-    lay_measured,
-    need,
-    own_ns,
-    remove_work,
-    scale_transfers,
-    scaled,
-    update,
-    where_of,
-)
-from tracekit.prediction.other_device import scale_to_device, scale_to_type
-from tracekit.prediction.sizes import Ask, resize
-
-if TYPE_CHECKING:
-    import duckdb
+from tracekit.prediction.edges import HOST_SPAN, OWN_NS, Apply, Edges, scaled, where_of
 
 # Ops that save no tensor, and ops that save their output. torch's non-reentrant checkpoint stops
 # when the last tensor is saved, which is before an op that saves its input.
@@ -55,21 +30,20 @@ _SAVES_OUTPUT = (
 
 # For each selected outermost module, a run is its forward work up to the end of the next backward
 # pass. The recomputed part becomes a chain before the backward pass, on the thread and the stream.
-_AGAIN = """
-CREATE OR REPLACE TABLE {table}_again AS
+_AGAIN = f"""
 WITH root AS (
-    SELECT module, {root} AS root
-    FROM (SELECT DISTINCT module FROM {table} WHERE module IS NOT NULL)
+    SELECT module, {{root}} AS root
+    FROM (SELECT DISTINCT module FROM changed_edge WHERE module IS NOT NULL)
 ),
 member AS (
     SELECT e.*, r.root, part IN ('host', 'call') AS is_host,
-        coalesce(regexp_full_match(op, '{saves_nothing}'), TRUE) AS saves_nothing,
-        {own_ns} AS ns,
+        coalesce(regexp_full_match(op, '{_SAVES_NOTHING}'), TRUE) AS saves_nothing,
+        {OWN_NS} AS ns,
         lag(phase) OVER side = 'backward' AND phase = 'forward' AS is_next,
         op IS DISTINCT FROM lag(op) OVER side AS is_other
-    FROM {table} AS e
+    FROM changed_edge AS e
     INNER JOIN root AS r USING (module)
-    WHERE r.root IS NOT NULL AND phase IN ('forward', 'backward') AND {others} AND (
+    WHERE r.root IS NOT NULL AND phase IN ('forward', 'backward') AND {{others}} AND (
         part = 'call' OR kind IN ('host', 'stream')
         OR part = 'work' AND work_kind IS DISTINCT FROM 'comm'
     )
@@ -84,7 +58,7 @@ numbered AS (
 ),
 ending AS (
     SELECT trace_id, root, is_host, number,
-        max((op_number, regexp_full_match(op, '{saves_output}'))) AS last
+        max((op_number, regexp_full_match(op, '{_SAVES_OUTPUT}'))) AS last
     FROM numbered
     WHERE phase = 'forward' AND NOT saves_nothing
     GROUP BY ALL
@@ -103,11 +77,10 @@ run AS (
 ),
 again AS (
     SELECT
-        n.edge_id, n.trace_id, n.root, n.class, n.target_node, n.target_ns, n.is_host, n.ns,
-        r.host_node,
+        n.edge_id, n.root, n.class, n.target_node, n.target_ns, n.is_host, n.ns, r.host_node,
         if(n.is_host OR r.is_cpu, 'host', 'stream') AS lane,
         if(lane = 'host', r.host_node, r.work_node) AS before_node,
-        (SELECT max(greatest(source_node, target_node)) // 2 * 2 FROM {table})
+        (SELECT max(greatest(source_node, target_node)) // 2 * 2 FROM changed_edge)
         + dense_rank() OVER (ORDER BY n.target_node // 2) * 2 + n.target_node % 2 AS node
     FROM numbered AS n
     INNER JOIN ending AS e USING (trace_id, root, is_host, number)
@@ -128,19 +101,30 @@ _OUTERMOST = """module[:list_filter(
     )[1]]"""
 _ALL_MODULES = "'the forward pass'"
 
+# The first work of a stream may depend on the host.
+_FIRST_OF_STREAM = """
+SELECT DISTINCT ON (a.before_node) h.trace_id, h.source_node, a.before_node AS target_node,
+    'stream' AS kind, 'gap' AS part, h.source_ns, w.target_ns, 0 AS ns
+FROM changed_again AS a
+INNER JOIN changed_edge AS h ON a.host_node = h.target_node AND h.kind = 'host'
+INNER JOIN changed_edge AS w ON a.before_node = w.target_node
+ANTI JOIN changed_edge AS e
+    ON a.before_node = e.target_node AND e.kind IN ('stream', 'concurrent')
+WHERE a.lane = 'stream'
+"""
+
 # A chain is inserted before the outermost op or range that starts after the node's last dependency
 # and contains the node. Host time before that op stays before the chain.
 _CHAINS = """
-CREATE OR REPLACE TABLE {table}_chain AS
 WITH chain AS (
     SELECT lane, before_node, arg_max(node, (target_ns, edge_id)) AS last_node
-    FROM {table}_again
+    FROM changed_again
     GROUP BY lane, before_node
 ),
 way AS (
     SELECT c.*, e.edge_id, e.source_ns, e.target_ns
     FROM chain AS c
-    INNER JOIN {table} AS e
+    INNER JOIN changed_edge AS e
         ON c.before_node = e.target_node AND c.lane = CASE
             WHEN e.part = 'host' THEN 'host'
             WHEN e.kind IN ('stream', 'concurrent') THEN 'stream'
@@ -167,7 +151,7 @@ place AS (
 ),
 numbered AS (
     SELECT *,
-        (SELECT max(node) // 2 FROM {table}_again) * 2 + row_number() OVER () * 2 AS first_node
+        (SELECT max(node) // 2 FROM changed_again) * 2 + row_number() OVER () * 2 AS first_node
     FROM place
 )
 SELECT
@@ -179,25 +163,25 @@ INNER JOIN way AS i USING (before_node)
 """
 
 _COPIES = """
-INSERT INTO {table} BY NAME
-WITH chain AS (FROM {table}_chain WHERE edge_id = latest_id),
+INSERT INTO changed_edge BY NAME
+WITH chain AS (FROM changed_chain WHERE edge_id = latest_id),
 copied AS (
     SELECT a.edge_id, coalesce(a.earlier_node, c.first_node) AS source_node, a.node, 1 AS share,
         NULL AS begin_ns
-    FROM {table}_again AS a
+    FROM changed_again AS a
     INNER JOIN chain AS c USING (before_node)
     UNION ALL
     SELECT l.edge_id, s.node + l.source_node % 2 - s.node % 2, t.node, 1, NULL
-    FROM {table} AS l
-    INNER JOIN {table}_again AS s ON l.source_node // 2 = s.target_node // 2
-    INNER JOIN {table}_again AS t ON l.target_node = t.target_node
+    FROM changed_edge AS l
+    INNER JOIN changed_again AS s ON l.source_node // 2 = s.target_node // 2
+    INNER JOIN changed_again AS t ON l.target_node = t.target_node
     WHERE l.kind = 'launch' AND s.target_node % 2 = 1
     UNION ALL
     SELECT edge_id, last_node, before_node, 1 - share, recorded_ns
     FROM chain
 )
 SELECT e.* REPLACE (
-    (SELECT max(edge_id) FROM {table}) + row_number() OVER () AS edge_id,
+    (SELECT max(edge_id) FROM changed_edge) + row_number() OVER () AS edge_id,
     c.source_node AS source_node,
     c.node AS target_node,
     coalesce(c.begin_ns, e.source_ns) AS source_ns,
@@ -207,21 +191,35 @@ SELECT e.* REPLACE (
     0 AS is_end, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns
 )
 FROM copied AS c
-INNER JOIN {table} AS e USING (edge_id)
-"""
+INNER JOIN changed_edge AS e USING (edge_id);
 
+UPDATE changed_edge AS e
+SET target_node = c.first_node, kept = e.kept * c.share, moment = NULL
+FROM changed_chain AS c
+WHERE e.edge_id = c.edge_id;
+
+INSERT INTO added_work BY NAME
+SELECT node AS end_node, target_node // 2 AS span_id, before_node // 2 AS near_id, root
+FROM changed_again
+WHERE node % 2 = 1;
+
+INSERT INTO entered_thread BY NAME
+SELECT before_node // 2 AS near_id, recorded_ns, first_node, last_node
+FROM changed_chain
+WHERE edge_id = latest_id
+"""
 
 # Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
 # Gap between recomputation and the backward pass, in excess of the usual gap before such an op.
 _BACK = """
-CREATE OR REPLACE TABLE {table}_back AS
 WITH gap AS (
     SELECT e.edge_id, e.trace_id, e.op, e.usual_ns, s.phase = 'recompute' AS is_back, s.is_chosen
-    FROM {table} AS e
+    FROM changed_edge AS e
     INNER JOIN (
-        SELECT target_node, phase, {chosen} AS is_chosen FROM {table} WHERE part IN ('work', 'call')
+        SELECT target_node, phase, phase = 'recompute' AND {chosen} AS is_chosen
+        FROM changed_edge WHERE part IN ('work', 'call')
     ) AS s ON e.source_node = s.target_node
     WHERE e.part = 'host' AND e.phase = 'backward' AND s.phase IN ('backward', 'recompute')
 ),
@@ -238,61 +236,68 @@ LEFT JOIN mostly AS a ON g.trace_id = a.trace_id AND a.op IS NULL
 WHERE g.is_back AND g.is_chosen AND g.usual_ns > 0
 """
 
+# Entering the forward pass of a module takes about as long, which is not recorded separately.
+_SHARE_OF_FORWARD = """
+SELECT b.trace_id, greatest(1 - b.ns / h.ns, 0) AS share
+FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM changed_back GROUP BY ALL) AS b
+INNER JOIN (
+    SELECT trace_id, sum(usual_ns) AS ns
+    FROM changed_edge
+    WHERE part = 'host' AND phase = 'forward'
+    GROUP BY ALL
+    HAVING sum(usual_ns) > 0
+) AS h USING (trace_id)
+"""
 
-def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Enable or disable recomputation of modules.
+# Repeated hooks and gathers run in the backward pass and take as long as in the forward.
+_SHARE_OF_BACKWARD = """
+SELECT trace_id, part, greatest(
+    1 - sum(usual_ns) FILTER (phase = 'forward')
+    / nullif(sum(usual_ns) FILTER (phase = 'backward'), 0), 0
+) AS share
+FROM changed_edge
+WHERE part IN ('host', 'work')
+GROUP BY ALL
+"""
 
-    Raises:
-        UsageError: no module is selected.
-        QueryError: nothing matches, or the modules are already recomputed.
-    """
-    return (_stop_recomputing if change.action == OFF else _start_recomputing)(connection, change)
+
+def _recompute(edges: Edges, change: Change) -> list[str]:
+    return (_stop_recomputing if change.action == OFF else _start_recomputing)(edges, change)
 
 
-def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
     """Remove recomputation and the host time that leads to it and continues the backward pass."""
-    chosen = where_of(change, "phase = 'recompute'")
-    connection.execute(_BACK.format(table=TABLE, chosen=f"coalesce({chosen}, FALSE)"))
+    edges.create("changed_back", _BACK.format(chosen=where_of(change)))
     for keyword in (None, "host"):
         terms = (*change.terms, ("phase", "recompute"))
-        CHANGES[keyword](
-            connection,
-            replace(change, keyword=keyword, terms=terms, action=REMOVE, factor=0.0),
-        )
-    connection.execute(
-        f"UPDATE {TABLE} AS e SET kept = e.kept * b.left_ns / b.usual_ns FROM {TABLE}_back AS b "
-        "WHERE e.edge_id = b.edge_id"
+        part = replace(change, keyword=keyword, terms=terms, action=REMOVE, factor=0.0)
+        plain.CHANGES[keyword](edges, part)
+    edges.update(
+        "kept = e.kept * b.left_ns / b.usual_ns", "e.edge_id = b.edge_id", "changed_back AS b"
     )
-    # Entering the forward pass of a module takes about as long, which is not recorded separately.
-    connection.execute(
-        f"UPDATE {TABLE} AS e SET quick_ns = round(quick_ns * greatest(1 - b.ns / h.ns, 0)) "
-        f"FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM {TABLE}_back GROUP BY ALL) "
-        f"AS b INNER JOIN (SELECT trace_id, sum(usual_ns) AS ns FROM {TABLE} WHERE part = 'host' "
-        "AND phase = 'forward' GROUP BY ALL HAVING sum(usual_ns) > 0) AS h USING (trace_id) "
-        "WHERE e.trace_id = b.trace_id AND e.part = 'host' AND e.phase = 'forward'"
+    edges.update(
+        "quick_ns = round(quick_ns * s.share)",
+        "e.trace_id = s.trace_id AND e.part = 'host' AND e.phase = 'forward'",
+        f"({_SHARE_OF_FORWARD}) AS s",
     )
-    found = connection.execute(f"SELECT sum(usual_ns - left_ns) / 1e6 FROM {TABLE}_back").fetchone()
-    drop(connection, "back")
+    [(gap_ms,)] = edges.run("SELECT sum(usual_ns - left_ns) / 1e6 FROM changed_back")
     hooks = []
-    if connection.execute(
-        "FROM event WHERE contains(name, 'PreBackwardFunction') "
-        "UNION ALL FROM event WHERE contains(name, 'deepspeed/') LIMIT 1"
-    ).fetchall():
-        # Repeated hooks and gathers run in the backward pass and take as long as in the forward.
-        connection.execute(
-            f"UPDATE {TABLE} AS e SET quick_ns = round(quick_ns * s.share) FROM ("
-            "SELECT trace_id, part, greatest(1 - sum(usual_ns) FILTER (phase = 'forward') "
-            "/ nullif(sum(usual_ns) FILTER (phase = 'backward'), 0), 0) AS share "
-            f"FROM {TABLE} WHERE part IN ('host', 'work') GROUP BY ALL) AS s "
-            "WHERE (e.trace_id, e.part) = (s.trace_id, s.part) AND e.phase = 'backward' "
-            "AND s.share IS NOT NULL"
+    if edges.run(
+        "FROM event WHERE contains(name, 'PreBackwardFunction') OR contains(name, 'deepspeed/') "
+        "LIMIT 1"
+    ):
+        edges.update(
+            "quick_ns = round(quick_ns * s.share)",
+            "(e.trace_id, e.part) = (s.trace_id, s.part) AND e.phase = 'backward' "
+            "AND s.share IS NOT NULL",
+            f"({_SHARE_OF_BACKWARD}) AS s",
         )
         hooks = ["the repeated DeepSpeed hooks remain (the interval allows for one forward pass)"]
     return [
         *hooks,
         (
             "recomputation disappears with the host time that leads to it, and with "
-            f"{(found and found[0]) or 0:.3f} ms of the gaps before the backward pass continues"
+            f"{gap_ms or 0:.3f} ms of the gaps before the backward pass continues"
         ),
         (
             "the time of checkpointing itself in the forward pass remains (the interval "
@@ -301,50 +306,42 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
     ]
 
 
-def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Repeat forward work of modules before the first work of their backward pass.
-
-    Raises:
-        UsageError: no module is selected, and the trace has some; or several are.
-        QueryError: nothing of them is recorded, or they are already recomputed.
-    """
+def _start_recomputing(edges: Edges, change: Change) -> list[str]:
+    """Repeat forward work of modules before the first work of their backward pass."""
     globs = [glob for column, glob in change.terms if column == "module"]
-    has_modules = connection.execute(
-        f"FROM {TABLE} WHERE part = 'work' AND module NOT LIKE '(%' LIMIT 1"
-    ).fetchall()
+    has_modules = edges.count("part = 'work' AND module NOT LIKE '(%'") > 0
     if len(globs) > 1 or (has_modules and not globs):
         raise UsageError(
             f"{change.text!r}: which modules?", hint="recompute on module=model.layers.*"
         )
-    need(connection, where_of(change, "part = 'work'"), change, "no matching work")
-    recomputed = where_of(change, "part = 'work'", "phase = 'recompute'")
-    if connection.execute(f"FROM {TABLE} WHERE {recomputed} LIMIT 1").fetchall():
+    edges.need(where_of(change, "part = 'work'"), change, "no matching work")
+    if edges.count(where_of(change, "part = 'work' AND phase = 'recompute'")):
         raise QueryError(f"{change.text!r}: these modules are already recomputed")
     root = _ALL_MODULES
     if globs:
-        chosen = where_of(replace(change, terms=(("module[:i]", globs[0]),)), "TRUE")
+        chosen = where_of(replace(change, terms=(("module[:i]", globs[0]),)))
         root = _OUTERMOST.format(chosen=chosen)
-    others = tuple(term for term in change.terms if term[0] != "module")
-    connection.execute(
-        _AGAIN.format(
-            table=TABLE,
-            root=root,
-            others=where_of(replace(change, terms=others), "TRUE"),
-            saves_nothing=_SAVES_NOTHING,
-            saves_output=_SAVES_OUTPUT,
-            own_ns=own_ns(),
-        )
-    )
-    found = connection.execute(
+    others = replace(change, terms=tuple(term for term in change.terms if term[0] != "module"))
+    edges.create("changed_again", _AGAIN.format(root=root, others=where_of(others)))
+    [(count, host_ns, work_ns)] = edges.run(
         "SELECT count(DISTINCT root), coalesce(sum(ns) FILTER (is_host), 0), "
-        f"sum(ns) FILTER (NOT is_host) FROM {TABLE}_again"
-    ).fetchone()
-    if not found or not found[0]:
+        "sum(ns) FILTER (NOT is_host) FROM changed_again"
+    )
+    if not count:
         raise QueryError(
             f"{change.text!r}: these modules have no forward work that a backward pass follows"
         )
-    _add_again(connection)
-    count, host_ns, work_ns = found
+    edges.add(_FIRST_OF_STREAM)
+    edges.create("changed_chain", _CHAINS)
+    edges.run(_COPIES)
+    # Without modules, the checkpointed parts are unknown: at most one per attention.
+    edges.update(
+        f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
+        "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) "
+        "OR serving_task_of(class) = 'attention')) AS count FROM changed_again "
+        f"WHERE root = {_ALL_MODULES} GROUP BY before_node)), 1)",
+        "part = 'host' AND source_node IN (SELECT first_node FROM changed_chain)",
+    )
     return [
         (
             f"{f'{count} modules are' if globs else 'each forward pass is'} recomputed "
@@ -362,89 +359,59 @@ def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ]
 
 
-def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
-    """Insert the chains of recomputed work before their nodes."""
-    # The first work of a stream may depend on the host.
-    add_edges(
-        connection,
-        "SELECT DISTINCT ON (a.before_node) h.trace_id, h.source_node, "
-        "a.before_node AS target_node, 'stream' AS kind, 'gap' AS part, h.source_ns, w.target_ns, "
-        + ", ".join(f"0 AS {one}_ns" for one in WEIGHTS)
-        + f" FROM {TABLE}_again AS a "
-        f"INNER JOIN {TABLE} AS h ON a.host_node = h.target_node AND h.kind = 'host' "
-        f"INNER JOIN {TABLE} AS w ON a.before_node = w.target_node "
-        f"ANTI JOIN {TABLE} AS e ON a.before_node = e.target_node "
-        "AND e.kind IN ('stream', 'concurrent') "
-        "WHERE a.lane = 'stream'",
-    )
-    for statement in (_CHAINS, _COPIES):
-        connection.execute(statement.format(table=TABLE))
-    connection.execute(
-        f"UPDATE {TABLE} AS e SET target_node = c.first_node, kept = e.kept * c.share, "
-        f"moment = NULL FROM {TABLE}_chain AS c WHERE e.edge_id = c.edge_id"
-    )
-    connection.execute(
-        f"INSERT INTO {ADDED} BY NAME SELECT node AS end_node, target_node // 2 AS span_id, "
-        f"before_node // 2 AS near_id, root FROM {TABLE}_again WHERE node % 2 = 1"
-    )
-    connection.execute(
-        f"INSERT INTO {ENTERED} BY NAME SELECT before_node // 2 AS near_id, recorded_ns, "
-        f"first_node, last_node FROM {TABLE}_chain WHERE edge_id = latest_id"
-    )
-    # Without modules, the checkpointed parts are unknown: at most one per attention.
-    update(
-        connection,
-        f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
-        "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) "
-        "OR serving_task_of(class) = 'attention')) "
-        f"AS count FROM {TABLE}_again WHERE root = {_ALL_MODULES} GROUP BY before_node)), 1)",
-        f"part = 'host' AND source_node IN (SELECT first_node FROM {TABLE}_chain)",
-    )
-    drop(connection, "again", "chain")
+# The last kernel of an unfused norm, like a fused one, reads its input once and writes once. The
+# backward pass reads one more tensor.
+_NORMS = """
+WITH work AS (
+    SELECT e.*, m.module_id,
+        lead((m.module_id, phase)) OVER stream IS DISTINCT FROM (m.module_id, phase) AS is_last
+    FROM changed_edge AS e
+    LEFT JOIN (
+        SELECT trace_id, path AS module, min(module_id) AS module_id
+        FROM module
+        WHERE class ILIKE '%norm%'
+        GROUP BY ALL
+    ) AS m USING (trace_id, module)
+    WHERE part = 'work' AND work_kind = 'compute'
+    WINDOW stream AS (PARTITION BY e.trace_id, device, stream ORDER BY target_ns, edge_id)
+),
+phase AS (
+    SELECT trace_id, module, phase, sum(usual_ns) AS ns, count(*) AS count,
+        sum(usual_ns) FILTER (is_last) AS last_ns, count(*) FILTER (is_last) AS call_count
+    FROM work
+    WHERE module_id IS NOT NULL AND {chosen}
+    GROUP BY ALL
+),
+norm AS (
+    SELECT trace_id, module, sum(last_ns) / sum(call_count) AS last_ns
+    FROM phase
+    WHERE phase = 'forward'
+    GROUP BY ALL
+    HAVING sum(count) > 2 * sum(call_count)
+)
+SELECT p.*,
+    least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) AS kept_share
+FROM phase AS p
+INNER JOIN norm AS n USING (trace_id, module)
+WHERE p.ns > 0
+"""
 
 
-def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Replace unfused norms by one kernel with the same memory traffic.
-
-    Raises:
-        QueryError: the trace has no unfused norm.
-    """
-    # The last kernel of an unfused norm, like a fused one, reads its input once and writes once.
-    # The backward pass reads one more tensor.
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {TABLE}_norm AS "
-        "WITH work AS (SELECT e.*, m.module_id, lead((m.module_id, phase)) OVER stream "
-        "IS DISTINCT FROM (m.module_id, phase) AS is_last "
-        f"FROM {TABLE} AS e LEFT JOIN ("
-        "SELECT trace_id, path AS module, min(module_id) AS module_id FROM module "
-        "WHERE class ILIKE '%norm%' GROUP BY ALL) AS m USING (trace_id, module) "
-        "WHERE part = 'work' AND work_kind = 'compute' "
-        "WINDOW stream AS (PARTITION BY e.trace_id, device, stream ORDER BY target_ns, edge_id)), "
-        "phase AS (SELECT trace_id, module, phase, sum(usual_ns) AS ns, count(*) AS count, "
-        "sum(usual_ns) FILTER (is_last) AS last_ns, count(*) FILTER (is_last) AS call_count "
-        f"FROM work WHERE module_id IS NOT NULL AND {where_of(change, 'TRUE')} GROUP BY ALL), "
-        "norm AS (SELECT trace_id, module, sum(last_ns) / sum(call_count) AS last_ns "
-        "FROM phase WHERE phase = 'forward' GROUP BY ALL HAVING sum(count) > 2 * sum(call_count)) "
-        "SELECT p.*, least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) "
-        "AS kept_share FROM phase AS p INNER JOIN norm AS n USING (trace_id, module) "
-        "WHERE p.ns > 0"
+def _fuse_norms(edges: Edges, change: Change) -> list[str]:
+    """Replace unfused norms by one kernel with the same memory traffic."""
+    edges.create("changed_norm", _NORMS.format(chosen=where_of(change)))
+    [(count, less_ns)] = edges.run(
+        "SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM changed_norm"
     )
-    found = connection.execute(
-        f"SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM {TABLE}_norm"
-    ).fetchone()
-    if not found or not found[0]:
+    if not count:
         raise QueryError(f"{change.text!r}: no norm of several kernels or ops in this trace")
-    for parts, assignment in (
-        ("'work'", scaled("n.kept_share")),
-        ("'host', 'call'", scaled("n.call_count / n.count")),
-    ):
-        connection.execute(
-            f"UPDATE {TABLE} AS e SET {assignment} FROM {TABLE}_norm AS n "
-            "WHERE (e.trace_id, e.module) = (n.trace_id, n.module) AND e.phase = n.phase "
-            f"AND e.part IN ({parts})"
+    for parts, share in (("'work'", "n.kept_share"), ("'host', 'call'", "n.call_count / n.count")):
+        edges.update(
+            scaled(share),
+            "(e.trace_id, e.module) = (n.trace_id, n.module) AND e.phase = n.phase "
+            f"AND e.part IN ({parts})",
+            "changed_norm AS n",
         )
-    drop(connection, "norm")
-    count, less_ns = found
     return [
         (
             f"a fused kernel of {count} norms takes as long as the last kernel of the unfused "
@@ -461,12 +428,11 @@ Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 
 previous time; small loops and other CPUs differ more.
 """
 
-_FUSED = """
-CREATE OR REPLACE TABLE {table}_fused AS
+_FUSED = f"""
 WITH work AS (
     SELECT *, phase IS DISTINCT FROM 'optimizer' AND work_kind = 'compute'
         AND (is_fusible(class) OR moves_only(class) OR is_softmax(class)) AS is_fusible
-    FROM {table}
+    FROM changed_edge
     WHERE part = 'work' AND device <> 'cpu'
 ),
 numbered AS (
@@ -475,62 +441,58 @@ numbered AS (
     ) AS number
     FROM work
 )
-SELECT edge_id, phase, {own_ns} AS ns, row_number() OVER chain = 1 AS is_kept
+SELECT edge_id, phase, {OWN_NS} AS ns, row_number() OVER chain = 1 AS is_kept
 FROM numbered
 WHERE is_fusible
 WINDOW chain AS (
-    PARTITION BY trace_id, device, stream, step, phase, number ORDER BY {own_ns} DESC, edge_id
+    PARTITION BY trace_id, device, stream, step, phase, number ORDER BY {OWN_NS} DESC, edge_id
 )
 """
 
+_LEFT_BY_PHASE = f"""
+SELECT phase, count(*) FILTER (part = 'work' AND device <> 'cpu') AS kernel_count,
+    sum({OWN_NS}) FILTER (part IN ('host', 'call')) AS host_ns
+FROM changed_edge
+WHERE phase <> 'optimizer'
+AND edge_id NOT IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)
+GROUP BY phase
+HAVING kernel_count > 0 AND host_ns > 0
+ORDER BY phase
+"""
 
-def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Fuse the kernels between two GEMMs, and use the host time of compiled code.
 
-    Raises:
-        QueryError: the model is already compiled, or no two kernels between GEMMs are adjacent.
-    """
-    if connection.execute(f"FROM {TABLE} WHERE is_fused(class) LIMIT 1").fetchall():
+def _compile_model(edges: Edges, change: Change) -> list[str]:
+    """Fuse the kernels between two GEMMs, and use the host time of compiled code."""
+    if edges.count("is_fused(class)"):
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
-    connection.execute(_FUSED.format(table=TABLE, own_ns=own_ns()))
-    found = connection.execute(
+    edges.create("changed_fused", _FUSED)
+    [(count, ms, kept_ms, kept_count)] = edges.run(
         "SELECT count(*), sum(ns) / 1e6, sum(ns) FILTER (is_kept) / 1e6, "
-        f"count(*) FILTER (is_kept) FROM {TABLE}_fused"
-    ).fetchone()
-    if not found or found[0] == found[3]:
+        "count(*) FILTER (is_kept) FROM changed_fused"
+    )
+    if count == kept_count:
         raise QueryError(
             f"{change.text!r}: no consecutive kernels between GEMMs on a GPU in this trace"
         )
-    count, ms, kept_ms, kept_count = found
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
-    hosts = connection.execute(
-        "SELECT w.phase, w.count, h.ns FROM (SELECT phase, count(*) AS count "
-        f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' "
-        "AND phase IS DISTINCT FROM 'optimizer' "
-        f"AND edge_id NOT IN (SELECT edge_id FROM {TABLE}_fused WHERE NOT is_kept) GROUP BY 1) "
-        f"AS w INNER JOIN (SELECT phase, sum({own_ns()}) AS ns FROM {TABLE} "
-        "WHERE part IN ('host', 'call') GROUP BY 1) AS h USING (phase) WHERE h.ns > 0 ORDER BY ALL"
-    ).fetchall()
-    remove_work(connection, f"edge_id IN (SELECT edge_id FROM {TABLE}_fused WHERE NOT is_kept)")
+    hosts = edges.run(_LEFT_BY_PHASE)
+    edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)")
     # A fused kernel moves about the bytes of the longest of its chain: at most half of the chain.
-    update(
-        connection,
+    edges.update(
         f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {kept_ms!r}, 1))::BIGINT",
-        f"edge_id IN (SELECT edge_id FROM {TABLE}_fused WHERE is_kept)",
+        "edge_id IN (SELECT edge_id FROM changed_fused WHERE is_kept)",
     )
     assumed = []
     for phase, kernel_count, ns in hosts:
-        chosen = (("phase", phase),)
         factor = min(kernel_count * usual_us * 1000 / ns, 1)
+        chosen = (("phase", phase),)
         host = replace(change, keyword="host", terms=chosen, action=SCALE, factor=factor)
-        assumed += CHANGES["host"](connection, host)
-        update(
-            connection,
+        assumed += plain.CHANGES["host"](edges, host)
+        edges.update(
             f"quick_ns = round(quick_ns * {least_us / usual_us!r})::BIGINT, "
             f"slow_ns = round(slow_ns * {most_us / usual_us!r})::BIGINT",
             where_of(host, "part IN ('host', 'call')"),
         )
-    drop(connection, "fused")
     return [
         (
             f"{count} kernels between GEMMs become {kept_count}, each as long as the "
@@ -545,78 +507,82 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     ]
 
 
-def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Remove the kernels between the GEMMs of unfused attention.
+# Work between the first and the last GEMM of a module's call with a softmax. Without modules: from
+# one batched GEMM to the next one of the stream, with a softmax between.
+_ATTENTION = """
+WITH work AS (
+    SELECT *, is_gemm(class) AS is_gemm,
+        coalesce(module, '(unattributed)') <> '(unattributed)' AS has_module,
+        module IS DISTINCT FROM lag(module) OVER stream
+        OR phase IS DISTINCT FROM lag(phase) OVER stream AS is_other
+    FROM changed_edge
+    WHERE part = 'work' AND work_kind = 'compute'
+    WINDOW stream AS (PARTITION BY trace_id, device, stream ORDER BY target_ns, edge_id)
+),
+numbered AS (
+    SELECT *,
+        is_gemm AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched,
+        count(*) FILTER (is_other) OVER stream AS call,
+        count(*) FILTER (is_gemm) OVER stream AS stretch
+    FROM work
+    WINDOW stream AS (PARTITION BY trace_id, device, stream ORDER BY target_ns, edge_id)
+),
+call AS (
+    SELECT trace_id, device, stream, call,
+        min(target_ns) FILTER (is_gemm) AS first_ns, max(target_ns) FILTER (is_gemm) AS last_ns
+    FROM numbered
+    WHERE has_module AND {chosen}
+    GROUP BY ALL
+    HAVING bool_or(is_softmax(class))
+),
+stretch AS (
+    SELECT trace_id, device, stream, stretch, bool_or(is_batched) AS is_batched,
+        bool_or(is_softmax(class) AND NOT has_module AND {chosen}) AS has_softmax,
+        lead(bool_or(is_batched)) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY stretch
+        ) AS is_before_batched
+    FROM numbered
+    GROUP BY trace_id, device, stream, stretch
+    QUALIFY has_softmax AND bool_or(is_batched) AND is_before_batched
+)
+SELECT edge_id, usual_ns, target_node // 2 AS span_id, phase, is_gemm
+FROM numbered
+INNER JOIN call USING (trace_id, device, stream, call)
+WHERE target_ns BETWEEN first_ns AND last_ns
+UNION ALL
+SELECT n.edge_id, n.usual_ns, n.target_node // 2, n.phase, n.is_gemm
+FROM numbered AS n
+INNER JOIN stretch AS s ON n.trace_id = s.trace_id AND n.device = s.device AND n.stream = s.stream
+    AND (n.stretch = s.stretch OR n.is_batched AND n.stretch = s.stretch + 1)
+"""
 
-    Raises:
-        QueryError: the trace has none.
-    """
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {TABLE}_between AS "
-        "WITH work AS (SELECT *, module IS DISTINCT FROM lag(module) OVER stream "
-        "OR phase IS DISTINCT FROM lag(phase) OVER stream AS is_other "
-        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute' "
-        "WINDOW stream AS (PARTITION BY trace_id, device, stream ORDER BY target_ns, edge_id)), "
-        "numbered AS (SELECT *, count(*) FILTER (is_other) OVER (PARTITION BY trace_id, device, "
-        "stream ORDER BY target_ns, edge_id) AS number FROM work), "
-        "call AS (SELECT trace_id, device, stream, number, "
-        "min(target_ns) FILTER (is_gemm(class)) AS first_ns, "
-        "max(target_ns) FILTER (is_gemm(class)) AS last_ns FROM numbered "
-        "WHERE coalesce(module, '(unattributed)') <> '(unattributed)' "
-        f"AND {where_of(change, 'TRUE')} "
-        "GROUP BY ALL HAVING bool_or(is_softmax(class))) "
-        "SELECT n.edge_id, n.usual_ns, n.target_node // 2 AS span_id, n.phase, "
-        "is_gemm(n.class) AS is_product "
-        "FROM numbered AS n INNER JOIN call AS c USING (trace_id, device, stream, number) "
-        "WHERE n.target_ns BETWEEN c.first_ns AND c.last_ns"
-    )
-    # Without modules: from one batched GEMM to the next one of the stream, with a softmax between.
-    connection.execute(
-        f"INSERT INTO {TABLE}_between "
-        "WITH product AS (SELECT *, count(*) FILTER (is_gemm(class)) OVER (PARTITION BY trace_id, "
-        "device, stream ORDER BY target_ns, edge_id) AS number, "
-        "is_gemm(class) AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched "
-        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute'), "
-        "stretch AS (SELECT trace_id, device, stream, number, bool_or(is_batched) AS is_batched, "
-        f"bool_or(is_softmax(class) AND module_is_unknown AND {where_of(change, 'TRUE')}) "
-        "AS has_softmax, lead(bool_or(is_batched)) OVER (PARTITION BY trace_id, device, stream "
-        "ORDER BY number) AS is_before_batched FROM (SELECT *, "
-        "coalesce(module, '(unattributed)') = '(unattributed)' AS module_is_unknown FROM product) "
-        "GROUP BY trace_id, device, stream, number), "
-        "chosen AS (FROM stretch WHERE has_softmax AND is_batched AND is_before_batched) "
-        "SELECT p.edge_id, p.usual_ns, p.target_node // 2 AS span_id, p.phase, "
-        "is_gemm(p.class) AS is_product FROM product AS p WHERE "
-        "(p.trace_id, p.device, p.stream, p.number) IN "
-        "(SELECT (trace_id, device, stream, number) FROM chosen) OR p.is_batched AND "
-        "(p.trace_id, p.device, p.stream, p.number) IN "
-        "(SELECT (trace_id, device, stream, number + 1) FROM chosen)"
-    )
-    found = connection.execute(
-        f"SELECT count(*), sum(usual_ns) FROM {TABLE}_between WHERE NOT is_product"
-    ).fetchone()
-    if not found or not found[0]:
+
+def _fuse_attention(edges: Edges, change: Change) -> list[str]:
+    """Remove the kernels between the GEMMs of unfused attention."""
+    edges.create("changed_between", _ATTENTION.format(chosen=where_of(change)))
+    gone = "FROM changed_between WHERE NOT is_gemm"
+    [(count, gone_ns)] = edges.run(f"SELECT count(*), sum(usual_ns) {gone}")
+    if not count:
         raise QueryError(
             f"{change.text!r}: no softmax between GEMMs of one module or between two "
             "consecutive batched GEMMs"
         )
-    gone = f"FROM {TABLE}_between WHERE NOT is_product"
-    spans = (
-        f"SELECT span_id {gone} UNION SELECT source_node // 2 FROM {TABLE} "
-        f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {gone})"
+    edges.update(
+        scaled(0),
+        f"part = 'host' AND target_node // 2 IN (SELECT span_id {gone} UNION "
+        "SELECT source_node // 2 FROM changed_edge "
+        f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {gone}))",
     )
-    update(connection, scaled(0), f"part = 'host' AND target_node // 2 IN ({spans})")
-    products = "WHERE is_product AND phase = 'backward'"
-    update(
-        connection,
+    edges.update(
         scaled(1.25),
-        f"device = 'cpu' AND edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
+        "device = 'cpu' AND edge_id IN "
+        "(SELECT edge_id FROM changed_between WHERE is_gemm AND phase = 'backward')",
     )
-    remove_work(connection, f"edge_id IN (SELECT edge_id {gone})")
-    drop(connection, "between")
+    edges.remove_work(f"edge_id IN (SELECT edge_id {gone})")
     return [
         (
-            f"one kernel replaces the {found[0]} kernels or ops between the GEMMs of "
-            f"attention ({found[1] / 1e6:.3f} ms) and the host time that leads to them"
+            f"one kernel replaces the {count} kernels or ops between the GEMMs of "
+            f"attention ({gone_ns / 1e6:.3f} ms) and the host time that leads to them"
         ),
         (
             "the GEMMs take their recorded time, because they already read queries, "
@@ -626,23 +592,16 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     ]
 
 
-def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Scale the number of micro-batches per optimizer step.
-
-    Raises:
-        QueryError: the trace has no forward and backward pass.
-    """
+def _accumulate(edges: Edges, change: Change) -> list[str]:
+    """Scale the number of micro-batches per optimizer step."""
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
-    need(
-        connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no matching pass"
-    )
-    again = ", ".join(
-        f"{one} = {one} * {change.factor!r}"
-        for one in ("factor", "other_factor", "loading_factor", "copies")
-    )
-    update(
-        connection,
-        again,
+    backward = f"part = 'work' AND phase = 'backward' AND {passes}"
+    edges.need(backward, change, "no matching pass")
+    edges.update(
+        ", ".join(
+            f"{one} = {one} * {change.factor!r}"
+            for one in ("factor", "other_factor", "loading_factor", "copies")
+        ),
         f"part IN ('host', 'work', 'call') AND {passes} "
         "AND coalesce(part = 'host' OR collective_of(class) NOT IN ('allreduce', 'reducescatter'), "
         "TRUE)",
@@ -653,103 +612,12 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     ]
 
 
-# Sequential messages and sent share of the size, for n ranks: ring; two pipelined trees (Sanders,
-# Speck, Träff 2009); recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005).
-_ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "ring": {
-        "allreduce": ("2 * (n - 1)", "2 * (n - 1) / n"),
-        "allgather": ("n - 1", "(n - 1) / n"),
-        "reducescatter": ("n - 1", "(n - 1) / n"),
-        "alltoall": ("n - 1", "(n - 1) / n"),
-        "broadcast": ("n - 1", "1"),
-    },
-    "tree": {
-        "allreduce": ("2 * ceil(log2(n))", "2"),
-        "broadcast": ("ceil(log2(n))", "1"),
-    },
-    "halving": {
-        "allreduce": ("2 * ceil(log2(n))", "2 * (n - 1) / n"),
-        "allgather": ("ceil(log2(n))", "(n - 1) / n"),
-        "reducescatter": ("ceil(log2(n))", "(n - 1) / n"),
-    },
-}
-
-
-def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change the algorithm of collectives or the number of ranks in their groups.
-
-    Raises:
-        QueryError: no collective matches, or message sizes are unknown.
-    """
-    assumptions = fit_transfers(connection, change)
-    forms = [
-        (name == "tree", collective, *form)
-        for name in ("ring", "tree")
-        for collective, form in _ALGORITHMS[name].items()
-    ]
-
-    def ratio(at: int) -> str:
-        """Return the ratio of a part's new to its current cost."""
-        branches = []
-        for is_tree, collective, *form in forms:
-            after = form[at]
-            if change.device:
-                after = _ALGORITHMS[change.device].get(collective, form)[at]
-            after = re.sub(r"\bn\b", str(change.count) if change.count else "group_size", after)
-            before = re.sub(r"\bn\b", "group_size", form[at])
-            branches.append(
-                f"WHEN collective_of(class) = '{collective}' AND is_tree = {is_tree} "
-                f"THEN ({after}) / ({before})"
-            )
-        formed = f"CASE {' '.join(branches)} ELSE 1 END"
-        column = ("latency_ns", "ns_per_byte")[at]
-        return (
-            f"coalesce((SELECT other.{column} / nullif(own.{column}, 0) FROM {MEASURED} AS own "
-            f"INNER JOIN {MEASURED} AS other USING (class) WHERE own.class = t.class "
-            f"AND own.group_size = t.group_size AND other.group_size = {change.count}), {formed})"
-        )
-
-    ratios = f"SELECT *, {ratio(0)}, {ratio(1)} FROM {TABLE}_transfer AS t WHERE group_size > 1"
-    found = connection.execute(f"SELECT count(*), bool_or(is_tree) FROM ({ratios})").fetchone()
-    if not found or not found[0]:
-        raise QueryError(f"{change.text!r}: no collective runs in a group of several ranks")
-    of_both = connection.execute(
-        f"SELECT string_agg(DISTINCT class, ', ' ORDER BY class) FROM {MEASURED} "
-        f"WHERE group_size = ? AND class IN (SELECT class FROM {TABLE}_transfer "
-        f"SEMI JOIN {MEASURED} USING (class, group_size))",
-        [change.count],
-    ).fetchone()
-    scale_transfers(connection, change, ratios)
-    assumptions.append(
-        f"{found[0]} collectives use ring algorithms now"
-        + (", or trees according to their names" if found[1] else "")
-        + (
-            "; collectives other than all-reduce, all-gather, reduce-scatter, "
-            "all-to-all, and broadcast are unchanged"
-        )
-    )
-    if change.count:
-        if of_both and of_both[0]:
-            assumptions.append(f"times measured with {change.count} ranks: {of_both[0]}")
-        assumptions += [
-            (
-                f"links between {change.count} ranks are as fast as recorded, and no rank is "
-                "slower than the recorded ones"
-            ),
-            "compute per rank and message sizes are unchanged",
-        ]
-    return assumptions
-
-
 # DeepSpeed's stage 3 runs hooks around each module. In the backward pass they are autograd nodes.
 # In the forward pass they are the time between two numbered ops with one of DeepSpeed's marks
 # between them, in excess of the usual time without a mark.
-_ZERO_HOOKS = """
-CREATE OR REPLACE TABLE {table}_op AS
+_ZERO_HOOKS = f"""
 WITH op AS (
-    SELECT
-        (e.trace_id, e.pid, e.tid) AS part,
-        e.ts_ns + c.shift_ns AS start_ns, e.ts_ns + e.dur_ns + c.shift_ns AS end_ns,
+    SELECT {HOST_SPAN},
         e.sequence_number, coalesce(e.forward_thread, 0) = 0 AS is_forward,
         regexp_matches(e.name, '(^|: )P(re|ost)BackwardFunction') AS is_hook,
         starts_with(e.name, 'autograd::engine::') AS is_node
@@ -779,7 +647,7 @@ gap AS (
 ),
 other AS (
     SELECT (e.trace_id, s.pid, s.tid) AS part, e.source_ns AS start_ns
-    FROM {table} AS e
+    FROM changed_edge AS e
     INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id
     WHERE e.part IN ('work', 'call') AND s.tid IS NOT NULL
     AND coalesce(e.phase NOT IN ('forward', 'recompute'), TRUE)
@@ -805,12 +673,8 @@ WHERE is_hook AND is_node
 """
 
 
-def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Keep complete parameters on each rank: ZeRO stage 2 instead of the recorded stage 3.
-
-    Raises:
-        QueryError: another stage is requested, or no parameter gathers are recorded.
-    """
+def _change_zero(edges: Edges, change: Change) -> list[str]:
+    """Keep complete parameters on each rank: ZeRO stage 2 instead of the recorded stage 3."""
     if change.count == 3:
         raise QueryError(
             f"{change.text!r}: a trace of another stage does not show the gathers of each "
@@ -824,32 +688,28 @@ def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         )
     gathers = where_of(change, "collective_of(class) = 'allgather'")
     for phase in ("forward", "backward"):
-        need(connection, f"{gathers} AND part = 'work' AND phase = '{phase}'", change,
-             f"no parameter gather in the {phase} pass")  # fmt: skip
+        where = f"{gathers} AND part = 'work' AND phase = '{phase}'"
+        edges.need(where, change, f"no parameter gather in the {phase} pass")
     again = f"{gathers} AND phase IN ('backward', 'recompute')"
-    update(connection, scaled(0), f"part = 'host' AND {again}")
-    remove_work(connection, f"part = 'work' AND {again}")
-    assumptions = [
-        (
-            "gathers in the backward pass disappear; gathers in the forward pass remain, "
-            "because updated parameters are gathered once"
-        )
-    ]
-    connection.execute(_ZERO_HOOKS.format(table=TABLE))
-    found = connection.execute(f"SELECT sum(end_ns - start_ns) FROM {TABLE}_op").fetchone()
-    if not found or not found[0]:
+    edges.update(scaled(0), f"part = 'host' AND {again}")
+    edges.remove_work(f"part = 'work' AND {again}")
+    assumption = (
+        "gathers in the backward pass disappear; gathers in the forward pass remain, "
+        "because updated parameters are gathered once"
+    )
+    edges.create("changed_span", _ZERO_HOOKS)
+    [(hook_ns,)] = edges.run("SELECT sum(end_ns - start_ns) FROM changed_span")
+    if not hook_ns:
         stays = "other stage-3 hooks on the host remain: the gain is a lower bound"
-        return [*assumptions, stays]
+        return [assumption, stays]
     gone = replace(change, action=REMOVE, factor=0.0)
-    rest = "work_kind IS DISTINCT FROM 'comm' AND kind <> 'posted_wait'"
-    change_spans(connection, gone, "hook", where_of(change, rest))
-    return [
-        *assumptions,
-        (
-            f"stage-3 hooks around modules disappear: {found[0] / 1e6:.3f} ms of thread time, "
-            "including waits"
-        ),
-    ]
+    rest = where_of(change, "work_kind IS DISTINCT FROM 'comm' AND kind <> 'posted_wait'")
+    edges.change_spans(gone, "hook", rest)
+    hooks = (
+        f"stage-3 hooks around modules disappear: {hook_ns / 1e6:.3f} ms of thread time, "
+        "including waits"
+    )
+    return [assumption, hooks]
 
 
 _RULES = {
@@ -860,14 +720,8 @@ _RULES = {
 """Advice that contains the changes of a method, and those for the upper end of its gain."""
 
 
-def expand(
-    connection: duckdb.DuckDBPyConnection, change: Change
-) -> tuple[list[Change], list[Change], list[str]]:
-    """Expand a change into its parts, those with the largest gain, and the reason.
-
-    Raises:
-        QueryError: the trace has no matching work.
-    """
+def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:
+    """Expand a change into its parts, those with the largest gain, and the reason."""
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
             f"{change.text!r}: the optimizer would run on the CPU, and a trace without "
@@ -878,51 +732,35 @@ def expand(
         factor = change.factor if change.least is None else change.least
         return [change], [replace(change, factor=factor)], []
     name, nothing = _RULES[change.keyword]
-    rows = run_analysis(connection, load_catalog().analysis(name), {}).to_dicts()
+    rows = run_analysis(edges.connection, load_catalog().analysis(name), {}).to_dicts()
     if not rows:
         raise QueryError(f"{change.text!r}: {nothing} in this trace")
     texts = dict.fromkeys(text for row in rows for text in row["change"].split("; "))
     usual = [parse_change(text) for text in texts]
-    most = [part for one in usual for part in expand(connection, one)[1]]
+    most = [part for one in usual for part in expand(edges, one)[1]]
     return usual, most, [f"{change.text!r} means {', '.join(texts)}"]
 
 
-_APPLY: Mapping[str | None, Apply] = {
-    **CHANGES,
-    "device": lambda connection, change: scale_to_device(connection, TABLE, change.device),
-    "precision": lambda connection, change: scale_to_type(connection, TABLE, change.device),
-    "recompute": recompute,
-    "norm": fuse_norms,
-    "attention": fuse_attention,
-    "compile": compile_model,
-    "accumulate": accumulate,
-    "group": change_collectives,
-    "algorithm": change_collectives,
-    "zero": change_zero,
+APPLY: Mapping[str | None, Apply] = {
+    **plain.CHANGES,
+    "bandwidth": links.change_links,
+    "latency": links.change_links,
+    "group": links.change_collectives,
+    "algorithm": links.change_collectives,
+    "overlap": links.hide_communication,
+    "ranks": scaling.even_ranks,
+    "device": scaling.scale_to_device,
+    "precision": scaling.scale_to_type,
+    "size": scaling.resize,
+    "recompute": _recompute,
+    "norm": _fuse_norms,
+    "attention": _fuse_attention,
+    "compile": _compile_model,
+    "accumulate": _accumulate,
+    "zero": _change_zero,
 }
+"""Functions that apply a change to the edges and return assumptions, by keyword.
 
-
-_OF_LINKS = ("bandwidth", "latency", "group", "algorithm")
-
-
-def apply_change(
-    connection: duckdb.DuckDBPyConnection, change: Change, further: Sequence[Ask] = ()
-) -> list[str]:
-    """Apply one change to the edges and return its assumptions.
-
-    Args:
-        connection: to a store with the edges.
-        change: the change.
-        further: query functions for further runs.
-
-    Raises:
-        UsageError: the change is incomplete.
-        QueryError: nothing in the trace matches, or the trace lacks required information.
-    """
-    runs = [lambda statement: connection.execute(statement).fetchall(), *further]
-    if change.keyword == "size":
-        # Bench runs have no traces.
-        return resize(connection, change, [ask for ask in runs if ask("FROM trace LIMIT 1")])
-    if change.keyword in _OF_LINKS:
-        lay_measured(connection, change, runs)
-    return _APPLY[change.keyword](connection, change)
+They raise UsageError if a change is incomplete, and QueryError if nothing in the trace matches or
+the trace lacks required information.
+"""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean, median
@@ -20,15 +20,14 @@ from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
 from tracekit.prediction.contention import Contention
-from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, WEIGHTS, create_edges, update
-from tracekit.prediction.methods import apply_change, expand
+from tracekit.prediction.edges import EDGES, MOMENTS, VARIANTS, Ask, Edges, every_weight
+from tracekit.prediction.methods import APPLY, expand
 from tracekit.prediction.timeline import write_timeline
 
 if TYPE_CHECKING:
     import duckdb
 
     from tracekit.prediction.serving import ServingPrediction
-    from tracekit.prediction.sizes import Ask
 
 _READ = (
     "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_bound, "
@@ -271,17 +270,14 @@ class Predictor:
         from tracekit.analysis.catalog import load_catalog
 
         self._connection = connection
-        self._further = further
         if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
             raise QueryError(
                 "the run has no trace to replay",
                 hint="only changes of a load, such as 'rate x2', need no trace",
             )
-        replay = run_analysis(connection, load_catalog().analysis("replay"), {})
-        if not replay.rows:
+        rows = run_analysis(connection, load_catalog().analysis("replay"), {}).to_dicts()
+        if not rows:
             raise QueryError("the trace has no GPU work to replay")
-        columns = [column.name for column in replay.columns]
-        rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
         self._unexplained_ns = max(row["unexplained_ns"] for row in rows)
         self._replay_error_pct = max((row["error_pct"] or 0.0 for row in rows), key=abs)
@@ -291,19 +287,19 @@ class Predictor:
         ensure_named(connection, _READ)
         self.run_step = None if is_recorded else _run_step(connection)
         self.is_of_run = self.run_step is not None and self.run_step.reason is None
-        self._weights = "run_weight" if self.is_of_run else "graph_weight"
-        create_edges(connection, self._weights)
-        self._moments = connection.execute(
-            f"SELECT trace_id, list(moment ORDER BY moment) FROM (SELECT DISTINCT trace_id, moment "
-            f"FROM {TABLE} WHERE moment > 0 AND moment_step IS NOT NULL) "
-            "GROUP BY trace_id ORDER BY trace_id"
-        ).fetchall()
+        weights = "run_weight" if self.is_of_run else "graph_weight"
+        self._create_edges = partial(Edges, connection, weights, further)
+        self._edges = self._create_edges()
+        self._moments = self._edges.run(
+            "SELECT trace_id, list(DISTINCT moment ORDER BY moment) FROM changed_edge "
+            "WHERE moment > 0 AND moment_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
+        )
         self._begins = dict(
-            connection.execute(
-                f"SELECT DISTINCT e.trace_id, e.moment FROM {TABLE} AS e "
+            self._edges.run(
+                "SELECT DISTINCT e.trace_id, e.moment FROM changed_edge AS e "
                 "INNER JOIN step_bound ON target_node = node AND step_bound.bound = 0 "
                 "WHERE e.moment > 0"
-            ).fetchall()
+            )
         )
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
@@ -317,8 +313,7 @@ class Predictor:
     @cached_property
     def has_device(self) -> bool:
         """Whether accelerator work is recorded."""
-        found = f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' LIMIT 1"
-        return bool(self._connection.execute(found).fetchall())
+        return self._edges.count("part = 'work' AND device <> 'cpu'") > 0
 
     def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
         """Predict the step and the window with all of these changes.
@@ -431,7 +426,7 @@ class Predictor:
         Changes that repeat work come after those that scale it.
         """
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
-        found = [expand(self._connection, change) for change in parsed]
+        found = [expand(self._edges, change) for change in parsed]
         usual, most, reasons = (
             [one for part in parts for one in part] for parts in zip(*found, strict=True)
         )
@@ -458,7 +453,7 @@ class Predictor:
 
     @cached_property
     def _contention(self) -> Contention:
-        return Contention(self._connection, _AT)
+        return Contention(self._edges, _AT)
 
     @contextmanager
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
@@ -466,17 +461,16 @@ class Predictor:
 
         Rolling back a transaction is faster than rebuilding the edges.
         """
-        connection = self._connection
         if not is_seen:
-            connection.execute("BEGIN")
+            self._connection.execute("BEGIN")
         try:
-            assumed = [apply_change(connection, change, self._further) for change in changes]
+            assumed = [APPLY[change.keyword](self._edges, change) for change in changes]
             yield [*assumed, self._start_as_steps_end()]
         finally:
             if is_seen:
-                create_edges(connection, self._weights)
+                self._create_edges()
             else:
-                connection.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK")
 
     def _start_as_steps_end(self) -> list[str]:
         """Start a rank that began as late as its steps ended as late as these end now.
@@ -487,20 +481,16 @@ class Predictor:
         found: list[str] = []
         if len(self._moments) < 2:
             return found
-        ns = dict(
-            self._connection.execute(
-                f"SELECT trace_id, min(usual_ns) FROM {TABLE} WHERE kind = 'start' GROUP BY 1"
-            ).fetchall()
-        )
+        starts = "SELECT trace_id, min(usual_ns) FROM changed_edge WHERE kind = 'start' GROUP BY 1"
+        ns = dict(self._edges.run(starts))
         was, now = (_lateness(run.step_ends_ns) for run in (self._before[0], self._replayed()[0]))
         for (trace_id, _), old_ns, new_ns in zip(self._moments, was, now, strict=False):
             begun_ns = ns.get(trace_id, 0)
             more_ns = max(new_ns - old_ns, -begun_ns)
             is_alike = 2 * abs(begun_ns - old_ns) <= abs(new_ns - old_ns)
             if is_alike and 1000 * abs(more_ns) >= self._before[0].window_ns:
-                update(
-                    self._connection,
-                    ", ".join(f"{weight}_ns = {weight}_ns + {more_ns}" for weight in WEIGHTS),
+                self._edges.update(
+                    every_weight(f"*_ns = *_ns + {more_ns}"),
                     f"trace_id = {trace_id} AND source_node = 0 "
                     "AND kind IN ('start', 'backlog', 'no_launch')",
                 )

@@ -16,36 +16,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import StoreError
-from tracekit.prediction.edges import ADDED, ENTERED, TABLE, left_ns
+from tracekit.prediction.edges import left_ns
 from tracekit.storage.local import LocalLocation
 from tracekit.units import NS_PER_US
 
 if TYPE_CHECKING:
     import duckdb
 
-_FAR_NS = 1 << 50
-
 _ON_DEVICE = ("kernel", "gpu_memcpy")
 
-_PREDICTED = '{"predicted": true}'
+_LEFT_NS = f"{left_ns('usual')} + contended_ns"
 
 _WORK = """
 SELECT
-    t.rank, t.trace_id, s.name, s.work_kind, s.device, s.stream,
-    coalesce(s.correlation, l.correlation), begun.at_ns, ended.at_ns - begun.at_ns, e.args, w.copies
+    t.rank, s.trace_id, s.name, if(s.work_kind = 'memcpy', 'gpu_memcpy', 'kernel') AS category,
+    s.device AS pid, s.stream AS tid, coalesce(s.correlation, l.correlation) AS correlation,
+    begun.at_ns AS begin_ns, ended.at_ns - begun.at_ns AS took_ns, e.args, w.copies,
+    FALSE AS is_added
 FROM graph_span AS s
 INNER JOIN {at} AS begun ON s.span_id * 2 = begun.node
 INNER JOIN {at} AS ended ON s.span_id * 2 + 1 = ended.node
 INNER JOIN trace AS t USING (trace_id)
 INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
-LEFT JOIN {edge} AS w ON ended.node = w.target_node AND w.kind = 'work'
+LEFT JOIN changed_edge AS w ON ended.node = w.target_node AND w.kind = 'work'
 LEFT JOIN launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
 WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_ns = 0)
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
 # For nodes at the same time: ends are moved before the first, and starts after the last.
-_HOST = """
+_HOST = f"""
 WITH node AS (
     SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
     FROM (
@@ -57,11 +57,11 @@ WITH node AS (
         FROM graph_span
         UNION ALL
         SELECT s.trace_id, s.pid, s.tid, e.recorded_ns, e.first_node, e.last_node
-        FROM {entered} AS e
+        FROM entered_thread AS e
         INNER JOIN graph_span AS s ON e.near_id = s.span_id
     )
-    INNER JOIN {at} AS first ON first_node = first.node
-    INNER JOIN {at} AS last ON last_node = last.node
+    INNER JOIN {{at}} AS first ON first_node = first.node
+    INNER JOIN {{at}} AS last ON last_node = last.node
     WHERE tid IS NOT NULL
     GROUP BY ALL
 ),
@@ -71,16 +71,18 @@ point AS (
     FROM node
     UNION ALL
     SELECT
-        trace_id, pid, tid, min(recorded_ns) - {far}, NULL, arg_min(end_ns, recorded_ns) - {far}
+        trace_id, pid, tid, min(recorded_ns) - {1 << 50}, NULL,
+        arg_min(end_ns, recorded_ns) - {1 << 50}
     FROM node
     GROUP BY ALL
 ),
 
 piece AS (
     SELECT
-        *,
-        lead(recorded_ns) OVER thread AS next_recorded_ns,
-        lead(end_ns) OVER thread AS next_at_ns
+        (trace_id, pid, tid) AS part, recorded_ns, at_ns,
+        coalesce(
+            (lead(end_ns) OVER thread - at_ns) / (lead(recorded_ns) OVER thread - recorded_ns), 1
+        ) AS ratio
     FROM point
     WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY recorded_ns)
 ),
@@ -88,6 +90,7 @@ piece AS (
 host AS (
     SELECT
         e.trace_id, e.event_id, e.pid, e.tid, e.name, e.category, e.args, e.correlation,
+        (e.trace_id, e.pid, e.tid) AS part,
         e.ts_ns + c.shift_ns AS start_ns,
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns,
         w.copies
@@ -96,80 +99,79 @@ host AS (
     LEFT JOIN graph_span AS s
         ON e.trace_id = s.trace_id AND e.event_id = s.event_id AND s.work_kind = 'compute'
             AND e.ts_ns + c.shift_ns = s.start_ns AND s.end_ns = s.start_ns + e.dur_ns
-    LEFT JOIN {edge} AS w ON s.span_id * 2 + 1 = w.target_node AND w.kind = 'work'
+    LEFT JOIN changed_edge AS w ON s.span_id * 2 + 1 = w.target_node AND w.kind = 'work'
     WHERE
         is_op(e.category) OR is_annotation(e.category)
         OR is_python_call(e.category) OR is_launch_call(e.category)
-),
-
-begun AS (
-    SELECT
-        h.*,
-        round(
-            p.at_ns + (h.start_ns - p.recorded_ns)
-            * coalesce((p.next_at_ns - p.at_ns) / (p.next_recorded_ns - p.recorded_ns), 1)
-        )::BIGINT AS at_ns
-    FROM host AS h
-    ASOF INNER JOIN piece AS p
-        ON h.trace_id = p.trace_id AND h.pid = p.pid AND h.tid = p.tid
-            AND h.start_ns >= p.recorded_ns
 )
 
 SELECT
-    t.rank, b.trace_id, b.name, b.category, b.pid, b.tid, b.correlation,
-    b.at_ns,
-    greatest(round(
-        p.at_ns + (b.end_ns - p.recorded_ns)
-        * coalesce((p.next_at_ns - p.at_ns) / (p.next_recorded_ns - p.recorded_ns), 1)
-    )::BIGINT - b.at_ns, 0),
-    b.args, b.copies
-FROM begun AS b
+    t.rank, h.trace_id, h.name, h.category, h.pid, h.tid, h.correlation,
+    round(p.at_ns + (h.start_ns - p.recorded_ns) * p.ratio)::BIGINT AS begin_ns,
+    greatest(
+        round(q.at_ns + (h.end_ns - q.recorded_ns) * q.ratio)::BIGINT - begin_ns, 0
+    ) AS took_ns,
+    h.args, h.copies, FALSE AS is_added
+FROM host AS h
 INNER JOIN trace AS t USING (trace_id)
-ASOF INNER JOIN piece AS p
-    ON b.trace_id = p.trace_id AND b.pid = p.pid AND b.tid = p.tid
-        AND b.end_ns > p.recorded_ns
-ORDER BY b.trace_id, b.at_ns, b.event_id
+ASOF INNER JOIN piece AS p ON h.part = p.part AND h.start_ns >= p.recorded_ns
+ASOF INNER JOIN piece AS q ON h.part = q.part AND h.end_ns > q.recorded_ns
+ORDER BY h.trace_id, begin_ns, h.event_id
 """
 
 # Copies of calls with their op and links, of work, and of CPU ops; batches of workers.
-_ADDED = """
+_ADDED = f"""
+WITH added AS (
+    SELECT
+        t.rank, t.trace_id, coalesce(s.name, 'batch of worker ' || a.worker) AS name,
+        CASE
+            WHEN a.worker IS NOT NULL THEN 'user_annotation'
+            WHEN near.tid IS NOT NULL THEN e.category
+            WHEN s.work_kind = 'memcpy' THEN 'gpu_memcpy'
+            ELSE 'kernel'
+        END AS category,
+        coalesce(near.pid::VARCHAR, near.device) AS pid,
+        coalesce(2_000_000_000 + a.worker, near.tid, near.stream) AS tid,
+        if(
+            s.kind = 'call' OR near.tid IS NULL,
+            coalesce(s.launch_id, s.event_id)
+            + (SELECT least(max(correlation), 1::BIGINT << 40) FROM event),
+            NULL
+        ) AS correlation,
+        ended.at_ns - coalesce(a.ns, {_LEFT_NS}) AS begin_ns,
+        coalesce(a.ns, {_LEFT_NS}) AS took_ns,
+        e.args, w.copies, TRUE AS is_added,
+        if(s.kind = 'call', w.op, NULL) AS op,
+        if(
+            near.tid IS NOT NULL,
+            'tk/module/recompute/' || a.root || coalesce('#' || m.class, ''),
+            NULL
+        ) AS module,
+        a.near_id
+    FROM added_work AS a
+    INNER JOIN {{at}} AS ended ON a.end_node = ended.node
+    INNER JOIN graph_span AS near ON a.near_id = near.span_id
+    INNER JOIN trace AS t ON near.trace_id = t.trace_id
+    LEFT JOIN graph_span AS s ON a.span_id = s.span_id
+    LEFT JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
+    LEFT JOIN changed_edge AS w ON a.end_node = w.target_node AND w.kind IN ('call', 'work')
+    LEFT JOIN (SELECT trace_id, path, min(class) AS class FROM module GROUP BY ALL) AS m
+        ON t.trace_id = m.trace_id AND a.root = m.path
+)
+SELECT * EXCLUDE (op, module, near_id)
+FROM added
+UNION ALL BY NAME
+SELECT rank, trace_id, op AS name, 'cpu_op' AS category, pid, tid, begin_ns, took_ns, is_added
+FROM added
+WHERE op IS NOT NULL
+UNION ALL BY NAME
 SELECT
-    t.rank, t.trace_id, coalesce(s.name, 'batch of worker ' || a.worker),
-    CASE
-        WHEN a.worker IS NOT NULL THEN 'user_annotation'
-        WHEN near.tid IS NOT NULL THEN e.category
-        WHEN s.work_kind = 'memcpy' THEN 'gpu_memcpy'
-        ELSE 'kernel'
-    END,
-    coalesce(near.pid::VARCHAR, near.device),
-    coalesce({worker_tid} + a.worker, near.tid, near.stream),
-    if(
-        s.kind = 'call' OR near.tid IS NULL,
-        coalesce(s.launch_id, s.event_id)
-        + (SELECT least(max(correlation), 1::BIGINT << 40) FROM event),
-        NULL
-    ),
-    ended.at_ns - coalesce(a.ns, {left}), coalesce(a.ns, {left}), e.args, w.copies,
-    if(s.kind = 'call', w.op, NULL),
-    if(
-        near.tid IS NOT NULL,
-        'tk/module/recompute/' || a.root || coalesce('#' || m.class, ''),
-        NULL
-    ),
-    a.near_id
-FROM {added} AS a
-INNER JOIN {at} AS ended ON a.end_node = ended.node
-INNER JOIN graph_span AS near ON a.near_id = near.span_id
-INNER JOIN trace AS t ON near.trace_id = t.trace_id
-LEFT JOIN graph_span AS s ON a.span_id = s.span_id
-LEFT JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
-LEFT JOIN {edge} AS w ON a.end_node = w.target_node AND w.kind IN ('call', 'work')
-LEFT JOIN (SELECT trace_id, path, min(class) AS class FROM module GROUP BY ALL) AS m
-    ON t.trace_id = m.trace_id AND a.root = m.path
-ORDER BY ended.at_ns, a.end_node
+    rank, trace_id, module AS name, 'user_annotation' AS category, pid, tid,
+    min(begin_ns) AS begin_ns, max(begin_ns + took_ns) - min(begin_ns) AS took_ns, is_added
+FROM added
+WHERE module IS NOT NULL
+GROUP BY rank, trace_id, module, pid, tid, near_id, is_added
 """
-
-_WORKER_TID = 2_000_000_000
 
 _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id")
 """Arguments that link an event to others, which its copy does not have."""
@@ -187,31 +189,9 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
         StoreError: it cannot be written.
     """
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    names = {
-        "at": at, "far": _FAR_NS, "edge": TABLE, "added": ADDED, "entered": ENTERED,
-        "left": f"{left_ns('usual')} + contended_ns", "worker_tid": _WORKER_TID,
-    }  # fmt: skip
-    for row in connection.execute(_WORK.format(**names)).fetchall():
-        *named, work_kind, device, stream, correlation, start_ns, dur_ns, args, copies = row
-        category = "gpu_memcpy" if work_kind == "memcpy" else "kernel"
-        where = (category, device, stream, correlation)
-        by_trace[row[1]] += _repeated(_event(named, where, start_ns, dur_ns, args), copies)
-    for row in connection.execute(_HOST.format(**names)).fetchall():
-        *named, category, pid, tid, correlation, start_ns, dur_ns, args, copies = row
-        where = (category, pid, tid, correlation)
-        by_trace[row[1]] += _repeated(_event(named, where, start_ns, dur_ns, args), copies)
-    modules: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for row in connection.execute(_ADDED.format(**names)).fetchall():
-        *found, module, near_id = row
-        by_trace[row[1]] += _added(found)
-        if module is not None:
-            start_ns, dur_ns = found[7:9]
-            key = (*row[:2], module, *row[4:6], near_id)
-            begun_ns, _ = modules.get(key, (start_ns, 0))
-            modules[key] = begun_ns, start_ns + dur_ns - begun_ns
-    for (*named, pid, tid, _), (start_ns, dur_ns) in modules.items():
-        where = ("user_annotation", pid, tid, None)
-        by_trace[named[1]].append(_event(named, where, start_ns, dur_ns, _PREDICTED))
+    for statement in (_WORK, _HOST, _ADDED):
+        for row in connection.execute(statement.format(at=at)).fetchall():
+            by_trace[row[1]] += _events(*row)
     events = [event for one in by_trace.values() for event in one]
     origin_ns = min((event["ts"] for event in events), default=0)
     for event in events:
@@ -226,26 +206,6 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
             _write(path / f"rank{of_trace[0]['args']['rank']}.json", of_trace, metadata)
 
 
-def _repeated(event: dict[str, Any], copies: float | None) -> Iterator[dict[str, Any]]:
-    """Yield an event as often as its work is repeated, the last time in part."""
-    count = max(copies or 1.0, 1.0)
-    ends = [round(event["dur"] * min(i / count, 1)) for i in range(math.ceil(count - 1e-9) + 1)]
-    for number, (begin, end) in enumerate(pairwise(ends)):
-        args = event["args"] | ({"predicted": True} if number else {})
-        yield event | {"ts": event["ts"] + begin, "dur": end - begin, "args": args}
-
-
-def _added(row: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield events that a method adds: an op around a call, the call, work, or a worker's batch."""
-    *named, category, pid, tid, correlation, start_ns, dur_ns, args, copies, op = row
-    if op is not None:
-        yield _event([*named[:2], op], ("cpu_op", pid, tid, None), start_ns, dur_ns, _PREDICTED)
-    event = _event(named, (category, pid, tid, correlation), start_ns, dur_ns, args)
-    event["args"] = {key: event["args"][key] for key in event["args"] if key not in _ITS_OWN}
-    event["args"]["predicted"] = True
-    yield from _repeated(event, copies)
-
-
 def _write(path: Path, events: Sequence[dict[str, Any]], metadata: str | None) -> None:
     document: dict[str, object] = json.loads(metadata) if metadata else {}
     document.pop("baseTimeNanoseconds", None)
@@ -256,22 +216,24 @@ def _write(path: Path, events: Sequence[dict[str, Any]], metadata: str | None) -
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _event(
-    named: Sequence[Any],
-    where: tuple[Any, ...],
-    start_ns: int,
-    dur_ns: int,
-    args: str | None,
-) -> dict[str, Any]:
-    """Return an event with times in ns."""
-    rank, trace_id, name = named
-    category, pid, tid, correlation = where
-    found = json.loads(args) if args else {}
-    new_args = {**found} if isinstance(found, dict) else {}
+def _events(
+    rank: int | None, trace_id: int, name: str, category: str, pid: str, tid: int,
+    correlation: int | None, begin_ns: int, took_ns: int, text: str | None, copies: float | None,
+    is_added: bool,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield an event with times in ns, as often as its work is repeated, the last time in part."""
+    found = json.loads(text) if text else {}
+    args = {**found} if isinstance(found, dict) else {}
+    if is_added:
+        args = {key: args[key] for key in args if key not in _ITS_OWN} | {"predicted": True}
     if category in _ON_DEVICE:
-        new_args |= {"device": int(pid) if pid.isdecimal() else pid, "stream": tid}
-    new_args["rank"] = trace_id if rank is None else rank
+        args |= {"device": int(pid) if pid.isdecimal() else pid, "stream": tid}
+    args["rank"] = trace_id if rank is None else rank
     if correlation is not None:
-        new_args["correlation"] = correlation
+        args["correlation"] = correlation
     event = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
-    return {**event, "ts": start_ns, "dur": dur_ns, "args": new_args}
+    count = max(copies or 1.0, 1.0)
+    ends = [round(took_ns * min(i / count, 1)) for i in range(math.ceil(count - 1e-9) + 1)]
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        repeated = {**args, "predicted": True} if number else args
+        yield {**event, "ts": begin_ns + begin, "dur": end - begin, "args": repeated}
