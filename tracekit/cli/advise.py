@@ -212,7 +212,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
 
     rows = advised.as_result().to_dicts()
     lines = []
-    if longer := recording_text(advised.run_step):
+    if longer := recording_text(advised.run_step, advised.step_count):
         lines += [_wrapped("", longer, width), ""]
     unclear = []
     for one, row in zip(advised.advice, rows, strict=True):
@@ -267,9 +267,8 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
 
 
 def _begin(text: str) -> str:
-    """Return the first sentence of a text."""
-    first, end, _ = text.partition(". ")
-    return first + end[:1]
+    """Return the first sentence of a text, without its period."""
+    return text.partition(". ")[0]
 
 
 def _joint(advised: Advised) -> list[str]:

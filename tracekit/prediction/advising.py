@@ -201,7 +201,7 @@ def gain_text(row: Mapping[str, Any]) -> str:
     return text if row["is_certain"] else f"{text}, uncertain"
 
 
-def recording_text(step: RunStep | None) -> str | None:
+def recording_text(step: RunStep | None, step_count: int) -> str | None:
     """Return the note on profiler overhead, or None if it is small or unknown."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
@@ -211,7 +211,8 @@ def recording_text(step: RunStep | None) -> str | None:
     text = f"Unprofiled step: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
-    return f"{text} Gains are per unprofiled step; evidence is measured in the trace."
+    where = f"the {step_count:,} recorded steps" if step_count > 1 else "the trace"
+    return f"{text} Gains are per unprofiled step; evidence is from {where}."
 
 
 def is_rule(spec: Spec) -> bool:
@@ -295,8 +296,10 @@ def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
     if len(parts) < len(BOTH):
         return []
     what, place, remedy = (
-        "; ".join(filter(None, texts))
-        for texts in zip(*((one.what, one.place, one.remedy) for one in parts), strict=True)
+        mark.join(filter(None, texts))
+        for mark, *texts in zip(
+            (". ", "; ", ". "), *((one.what, one.place, one.remedy) for one in parts), strict=True
+        )
     )
     return [Candidate(parts[0].rule, what, place, BOTH, None, remedy, parts[0].evidence)]
 
