@@ -13,13 +13,30 @@ typedef struct {
     bool is_end;
 } Edge;
 
+#define WEIGHTS 5
+
+/* The group of an edge is that of its target node, or NOTHING; in RUN_STEPS it is the trace. */
 typedef struct {
-    Buffer edges;
+    int64_t group, weights[WEIGHTS];
+} WeightedEdge;
+
+typedef struct {
+    int64_t bound, steps, host;
+} Bound;
+
+typedef struct {
+    Buffer edges, weighted, bounds; /* Edge, WeightedEdge, Bound */
+    int64_t target_ns;
 } Replay;
 
 static size_t edge_count(const Replay *replay)
 {
     return replay->edges.size / sizeof(Edge);
+}
+
+static bool has_no_room(Sweep *sweep)
+{
+    return sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
 
 static bool read_edge(Sweep *sweep, void *state, bool is_new_partition)
@@ -28,12 +45,15 @@ static bool read_edge(Sweep *sweep, void *state, bool is_new_partition)
     Edge edge = {number_of(sweep, 0), number_of(sweep, 1), number_of(sweep, 2),
                  number_of(sweep, 3), number_of(sweep, 4), number_of(sweep, 5) == 1};
     return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
-        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        || has_no_room(sweep);
 }
 
 static void free_replay(void *state)
 {
-    buffer_free(&((Replay *)state)->edges);
+    Replay *replay = state;
+    buffer_free(&replay->edges);
+    buffer_free(&replay->weighted);
+    buffer_free(&replay->bounds);
 }
 
 /* Nodes by index: their number minus the least number. */
@@ -192,7 +212,7 @@ static bool replay_edges(Sweep *sweep, void *state)
         return true;
     bool is_good = replay_all(&nodes, edges, count);
     if (!is_good)
-        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        has_no_room(sweep);
     if (is_good)
         find_latest(&nodes, edges, count);
     for (size_t i = 0; is_good && i < nodes.count; i++)
@@ -228,7 +248,7 @@ static bool read_member(Sweep *sweep, void *state, bool is_new_partition)
     if (group != NOTHING)
         edge = (Edge){.number = edge.number, .source = NOTHING, .target = group};
     return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
-        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        || has_no_room(sweep);
 }
 
 /* Replay in topological order without the removed edges. Return the time of the last end. */
@@ -267,7 +287,7 @@ static bool emit_gains(Sweep *sweep, void *state)
     bool *is_removed = calloc(count, sizeof *is_removed);
     bool is_good = is_removed != NULL && replay_all(&nodes, edges, count);
     if (!is_good)
-        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        has_no_room(sweep);
     int64_t end = is_good ? end_without(&nodes, edges, count, is_removed, nodes.at) : 0;
     for (size_t i = count; is_good && i < all;) {
         size_t first = i;
@@ -303,29 +323,18 @@ const SweepKind GAINS = {
 /* Time of the first node of group 0, and of the last node of other groups, for several weights of the
  * same edges. */
 
-#define WEIGHTS 5
-
-typedef struct {
-    int64_t group, weights[WEIGHTS];
-} WeightedEdge;
-
-typedef struct {
-    Replay replay;
-    Buffer weighted;
-} GroupTimes;
-
 static bool read_weighted(Sweep *sweep, void *state, bool is_new_partition)
 {
     (void)is_new_partition;
-    GroupTimes *times = state;
-    Edge edge = {(int64_t)edge_count(&times->replay), number_of(sweep, 0), number_of(sweep, 1),
+    Replay *replay = state;
+    Edge edge = {(int64_t)edge_count(replay), number_of(sweep, 0), number_of(sweep, 1),
                  number_of(sweep, 4), number_of(sweep, 2), false};
     WeightedEdge weighted = {.group = number_of(sweep, 3)};
     for (int i = 0; i < WEIGHTS; i++)
         weighted.weights[i] = number_of(sweep, 4 + i);
-    return (buffer_add(&times->replay.edges, &edge, sizeof edge)
-            && buffer_add(&times->weighted, &weighted, sizeof weighted))
-        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    return (buffer_add(&replay->edges, &edge, sizeof edge)
+            && buffer_add(&replay->weighted, &weighted, sizeof weighted))
+        || has_no_room(sweep);
 }
 
 /* Replay in topological order with all weights at once. */
@@ -352,23 +361,32 @@ static void replay_weights(const Nodes *nodes, const Edge *edges, const Weighted
     }
 }
 
-static bool emit_group_times(Sweep *sweep, void *state)
+/* Count the groups, whose numbers start at 0 and have few holes. */
+static bool count_groups(Sweep *sweep, const Replay *replay, size_t *groups)
 {
-    GroupTimes *times = state;
-    const Edge *edges = (const Edge *)times->replay.edges.data;
-    const WeightedEdge *weighted = (const WeightedEdge *)times->weighted.data;
-    size_t count = edge_count(&times->replay), groups = 0;
+    const WeightedEdge *weighted = (const WeightedEdge *)replay->weighted.data;
+    size_t count = edge_count(replay);
     int64_t last = -1;
     for (size_t i = 0; i < count; i++) {
         if (weighted[i].group < 0 && weighted[i].group != NOTHING)
             return sweep_fail(sweep, "Invalid Input Error: a group below 0");
         last = weighted[i].group > last ? weighted[i].group : last;
     }
-    if (last < 0)
-        return true;
-    groups = room_between(0, last, count);
+    *groups = last < 0 ? 0 : room_between(0, last, count);
+    return last < 0 || *groups > 0
+        || sweep_fail(sweep, "Invalid Input Error: numbers of groups with holes");
+}
+
+static bool emit_group_times(Sweep *sweep, void *state)
+{
+    Replay *replay = state;
+    const Edge *edges = (const Edge *)replay->edges.data;
+    const WeightedEdge *weighted = (const WeightedEdge *)replay->weighted.data;
+    size_t count = edge_count(replay), groups;
+    if (!count_groups(sweep, replay, &groups))
+        return false;
     if (groups == 0)
-        return sweep_fail(sweep, "Invalid Input Error: numbers of groups with holes");
+        return true;
     Nodes nodes = {0};
     int64_t *results = malloc(groups * sizeof weighted->weights), *at = NULL;
     if (results != NULL && replay_all(&nodes, edges, count))
@@ -377,7 +395,7 @@ static bool emit_group_times(Sweep *sweep, void *state)
     if (is_good)
         replay_weights(&nodes, edges, weighted, at);
     else
-        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        has_no_room(sweep);
     for (size_t i = 0; is_good && i < groups * WEIGHTS; i++)
         results[i] = NOTHING;
     for (size_t i = 0; is_good && i < count; i++) {
@@ -400,21 +418,15 @@ static bool emit_group_times(Sweep *sweep, void *state)
     return is_good;
 }
 
-static void free_group_times(void *state)
-{
-    buffer_free(&((GroupTimes *)state)->replay.edges);
-    buffer_free(&((GroupTimes *)state)->weighted);
-}
-
 const SweepKind MOMENTS = {
     .name = "moments",
     .input_types = "lllllllll",
     .output_types = "llllll",
     .names = {"moment", "ns_0", "ns_1", "ns_2", "ns_3", "ns_4"},
-    .state_bytes = sizeof(GroupTimes),
+    .state_bytes = sizeof(Replay),
     .read_row = read_weighted,
     .finish = emit_group_times,
-    .free = free_group_times,
+    .free = free_replay,
 };
 
 /* Step time of each trace as recorded and in four replays, and the host slowdown factor at which the mean
@@ -429,32 +441,21 @@ const SweepKind MOMENTS = {
 
 enum { BEGIN, FIRST_END, LAST_END, BOUNDS };
 
-typedef struct {
-    int64_t trace, bound, steps, host;
-} Bound;
-
-typedef struct {
-    GroupTimes times;
-    Buffer bounds;
-    int64_t target_ns; /* ns */
-} Steps;
-
 static bool read_step_edge(Sweep *sweep, void *state, bool is_new_partition)
 {
     (void)is_new_partition;
-    Steps *steps = state;
-    Edge edge = {(int64_t)edge_count(&steps->times.replay), number_of(sweep, 0),
-                 number_of(sweep, 1), number_of(sweep, 6), number_of(sweep, 2), false};
-    WeightedEdge weighted = {.group = NOTHING};
+    Replay *replay = state;
+    Edge edge = {(int64_t)edge_count(replay), number_of(sweep, 0), number_of(sweep, 1),
+                 number_of(sweep, 6), number_of(sweep, 2), false};
+    WeightedEdge weighted = {.group = number_of(sweep, 3)};
     for (int i = 0; i < 4; i++)
         weighted.weights[i] = number_of(sweep, 6 + i);
-    Bound bound = {number_of(sweep, 3), number_of(sweep, 4), number_of(sweep, 5),
-                   number_of(sweep, 10)};
-    steps->target_ns = number_of(sweep, 11);
-    return (buffer_add(&steps->times.replay.edges, &edge, sizeof edge)
-            && buffer_add(&steps->times.weighted, &weighted, sizeof weighted)
-            && buffer_add(&steps->bounds, &bound, sizeof bound))
-        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    Bound bound = {number_of(sweep, 4), number_of(sweep, 5), number_of(sweep, 10)};
+    replay->target_ns = number_of(sweep, 11);
+    return (buffer_add(&replay->edges, &edge, sizeof edge)
+            && buffer_add(&replay->weighted, &weighted, sizeof weighted)
+            && buffer_add(&replay->bounds, &bound, sizeof bound))
+        || has_no_room(sweep);
 }
 
 /* Clamp to 64 bits: times from SQL can have any value. */
@@ -465,22 +466,22 @@ static int64_t clamped(double ns)
 
 /* Compute the step of each trace for each weight, in ns, and then their mean; NOTHING for a trace without
  * steps. If `is_recorded`, the last weight is replaced by the recorded times. */
-static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps, bool is_recorded,
+static void find_steps(const Nodes *nodes, const Edge *edges, const Replay *replay, bool is_recorded,
                        int64_t *at, int64_t *ends, int64_t *results, size_t traces)
 {
-    const WeightedEdge *weighted = (const WeightedEdge *)steps->times.weighted.data;
-    const Bound *bounds = (const Bound *)steps->bounds.data;
+    const WeightedEdge *weighted = (const WeightedEdge *)replay->weighted.data;
+    const Bound *bounds = (const Bound *)replay->bounds.data;
     replay_weights(nodes, edges, weighted, at);
     for (size_t i = 0; i < BOUNDS * traces * WEIGHTS; i++)
         ends[i] = NOTHING;
     for (size_t i = 0; i < (traces + 1) * WEIGHTS; i++)
         results[i] = NOTHING;
-    size_t count = edge_count(&steps->times.replay);
+    size_t count = edge_count(replay);
     for (size_t i = 0; i < count; i++) {
-        if (bounds[i].trace == NOTHING)
+        if (weighted[i].group == NOTHING)
             continue;
         const int64_t *time_ns = &at[(size_t)(edges[i].target - nodes->least) * WEIGHTS];
-        int64_t *of_trace = &ends[(size_t)bounds[i].trace * BOUNDS * WEIGHTS];
+        int64_t *of_trace = &ends[(size_t)weighted[i].group * BOUNDS * WEIGHTS];
         for (size_t j = 0; j < WEIGHTS; j++) {
             int64_t came = is_recorded && j == WEIGHTS - 1 ? edges[i].recorded : time_ns[j];
             for (int64_t bound = BEGIN; bound < BOUNDS; bound++) {
@@ -491,7 +492,7 @@ static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps
             }
         }
         /* Temporarily the number of steps. */
-        results[(size_t)bounds[i].trace * WEIGHTS] = bounds[i].steps > 1 ? bounds[i].steps : 1;
+        results[(size_t)weighted[i].group * WEIGHTS] = bounds[i].steps > 1 ? bounds[i].steps : 1;
     }
     double sums[WEIGHTS] = {0};
     size_t with_steps = 0;
@@ -521,15 +522,15 @@ static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps
 
 /* Search the host slowdown factor at which the mean step takes the target time. It is 1 if the device
  * alone takes that long. `plain` has room for one weight per edge. */
-static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, int64_t *plain,
+static double find_factor(const Nodes *nodes, const Edge *edges, Replay *replay, int64_t *plain,
                           int64_t *at, int64_t *ends, int64_t *results, size_t traces)
 {
-    WeightedEdge *weighted = (WeightedEdge *)steps->times.weighted.data;
-    const Bound *bounds = (const Bound *)steps->bounds.data;
+    WeightedEdge *weighted = (WeightedEdge *)replay->weighted.data;
+    const Bound *bounds = (const Bound *)replay->bounds.data;
     const int64_t *mean = &results[traces * WEIGHTS];
-    double target_ns = (double)steps->target_ns;
+    double target_ns = (double)replay->target_ns;
     double low = MIN_FACTOR, high = MAX_FACTOR, low_step = 0, high_step = 0;
-    size_t count = edge_count(&steps->times.replay);
+    size_t count = edge_count(replay);
     for (size_t i = 0; i < count; i++)
         plain[i] = weighted[i].weights[1];
     for (int round = 0; round < 6; round++) {
@@ -540,7 +541,7 @@ static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, i
             for (size_t j = 0; j < WEIGHTS; j++)
                 weighted[i].weights[j]
                     = bounded_sum(plain[i], clamped((factors[j] - 1) * (double)bounds[i].host));
-        find_steps(nodes, edges, steps, false, at, ends, results, traces);
+        find_steps(nodes, edges, replay, false, at, ends, results, traces);
         if (round == 0 && (double)mean[0] >= 0.995 * target_ns)
             return 1;
         if (round == 0 && (double)mean[WEIGHTS - 1] < target_ns)
@@ -558,21 +559,13 @@ static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, i
 
 static bool emit_steps(Sweep *sweep, void *state)
 {
-    Steps *steps = state;
-    const Edge *edges = (const Edge *)steps->times.replay.edges.data;
-    const Bound *bounds = (const Bound *)steps->bounds.data;
-    size_t count = edge_count(&steps->times.replay), traces;
-    int64_t last = -1;
-    for (size_t i = 0; i < count; i++) {
-        if (bounds[i].trace < 0 && bounds[i].trace != NOTHING)
-            return sweep_fail(sweep, "Invalid Input Error: a trace below 0");
-        last = bounds[i].trace > last ? bounds[i].trace : last;
-    }
-    if (last < 0)
-        return true;
-    traces = room_between(0, last, count);
+    Replay *replay = state;
+    const Edge *edges = (const Edge *)replay->edges.data;
+    size_t count = edge_count(replay), traces;
+    if (!count_groups(sweep, replay, &traces))
+        return false;
     if (traces == 0)
-        return sweep_fail(sweep, "Invalid Input Error: numbers of traces with holes");
+        return true;
     Nodes nodes = {0};
     int64_t *at = NULL, *ends = malloc(BOUNDS * traces * WEIGHTS * sizeof *ends);
     int64_t *results = malloc((traces + 1) * WEIGHTS * sizeof *results);
@@ -584,10 +577,10 @@ static bool emit_steps(Sweep *sweep, void *state)
     bool is_good = at != NULL;
     if (is_good) {
         int64_t factor = NOTHING;
-        find_steps(&nodes, edges, steps, true, at, ends, results, traces);
+        find_steps(&nodes, edges, replay, true, at, ends, results, traces);
         memcpy(reported, results, traces * WEIGHTS * sizeof *reported);
-        if (steps->target_ns != NOTHING)
-            factor = (int64_t)(find_factor(&nodes, edges, steps, plain, at, ends, results, traces)
+        if (replay->target_ns != NOTHING)
+            factor = (int64_t)(find_factor(&nodes, edges, replay, plain, at, ends, results, traces)
                                * MILLION);
         for (size_t i = 0; is_good && i < traces; i++) {
             if (reported[i * WEIGHTS] == NOTHING)
@@ -598,7 +591,7 @@ static bool emit_steps(Sweep *sweep, void *state)
             is_good = is_good && emit_number(sweep, factor);
         }
     } else
-        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        has_no_room(sweep);
     free_nodes(&nodes);
     free(at);
     free(ends);
@@ -608,22 +601,16 @@ static bool emit_steps(Sweep *sweep, void *state)
     return is_good;
 }
 
-static void free_steps(void *state)
-{
-    free_group_times(&((Steps *)state)->times);
-    buffer_free(&((Steps *)state)->bounds);
-}
-
 const SweepKind RUN_STEPS = {
     .name = "run_steps",
     .input_types = "llllllllllll",
     .output_types = "lllllll",
     .names = {"trace_id", "replayed_ns", "plain_ns", "low_ns", "high_ns", "recorded_ns",
               "factor_millionths"},
-    .state_bytes = sizeof(Steps),
+    .state_bytes = sizeof(Replay),
     .read_row = read_step_edge,
     .finish = emit_steps,
-    .free = free_steps,
+    .free = free_replay,
 };
 
 /* Critical paths, walked back from the ends. The input is the binding edges; their weight column is the
@@ -635,7 +622,7 @@ static bool read_binding(Sweep *sweep, void *state, bool is_new_partition)
     Edge edge = {number_of(sweep, 0), number_of(sweep, 1), number_of(sweep, 2),
                  number_of(sweep, 3), 0, false};
     return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
-        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        || has_no_room(sweep);
 }
 
 static bool emit_path(Sweep *sweep, void *state)
@@ -652,7 +639,7 @@ static bool emit_path(Sweep *sweep, void *state)
     size_t room = room_between(least, most, count);
     size_t *into = room == 0 ? NULL : malloc(room * sizeof *into);
     if (into == NULL)
-        return sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+        return has_no_room(sweep);
     for (size_t i = 0; i < room; i++)
         into[i] = SIZE_MAX;
     for (size_t i = 0; i < count; i++)
