@@ -1,4 +1,4 @@
-"""The report of several runs: their figures side by side, with links to their reports."""
+"""The report of several runs: a table of their figures, with links to their reports."""
 
 from __future__ import annotations
 
