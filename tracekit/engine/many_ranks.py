@@ -100,7 +100,7 @@ class DistributedIngest:
         if not self.has_large_tables:
             # No SQL of the user runs here.
             is_unsafe = True
-        place = self._cached() if is_kept else self._passing(resources)
+        place = self._cached_path() if is_kept else self._passing(resources)
         dataset = Location.of(place)
         is_there = is_kept and self._is_whole(dataset)
         manifest = None if is_there else self._made(dataset)
@@ -199,8 +199,7 @@ class DistributedIngest:
             return engine, engine.worker_count, memory_bytes
         return make_engine(name, count, address=choice.address), count, memory_bytes
 
-    def _cached(self) -> Path:
-        """Return the path of the dataset in the cache."""
+    def _cached_path(self) -> Path:
         from tracekit.database.cache import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 

@@ -68,7 +68,6 @@ def has_benchmarks(run: Place) -> bool:
 
 
 def _is_execution_trace(path: Place) -> bool:
-    """Return whether a local file is an execution trace, from its first bytes."""
     if not (isinstance(path, Path) and path.is_file()):
         return False
     with path.open("rb") as file:
@@ -333,7 +332,6 @@ def _suffixes() -> tuple[str, ...]:
 
 
 def _traces_in(folder: Place) -> list[Place]:
-    """Return the traces in a folder, in natural order."""
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
     # Several formats are recordings of one run, and databases may contain anything.
     for one in reversed(FORMATS):
