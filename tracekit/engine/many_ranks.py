@@ -144,9 +144,9 @@ class DistributedIngest:
                 "with many ranks",
                 hint="save them in the run folder as power.csv",
             )
-        if beside := [*self.sources.execution_traces, *self.sources.captures]:
+        if extra := [*self.sources.execution_traces, *self.sources.captures]:
             raise UsageError(
-                f"{beside[0]}: execution traces and captures cannot be read together with "
+                f"{extra[0]}: execution traces and captures cannot be read together with "
                 "many ranks",
                 hint="use -o NAME.duckdb to create a store, which supports them",
             )
