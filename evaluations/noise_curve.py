@@ -67,7 +67,7 @@ def verdicts(steps: Sequence[float], count: int, effect_pct: float, pairs: int) 
 
 
 def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
-    """Return how often steps of one run, as they followed one another, are told apart.
+    """Return how often consecutive steps of one run differ significantly.
 
     Its first ten steps, which are far slower, are left out.
 

@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as Perfetto packets and XSpaces need it.
+"""The wire format of protocol buffers, to the extent that Perfetto and XSpaces need it.
 
 Source: "Encoding" (protobuf.dev). This is several times as fast as the classes of the protobuf
 package, with which tests compare it.

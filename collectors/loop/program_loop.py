@@ -139,7 +139,7 @@ class _Loop(Observer):
     def optimizer_stepped(self, parameter: Any) -> None:
         """Treat the first step of an optimizer as the end of the first step."""
         if self.recorder is None:
-            # While one thread begins, which takes imports, the loops of others are no loop's.
+            # While one thread begins, which takes imports, the loops of other threads do not count.
             if self._beginning.acquire(blocking=False):
                 try:
                     self._first_stepped(parameter)

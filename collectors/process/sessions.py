@@ -2,7 +2,7 @@
 
     python -I sessions.py SESSION
 
-Run as a script this is the guard of a session: `child` starts it beside a process that would
+Run as a script this is the guard of a session: `child` starts it next to a process that would
 outlive us, and holds the other end of its stdin. When that closes, however we ended, everything in
 the session that is still there is asked to end, and then killed. So this file knows nothing of
 tracekit, and takes nothing from the current folder or the environment.

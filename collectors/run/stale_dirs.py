@@ -21,7 +21,7 @@ WORK = ".work"
 """Subfolder of a working folder for temporary files."""
 
 _OWNERS = "owners"
-# What a process adds to the name of a working folder for what it takes out of it.
+# Suffix of the name of a working folder for files that a process takes from it.
 _MADE = re.compile(r"\.made-(\d+)$")
 
 

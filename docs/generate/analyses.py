@@ -170,7 +170,7 @@ def _section(spec: Spec, folder: Path) -> str:
 
 def _made_of(spec: Spec, page: str) -> str:
     """Return the sentences that say what an analysis reads."""
-    return f"Rests on: {rests_on(spec, page)}."
+    return f"Based on: {rests_on(spec, page)}."
 
 
 def _kept(spec: Spec) -> list[str]:

@@ -132,4 +132,4 @@ def _about(spec: Spec, page: str) -> str:
     about = " ".join(filter(None, [f"**{prose(spec.question)}**", prose(spec.description)]))
     if spec.is_private:
         about += " It is private: it helps others, and may change with any version."
-    return f"{about}\n\nSQL: {link(sql, sql, page)}. Rests on: {rests_on(spec, page)}.\n"
+    return f"{about}\n\nSQL: {link(sql, sql, page)}. Based on: {rests_on(spec, page)}.\n"

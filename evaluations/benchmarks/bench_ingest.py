@@ -56,7 +56,7 @@ def main() -> int:
                 maker = [sys.executable, HERE / "make_trace.py", args.trace, trace]
                 measure([*maker, "--gb", str(gb)])
             cost = ingest(args.tracekit, trace, folder, args.repeats)
-            # A compressed file does not tell its text's size; it is at least what was asked for.
+            # The text size of a compressed file is unknown; it is at least the requested size.
             text_bytes = gb * 1e9 if args.gz else trace.stat().st_size
             speed = text_bytes / 1e6 / cost.wall_s
             print(

@@ -3,7 +3,7 @@
     make devices ARGS="[--traces FOLDER] [--out FILE]"
 
 FOLDER has one model's forward pass, recorded on an H100 and on an MI300X. Each is predicted from
-the other's recording, and each op's kernels are held against the recording of that device. Writes
+the other's recording, and each op's kernels are compared with the recording of that device. Writes
 the table of the manual's page.
 """
 

@@ -97,7 +97,7 @@ def times_table(folder: Path) -> str:
 
 
 def roles_table(folder: Path) -> str:
-    """Roles of one loop, told by its modules, and by shapes and order in a recording without."""
+    """Roles of one loop, from its modules, and from shapes and order without modules."""
     sides = []
     for name in ("llama_stack", "llama_base"):
         with tracekit.open(folder / f"{name}.json.gz", cache=False) as trace:

@@ -1,4 +1,4 @@
-"""What the page of predictions that were held against reality says of each pair, and of all."""
+"""Page of predictions compared with measurements: rows per pair, and a summary."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ PAIRS: tuple[Pair, ...] = (
           "bandwidth x2", ranks=2),
     _pair("reduction removed", {"layers": 2}, {"reduce": 2_000_000}, {}, "class=comm* remove",
           ranks=2),
-    # Of loops of others: transformers' Trainer, PEFT with accelerate, Lightning.
+    # Third-party training loops: transformers' Trainer, PEFT with accelerate, Lightning.
     _trained("Trainer: dataset, 5 ms a text → none", {}, {"load_ms": 5}, {}, "loading remove"),
     _trained("Trainer: recomputation off", {"layers": 4}, {"recompute": True}, {},
              "recompute off"),

@@ -18,7 +18,7 @@ MEASURES: Mapping[str, tuple[str, float, float]] = {
     "output_tokens_per_s": ("output tokens/s", 1, 2),
     "ttft_mean_ns": ("mean TTFT, ms", 1e-6, 10),
 }
-"""What is held against reruns: its name in the page, the factor of its unit, the bar in %."""
+"""Measures compared with reruns: name in the page, factor of the unit, and target in %."""
 
 # Reading and decoding are as they are, and neither the cache nor a profile differs.
 _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cache-blocks": 128}
@@ -26,7 +26,7 @@ _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cac
 
 @dataclass(frozen=True)
 class ServingPair:
-    """Options of A and of B, and the change that tells of it; `more` only says what steps take.
+    """Options of A and B, and the corresponding change; `more` affects only the step times.
 
     A rate is a share of the requests that the machine serves where all of them come at once.
     """

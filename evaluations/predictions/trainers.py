@@ -1,4 +1,4 @@
-"""Training by loops of others, in two variants: windows of A and B are profiled in turns.
+"""Third-party training loops in two variants: windows of A and B are profiled in turns.
 
     python trainers.py PAIR.json FOLDER
 

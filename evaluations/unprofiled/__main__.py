@@ -41,7 +41,7 @@ class Known:
 
 
 def recordings(folder: Path) -> Iterator[Known]:
-    """Yield what is there: loops of others, then runs of the collectors."""
+    """Yield the existing recordings: third-party training loops, then runs of the collectors."""
     for line in (folder / "truth.jsonl").read_text("utf-8").splitlines():
         truth = json.loads(line)
         path = folder / f"{truth['name']}.json.gz"
@@ -121,7 +121,7 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def summary_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Means over the loops of others and over the runs of the collectors."""
+    """Return means over third-party training loops and over runs of the collectors."""
     lines: list[tuple[object, ...]] = []
     for kind in ("others", "collectors"):
         ours = [row for row in rows if row["kind"] == kind]

@@ -26,7 +26,7 @@ numbered AS (
     )
 ),
 
-stretches AS (
+sections AS (
     SELECT
         trace_id, device, stream, number,
         bool_or(is_batched) AS is_behind_batched,
@@ -53,7 +53,7 @@ pieces AS (
         sum(softmax_count) AS softmax_count,
         sum(work_count) AS work_count,
         sum(work_ns)::BIGINT AS work_ns
-    FROM stretches
+    FROM sections
     -- The softmax of a loss also runs between GEMMs, but those belong to other modules.
     WHERE
         softmax_count > 0

@@ -8,7 +8,7 @@
 
 WITH share (part_of_gap) AS (VALUES (0.25), (0.5), (0.75)),
 
-moments AS MATERIALIZED (
+instants AS MATERIALIZED (
     SELECT
         (g.trace_id, g.pid, coalesce(g.busy_tid, g.tid)) AS part,
         g.trace_id, g.device,
@@ -38,8 +38,8 @@ named AS MATERIALIZED (
 
 around AS MATERIALIZED (
     SELECT m.id, m.trace_id, m.device, m.idle_ns, n.name
-    FROM interval_innermost('moments', 'named') AS i
-    INNER JOIN moments AS m USING (id)
+    FROM interval_innermost('instants', 'named') AS i
+    INNER JOIN instants AS m USING (id)
     INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
     WHERE NOT contains(n.name, 'sched_yield')
 ),

@@ -61,7 +61,7 @@ summed AS (
     GROUP BY ALL
 ),
 
-moments AS (
+instants AS (
     SELECT
         run_id,
         next_start_ns(run_id, at_ns, 0) - at_ns AS dur_ns,
@@ -79,7 +79,7 @@ filled AS (
         coalesce(m.token_count >= 0.8 * e.cache_token_count, FALSE) AS is_full,
         m.due_count - m.waiting_count - m.running_count AS held_count,
         m.waiting_count + m.running_count AS sent_count
-    FROM moments AS m
+    FROM instants AS m
     INNER JOIN engine AS e USING (run_id)
 ),
 

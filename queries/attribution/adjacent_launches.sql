@@ -116,7 +116,7 @@ silent AS MATERIALIZED (
 ),
 
 -- Classified launches and zero_grad (which may launch nothing), and model work of unknown phase.
-moment AS (
+instant AS (
     SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
     FROM silent
     WHERE is_model
@@ -153,7 +153,7 @@ moment AS (
 -- follows before the backward pass; such a zero_grad is no border.
 told_moment AS (
     SELECT trace_id, at_ns, label
-    FROM moment
+    FROM instant
     WINDOW other AS (PARTITION BY trace_id ORDER BY at_ns, label)
     QUALIFY
         label <> 'model'

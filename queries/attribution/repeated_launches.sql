@@ -1,5 +1,5 @@
 -- GPU events without a recorded launch, matched to the launched events they repeat.
--- A stretch of a stream without launches is aligned with a linked one with the same kernels in the same order. Streams
+-- A section of a stream without launches is aligned with a linked one with the same kernels in the same order. Streams
 -- without enough distinct kernels, such as those of communication only, use the event one step later if 90 % of such
 -- names agree. Other events have no row.
 --

@@ -144,7 +144,7 @@ absent AS (
     GROUP BY c.pg_name, c.ranks, c.is_p2p, c.seq
 ),
 
-found AS (
+result AS (
     SELECT
         *,
         CASE
@@ -159,7 +159,7 @@ found AS (
 SELECT
     pg_name, pg_desc, seq, is_p2p, names, sizes, problem, missing_ranks, waiting_ranks,
     finished_ranks, undumped_ranks, line
-FROM found
+FROM result
 WHERE problem IS NOT NULL
 QUALIFY $limit = 0 OR row_number() OVER (PARTITION BY pg_name, ranks, is_p2p ORDER BY seq) <= $limit
 ORDER BY ts_ns, pg_name, seq, is_p2p, p2p_rank

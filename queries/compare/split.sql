@@ -58,7 +58,7 @@ tile AS (
     WHERE s.last_ns <= w.end_ns
 ),
 
-stretch AS MATERIALIZED (
+section AS MATERIALIZED (
     SELECT *, row_number() OVER () AS id, (trace_id, device) AS part
     FROM tile
 ),
@@ -76,14 +76,14 @@ work AS MATERIALIZED (
         a.phase, a.module_id, a.row_name, a.op_id, a.op_name, d.name, d.ts_ns, d.end_ns, d.dur_ns,
         d.wall_ns,
         d.end_ns - d.kind_wall_ns AS own_ns,
-        c.message_bytes, s.step, s.end_ns AS stretch_end_ns,
+        c.message_bytes, s.step, s.end_ns AS section_end_ns,
         row_number() OVER () AS id
     FROM device_events AS d
     INNER JOIN attribution AS a
         ON d.trace_id = a.trace_id AND d.event_id = a.event_id AND d.piece = a.piece
     LEFT JOIN collective_events AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    ASOF INNER JOIN stretch AS s
+    ASOF INNER JOIN section AS s
         ON d.trace_id = s.trace_id AND d.device = s.device AND d.ts_ns >= s.start_ns
 ),
 
@@ -91,7 +91,7 @@ work AS MATERIALIZED (
 long_work AS (
     SELECT id, (trace_id, device) AS part, ts_ns AS start_ns, end_ns
     FROM work
-    WHERE end_ns > stretch_end_ns
+    WHERE end_ns > section_end_ns
 ),
 
 cut AS MATERIALIZED (
@@ -104,9 +104,9 @@ cut AS MATERIALIZED (
         common_start_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS start_ns,
         common_end_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS end_ns,
         row_number() OVER () AS id
-    FROM interval_crossings('long_work', 'stretch') AS c
+    FROM interval_crossings('long_work', 'section') AS c
     INNER JOIN work AS w ON c.left_id = w.id
-    INNER JOIN stretch AS s ON c.right_id = s.id
+    INNER JOIN section AS s ON c.right_id = s.id
 ),
 
 cut_comm AS (SELECT * FROM cut WHERE kind = 'comm' AND start_ns < end_ns),
@@ -137,7 +137,7 @@ stepped AS (
         (piece = 0)::BIGINT AS kernel_count,
         dur_ns, wall_ns
     FROM work
-    WHERE end_ns <= stretch_end_ns
+    WHERE end_ns <= section_end_ns
     UNION ALL
     SELECT
         cut.work_id, cut.step,
@@ -181,9 +181,9 @@ idle AS (
         (g.start_ns >= s.start_ns)::BIGINT AS kernel_count,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS dur_ns,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS wall_ns
-    FROM interval_crossings('gap', 'stretch') AS c
+    FROM interval_crossings('gap', 'section') AS c
     INNER JOIN gap AS g ON c.left_id = g.id
-    INNER JOIN stretch AS s ON c.right_id = s.id
+    INNER JOIN section AS s ON c.right_id = s.id
     LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
 ),
 

@@ -340,7 +340,7 @@ unreturned AS (
         ON caller.trace_id = f.trace_id AND caller.python_id = f.parent_id
 ),
 
-found AS (
+result AS (
     SELECT trace_id, event_id, problem, NULL::BIGINT AS counted_ns
     FROM stray
     UNION ALL
@@ -370,7 +370,7 @@ found AS (
 -- Too many for single wrong records.
 common AS (
     SELECT trace_id, f.problem
-    FROM found AS f
+    FROM result AS f
     INNER JOIN (SELECT trace_id, count(*) AS work_count FROM work GROUP BY trace_id) AS w
         USING (trace_id)
     WHERE f.problem LIKE 'outlasts%'
@@ -416,7 +416,7 @@ SELECT
     END AS reason,
     coalesce(is_device_work(e.category), FALSE) AS is_work,
     e.ts_ns, e.dur_ns, if(c.problem IS NULL, f.counted_ns, e.dur_ns) AS counted_ns
-FROM found AS f
+FROM result AS f
 INNER JOIN event AS e USING (trace_id, event_id)
 INNER JOIN extent AS x USING (trace_id)
 LEFT JOIN common AS c ON f.trace_id = c.trace_id AND f.problem = c.problem

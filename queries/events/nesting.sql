@@ -39,12 +39,12 @@ opened AS (
     WHERE last_inside.position > outside.position
 ),
 
-moment AS (
+instant AS (
     SELECT part, position AS id, position AS at_ns
     FROM numbered
 ),
 
-surrounding AS (SELECT * FROM interval_innermost('moment', 'opened')),
+surrounding AS (SELECT * FROM interval_innermost('instant', 'opened')),
 
 depth_from AS (
     SELECT part, at_ns AS position, at_ns + dur_ns AS behind_position, depth

@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
             ON w.trace_id = a.trace_id AND w.event_id = a.event_id AND w.piece = a.piece
     ),
 
-    stretch AS (
+    section AS (
         SELECT
             part.trace_id, part.device, run, label.module_id, label.row_name, label.phase, start_ns,
             end_ns, busy_ns AS wall_ns
@@ -38,7 +38,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     worked AS (
         SELECT m.*
         FROM module AS m
-        SEMI JOIN stretch AS s USING (trace_id, module_id)
+        SEMI JOIN section AS s USING (trace_id, module_id)
     ),
 
     -- All enclosing modules of each module, itself included; beyond 100 levels only the outer ones.
@@ -59,7 +59,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
 
     placed AS (
         SELECT s.* EXCLUDE (row_name), a.outer_id, m.depth, m.name, m.path, m.class
-        FROM stretch AS s
+        FROM section AS s
         INNER JOIN around AS a USING (trace_id, module_id)
         INNER JOIN module AS m ON a.trace_id = m.trace_id AND a.outer_id = m.module_id
         UNION ALL
@@ -68,11 +68,11 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
             NULL AS outer_id,
             0 AS depth,
             s.row_name AS name, s.row_name AS path, NULL AS class
-        FROM stretch AS s
+        FROM section AS s
         WHERE s.module_id IS NULL
     ),
 
-    -- Stretches with consecutive numbers belong together.
+    -- Sections with consecutive numbers belong together.
     grouped AS (
         SELECT
             *,

@@ -1,9 +1,9 @@
 -- Segments of the idle gaps of each device, each with its own cause.
 -- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
 -- sections that this statement provides. A gap with a late launch is split at borders of steps, ranges, autograd nodes,
--- and the outermost spans around the two launches, at long waits, and at stretches without host events. Before the
+-- and the outermost spans around the two launches, at long waits, and at intervals without host events. Before the
 -- first border a segment has the context of the previous work, after the last that of the next; in between that of the
--- innermost range or node, else phase other if the two launches differ and the stretch is long, else that of the next.
+-- innermost range or node, else phase other if the two launches differ and the interval is long, else that of the next.
 --
 -- Kind:     table
 -- Input:    device_events

@@ -1,4 +1,4 @@
--- Innermost open span at each of the given times: interval_innermost('moments', 'spans').
+-- Innermost open span at each of the given times: interval_innermost('instants', 'spans').
 -- The span that started last; of equals the shortest. Times without an open span have no row, and spans need not nest
 -- cleanly. Two ASOF joins find the range of numbered times inside a span. A segment tree (aligned blocks of 1, 2, 4, …
 -- numbers) covers each range with at most two blocks per length, so the cost is that of sorting, regardless of nesting
@@ -6,25 +6,25 @@
 --
 -- Kind:   function
 -- Params:
---   moments  VARCHAR  relation with part, id, at_ns
+--   instants  VARCHAR  relation with part, id, at_ns
 --   spans    VARCHAR  relation with part, id, start_ns, end_ns
 -- Columns:
 --   id       BIGINT  id of the time
 --   span_id  BIGINT  innermost open span
 
-CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
+CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
     WITH numbered AS (
         SELECT part, at_ns, row_number() OVER (PARTITION BY part ORDER BY at_ns) AS number
-        FROM query_table(moments)
+        FROM query_table(instants)
         GROUP BY part, at_ns
     ),
 
     entered AS (
-        SELECT span.part, span.id, span.start_ns, span.end_ns, moment.number AS first_number
+        SELECT span.part, span.id, span.start_ns, span.end_ns, instant.number AS first_number
         FROM query_table(spans) AS span
-        ASOF INNER JOIN numbered AS moment
-            ON span.part = moment.part AND span.start_ns <= moment.at_ns
-        WHERE moment.at_ns < span.end_ns
+        ASOF INNER JOIN numbered AS instant
+            ON span.part = instant.part AND span.start_ns <= instant.at_ns
+        WHERE instant.at_ns < span.end_ns
     ),
 
     bounded AS (
@@ -32,10 +32,10 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
             entered.part,
             (entered.start_ns, -entered.end_ns, entered.id) AS place,
             entered.first_number,
-            moment.number + 1 AS behind_number
+            instant.number + 1 AS behind_number
         FROM entered
-        ASOF INNER JOIN numbered AS moment
-            ON entered.part = moment.part AND entered.end_ns > moment.at_ns
+        ASOF INNER JOIN numbered AS instant
+            ON entered.part = instant.part AND entered.end_ns > instant.at_ns
     ),
 
     -- Remaining range at each block length.
@@ -94,8 +94,8 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
         GROUP BY looked_at.part, looked_at.number
     )
 
-    SELECT moment.id, innermost.span_id
-    FROM query_table(moments) AS moment
+    SELECT instant.id, innermost.span_id
+    FROM query_table(instants) AS instant
     INNER JOIN numbered USING (part, at_ns)
     INNER JOIN innermost USING (part, number)
 );

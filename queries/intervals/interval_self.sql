@@ -23,11 +23,11 @@ CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
     swept AS (
         SELECT
             *,
-            sum(step) OVER moments AS depth,
-            lead(at_ns) OVER moments AS until_ns,
-            row_number() OVER moments AS position
+            sum(step) OVER instants AS depth,
+            lead(at_ns) OVER instants AS until_ns,
+            row_number() OVER instants AS position
         FROM boundary
-        WINDOW moments AS (PARTITION BY part ORDER BY at_ns, step, tie, id)
+        WINDOW instants AS (PARTITION BY part ORDER BY at_ns, step, tie, id)
     ),
 
     owned AS (

@@ -6,7 +6,7 @@
 --   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT
 -- Columns:
 --   part      VARCHAR
---   start_ns  BIGINT  start of a stretch, ns
+--   start_ns  BIGINT  start of an interval, ns
 --   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_shared(relation) AS TABLE (

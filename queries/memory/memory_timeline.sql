@@ -22,7 +22,7 @@ WITH span AS (
     GROUP BY trace_id, device
 ),
 
-moment AS (
+instant AS (
     SELECT
         e.trace_id, e.device,
         max(e.allocated_bytes) AS allocated_bytes,
@@ -55,7 +55,7 @@ kind AS (SELECT DISTINCT trace_id, device, category FROM change),
 
 listed AS (
     SELECT m.*, k.category
-    FROM moment AS m
+    FROM instant AS m
     INNER JOIN kind AS k USING (trace_id, device)
 ),
 
@@ -76,14 +76,14 @@ known AS (
     GROUP BY trace_id, device, place
 ),
 
-found AS (
+result AS (
     SELECT * FROM held
     UNION ALL BY NAME
     SELECT
         m.*,
         '(before the recording)' AS category,
         m.allocated_bytes - coalesce(k.bytes, 0) AS bytes
-    FROM moment AS m
+    FROM instant AS m
     LEFT JOIN known AS k USING (trace_id, device, place)
 )
 
@@ -93,6 +93,6 @@ SELECT
     f.category,
     f.bytes::BIGINT AS bytes,
     f.allocated_bytes, f.reserved_bytes
-FROM found AS f
+FROM result AS f
 INNER JOIN trace AS t USING (trace_id)
 ORDER BY t.rank NULLS LAST, f.trace_id, f.device, at_ns, f.category

@@ -19,7 +19,7 @@ CASE
 END;
 
 CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
-    WITH RECURSIVE beside AS MATERIALIZED (
+    WITH RECURSIVE adjacent AS MATERIALIZED (
         SELECT
             *,
             row_number() OVER () AS id,
@@ -37,8 +37,8 @@ CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
             0 AS round,
             b.id, p.id AS outer_id,
             b.before_ns + coalesce(p.self_wall_ns, 0) AS from_ns
-        FROM beside AS b
-        LEFT JOIN beside AS p
+        FROM adjacent AS b
+        LEFT JOIN adjacent AS p
             ON
                 b.picture = p.picture
                 AND b.parent_path = p.module_path
@@ -48,11 +48,11 @@ CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
         SELECT b.round + 1 AS round, b.id, p.outer_id, b.from_ns + coalesce(p.from_ns, 0) AS from_ns
         FROM behind AS b
         LEFT JOIN behind AS p ON b.outer_id = p.id
-        WHERE b.round < (SELECT ceil(log2(max(depth) + 1)) FROM beside)
+        WHERE b.round < (SELECT ceil(log2(max(depth) + 1)) FROM adjacent)
     )
 
     SELECT n.* EXCLUDE (id, before_ns), b.from_ns
-    FROM beside AS n
+    FROM adjacent AS n
     INNER JOIN behind AS b USING (id)
     WHERE b.round = (SELECT max(round) FROM behind)
 );

@@ -158,7 +158,7 @@ compared AS MATERIALIZED (
 
 same AS (
     SELECT
-        *, position - row_number() OVER (PARTITION BY words, length ORDER BY position) AS stretch
+        *, position - row_number() OVER (PARTITION BY words, length ORDER BY position) AS section
     FROM compared
     WHERE is_same
 ),
@@ -178,7 +178,7 @@ block_row AS (
             whole
         ) AS next
     FROM same
-    GROUP BY words, length, stretch
+    GROUP BY words, length, section
     HAVING count(*) >= length
 ),
 

@@ -161,7 +161,7 @@ passed AS (
 numbered AS (
     SELECT
         *,
-        count(turn) OVER before AS stretch
+        count(turn) OVER before AS section
     FROM passed
     WINDOW before AS (
         PARTITION BY trace_id, device, stream, pass ORDER BY ts_ns, event_id, piece
@@ -172,7 +172,7 @@ product_of AS (
     SELECT
         n.*,
         count(*) OVER (
-            PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.stretch
+            PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.section
             ORDER BY n.ts_ns, n.event_id, n.piece
         ) AS number,
         if(n.role_op = 'aten::addmm', 1, 0) AS place,
@@ -189,9 +189,9 @@ product_of AS (
     WHERE n.is_product
 ),
 
-product_stretch AS (
+product_section AS (
     SELECT
-        trace_id, device, stream, pass, stretch,
+        trace_id, device, stream, pass, section,
         count(*) AS product_count,
         list(summed_size ORDER BY number) AS summed_sizes,
         arg_min(given_size, number) AS first_given_size,
@@ -202,12 +202,12 @@ product_stretch AS (
 
 turned AS (
     SELECT
-        trace_id, device, stream, pass, stretch, max(turn) AS turn
+        trace_id, device, stream, pass, section, max(turn) AS turn
     FROM numbered
     GROUP BY ALL
 ),
 
-stretch AS (
+section AS (
     SELECT
         t.*,
         coalesce(p.product_count, 0) AS product_count,
@@ -215,9 +215,9 @@ stretch AS (
         lag(p.given_size) OVER passes AS given_before,
         lead(t.turn) OVER passes AS next_turn,
         lead(t.pass) OVER (
-            PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.stretch
+            PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.section
         ) IS NOT NULL AS is_followed,
-        -- GEMM of the stretch that ends the MLP.
+        -- GEMM of the section that ends the MLP.
         CASE
             WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
             WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
@@ -231,9 +231,9 @@ stretch AS (
             WHEN p.product_count = 5 THEN 2
         END AS closing
     FROM turned AS t
-    LEFT JOIN product_stretch AS p USING (trace_id, device, stream, pass, stretch)
+    LEFT JOIN product_section AS p USING (trace_id, device, stream, pass, section)
     WINDOW passes AS (
-        PARTITION BY t.trace_id, t.device, t.stream, t.pass ORDER BY t.stretch
+        PARTITION BY t.trace_id, t.device, t.stream, t.pass ORDER BY t.section
     )
 ),
 
@@ -242,7 +242,7 @@ decoder AS (
         trace_id, device, stream,
         mode(product_count - closing) FILTER (turn = 'ffn' AND next_turn = 'attention')
             AS usual_count
-    FROM stretch
+    FROM section
     GROUP BY trace_id, device, stream
     HAVING
         bool_and(turn IS DISTINCT FROM next_turn OR turn IS NULL)
@@ -266,12 +266,12 @@ ordered AS (
         s.turn, s.next_turn, s.is_followed, d.usual_count, s.closing,
         s.product_count - coalesce(s.closing, 0) AS left_count,
         count(*) FILTER (n.is_product) OVER (
-            PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.stretch
+            PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.section
             ORDER BY n.ts_ns, n.event_id, n.piece
         ) AS number
     FROM numbered AS n
     INNER JOIN decoder AS d USING (trace_id, device, stream)
-    INNER JOIN stretch AS s USING (trace_id, device, stream, pass, stretch)
+    INNER JOIN section AS s USING (trace_id, device, stream, pass, section)
 ),
 
 by_order AS (

@@ -35,7 +35,7 @@ WITH own_module AS (
     GROUP BY ALL
 ),
 
-moment AS (
+instant AS (
     SELECT trace_id AS part, place AS id, place AS at_ns
     FROM op_work
     WHERE $within = 'op'
@@ -48,7 +48,7 @@ open_op AS (
     WHERE behind_place > place + 1 AND $within = 'op'
 ),
 
-outer_op AS (SELECT * FROM interval_innermost('moment', 'open_op')),
+outer_op AS (SELECT * FROM interval_innermost('instant', 'open_op')),
 
 call AS (
     SELECT

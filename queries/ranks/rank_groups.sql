@@ -49,7 +49,7 @@ device AS (
     LEFT JOIN phase_list AS p ON t.rank IS NOT DISTINCT FROM p.rank AND t.device = p.device
 ),
 
-beside AS (
+adjacent AS (
     SELECT
         *,
         compute_ns - min(compute_ns) OVER (ORDER BY compute_ns ROWS 1 PRECEDING) > apart_ns
@@ -70,7 +70,7 @@ level AS (
         count_if(has_comm_step) OVER (ORDER BY exposed_comm_ns) AS comm_level,
         count_if(has_memcpy_step) OVER (ORDER BY exposed_memcpy_ns) AS memcpy_level,
         count_if(has_idle_step) OVER (ORDER BY idle_ns) AS idle_level
-    FROM beside
+    FROM adjacent
 ),
 
 grouped AS (

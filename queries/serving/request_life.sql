@@ -93,7 +93,7 @@ chosen AS (
         ) <= $limit
 ),
 
-stretch AS (
+section AS (
     SELECT
         run_id, request_id, CASE
             WHEN NOT is_traced THEN 'waiting'
@@ -135,7 +135,7 @@ SELECT
     s.request_count, s.prefill_token_count, s.decode_token_count,
     c.end_ns - c.sent_ns AS e2e_ns,
     c.outcome
-FROM stretch AS s
+FROM section AS s
 INNER JOIN chosen AS c USING (run_id, request_id)
 WHERE s.end_ns > s.start_ns OR (s.step IS NOT NULL AND s.end_ns = s.start_ns)
 ORDER BY c.run_id, c.is_traced DESC, e2e_ns DESC, s.request_id, s.start_ns, s.step

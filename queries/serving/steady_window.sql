@@ -37,7 +37,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
             *,
             count(if(NOT is_within, 1, NULL)) OVER (
                 PARTITION BY trace_id ORDER BY ts_ns, step
-            ) AS stretch
+            ) AS section
         FROM flagged
     ),
 
@@ -49,7 +49,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
             any_value(max_running_count) AS max_running_count
         FROM numbered
         WHERE is_within
-        GROUP BY trace_id, stretch
+        GROUP BY trace_id, section
     )
 
     SELECT DISTINCT ON (trace_id)

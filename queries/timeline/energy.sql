@@ -125,7 +125,7 @@ step_tokens AS (
     WHERE n.stage IN ('pretrain', 'finetune') AND n.tensor_size = 1 AND n.pipeline_size = 1
 ),
 
-stretches AS (
+sections AS (
     SELECT trace_id, device, 1 AS place, 'window' AS scope, NULL AS name, start_ns, end_ns
     FROM device_windows
     UNION ALL
@@ -151,7 +151,7 @@ ends AS (
         SELECT
             *,
             unnest([{sign: 1, at_ns: end_ns}, {sign: -1, at_ns: start_ns}]) AS e
-        FROM stretches
+        FROM sections
         WHERE end_ns > start_ns
     ) AS s
 ),

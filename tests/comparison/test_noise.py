@@ -1,4 +1,4 @@
-"""The statistics of comparisons, held against what can be counted by hand or drawn."""
+"""Statistics of comparisons, compared with exact counts and random draws."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_percentile_has_an_interval_or_says_how_many_it_takes() -> None:
 
 
 def test_the_interval_is_that_of_the_bootstrap() -> None:
-    """Held against draws, as the distribution is computed."""
+    """Compared with draws, because the distribution is computed."""
     source = random.Random(1)
     base = [source.randrange(1000, 2000) for _ in range(80)]
     new = [source.randrange(1100, 2100) for _ in range(90)]

@@ -1,4 +1,4 @@
-"""Copies in a trace: bytes and bandwidth, held against CUDA events around the same copies."""
+"""Copies in a trace: bytes and bandwidth, compared with CUDA events around the same copies."""
 
 from __future__ import annotations
 

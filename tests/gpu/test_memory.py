@@ -1,4 +1,4 @@
-"""Peaks of memory and the allocator's events, held against torch.cuda.memory_stats."""
+"""Peaks of memory and the allocator's events, compared with torch.cuda.memory_stats."""
 
 from __future__ import annotations
 

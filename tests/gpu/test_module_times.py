@@ -1,4 +1,4 @@
-"""Time of modules and phases, held against CUDA events around the same calls in the same steps.
+"""Time of modules and phases, compared with CUDA events around the same calls in the same steps.
 
 What passes on the stream between two events is the work of a module, and the idle time before it.
 """

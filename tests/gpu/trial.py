@@ -54,7 +54,7 @@ class Trial:
                 pytest.skip(f"{name} is not installed")
 
     def claim(self, text: str, holds: bool, measured: object = None, wanted: str = "") -> None:
-        """Claim something: what was measured, and what that is held against."""
+        """Check a measured value against an expected one."""
         self.figures(**{text: measured if holds else f"does not hold: {measured}"})
         if not holds:
             self.broken.append(f"{text}: {measured}" + (f", wanted {wanted}" if wanted else ""))

@@ -1,4 +1,4 @@
-"""Predictions: held against machines whose truth is known, and what is refused."""
+"""Predictions: compared with simulated machines, and refusals."""
 
 from __future__ import annotations
 

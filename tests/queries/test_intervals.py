@@ -41,7 +41,7 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        for name in ("crossings", "neighbours", "overlap", "owner", "union", *MORE):
+        for name in ("crossings", "adjacent", "overlap", "owner", "union", *MORE):
             connection.execute(load_catalog().functions[f"interval_{name}"].sql)
         yield connection
 
@@ -278,7 +278,7 @@ LABELLED = st.lists(
 )
 
 
-def test_neighbours_of_one_kind_are_one(connection: duckdb.DuckDBPyConnection) -> None:
+def test_adjacent_intervals_of_one_kind_are_one(connection: duckdb.DuckDBPyConnection) -> None:
     """Gaps do not part them, another label does; a label that is not known is one too."""
     run = connection
 

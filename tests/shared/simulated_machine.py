@@ -1,6 +1,6 @@
 """A machine whose dependencies are known: hosts, streams and collectives, event by event.
 
-It is the truth that predictions are held against: a knob is changed, and what follows is simulated
+It is the ground truth for predictions: a knob is changed, and what follows is simulated
 again. Times are whole nanoseconds of one clock. `simulate(Machine())` gives what ran, and `write` a
 trace for each rank as Kineto would have written it.
 """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
-from tracekit.analysis import context_walk, stretch_alignment
+from tracekit.analysis import context_walk, section_alignment
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_TYPES, fill_device_peaks
 from tracekit.analysis.device_rules import (
@@ -110,7 +110,7 @@ def add_replayed_ops(connection: duckdb.DuckDBPyConnection) -> None:
 
 _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     context_walk.WALK: (context_walk.walk_contexts, context_walk.REQUIRES),
-    stretch_alignment.ALIGNMENT: (stretch_alignment.align_stretches, stretch_alignment.REQUIRES),
+    section_alignment.ALIGNMENT: (section_alignment.align_sections, section_alignment.REQUIRES),
     REPLAYED_OPS: (add_replayed_ops, ("replayed_event",)),
     RULED_WORK: (rule_work, ("device_work",)),
     RULED_RANGE: (rule_ranges, (DEVICE_MARK,)),
@@ -127,7 +127,7 @@ _IN_SESSION = frozenset((CLASS_MACROS, ROLE_MACROS))
 
 _STEP_OF_TABLE = {
     **dict.fromkeys(context_walk.TABLES, context_walk.WALK),
-    stretch_alignment.TABLE: stretch_alignment.ALIGNMENT,
+    section_alignment.TABLE: section_alignment.ALIGNMENT,
     "device_process": DEVICE_MARK,
     EVENT_KIND: IMPLAUSIBLE,
 }
@@ -138,7 +138,7 @@ _AFTER = {"attribution": (REPLAYED_OPS,)}
 
 _OF_STEPS = (
     *context_walk.TABLES,
-    *(stretch_alignment.TABLE, RULED_WORK, RULED_RANGE),
+    *(section_alignment.TABLE, RULED_WORK, RULED_RANGE),
 )
 """Tables in database ``scratch`` that steps create for others."""
 

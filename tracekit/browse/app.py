@@ -164,7 +164,7 @@ class Browser(App[None]):
         table.add_rows(zip(*texts, strict=True))
         self._page = page
         table.move_cursor(row=here.row)
-        self._say("status", _extent(page))
+        self._say("status", _row_numbers(page))
         self._say("detail", why)
         self._tell_row(here.row)
 
@@ -275,8 +275,7 @@ def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
     return page, "; ".join(reason for (reason,) in missing)
 
 
-def _extent(page: Page) -> str:
-    """Return the row numbers of a page."""
+def _row_numbers(page: Page) -> str:
     if not page.rows:
         return "no rows"
     last = page.first + len(page.rows)

@@ -216,7 +216,6 @@ def _events_of_step(row: Row) -> View:
 
 
 def _steps_of_request(row: Row) -> View:
-    """Return the steps in the trace that served a request."""
     values = {"run": literal_of(row["run"]), "request_id": int(row["request_id"])}
     return SqlView(
         f"Steps that served request {row['request_id']}",

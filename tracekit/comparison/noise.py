@@ -46,8 +46,8 @@ from tracekit.comparison.statistics import (
 FEW_ALPHA = ALPHA / 5
 """The same for too few measurements for the rank test.
 
-Of ten steps of one loop on an H200, 0.17 % of random draws of three and three are told apart, and
-0.3 % of consecutive ones.
+Of ten steps of one loop on an H200, 0.17 % of random draws of three and three differ significantly,
+and 0.3 % of consecutive ones.
 """
 
 MARGIN_PCT = 1.0

@@ -207,7 +207,6 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
-    """Return the files that the cache created in a folder, without other files."""
     if not folder.is_dir():
         return []
     return [file for file in folder.iterdir() if _OWN_NAME.fullmatch(file.name)]

@@ -193,7 +193,6 @@ def _passing_name(path: Path) -> Iterator[Path]:
 
 
 def _is_writable(file: Path) -> bool:
-    """Return whether this process can write or replace a file."""
     return os.access(file, os.W_OK) or os.access(file.parent, os.W_OK)
 
 

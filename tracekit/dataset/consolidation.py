@@ -81,7 +81,7 @@ class SmallFiles:
         )
         pairs = [(shard, one) for shard, ids in enumerate(self._traces) for one in ids]
         connection.execute(f"INSERT INTO shard_trace VALUES {rows(pairs)}")
-        for name in ("interval_neighbours", "health_of_ranks"):
+        for name in ("interval_adjacent", "health_of_ranks"):
             connection.execute(load_catalog().functions[name].sql)
 
     def _statements(self) -> Iterator[tuple[str, str]]:

@@ -101,7 +101,7 @@ def make_dataset(
         small = SmallFiles(folder / "small", job.memory_bytes)
         state = RunProgress(len(ranks), sum(rank.text_bytes for rank in ranks))
         try:
-            shards = _taken_over(ranks, job, small)
+            shards = _complete_shards(ranks, job, small)
             done = {one for ids, _ in shards for one in ids}
             open_ranks = [rank for rank in ranks if rank.trace_id not in done]
             state.done_count = len(done)
@@ -128,7 +128,7 @@ def make_dataset(
                 manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
-                _tidy(dataset, manifest)
+                _remove_unnamed_files(dataset, manifest)
             return manifest
         except OSError as error:
             raise _not_written(dataset, error) from error
@@ -148,8 +148,7 @@ _Shard = tuple[tuple[int, ...], dict[str, "File"]]
 """Trace ids of a shard, and its files by table."""
 
 
-def _taken_over(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
-    """Return the complete shards of an earlier attempt."""
+def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
     assert job.dataset is not None
     shards: list[_Shard] = []
     traces = {rank.trace_id: rank.in_shard for rank in ranks}
@@ -247,8 +246,7 @@ def _write_manifest(
         raise exists_already(dataset) from None
 
 
-def _tidy(dataset: Location, manifest: Manifest) -> None:
-    """Remove files that a complete dataset does not name."""
+def _remove_unnamed_files(dataset: Location, manifest: Manifest) -> None:
     with contextlib.suppress(OSError):
         dataset.join(SHARDS).delete_tree()
     named = {file.name for file in manifest.files}

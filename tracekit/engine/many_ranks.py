@@ -100,7 +100,7 @@ class DistributedIngest:
         if not self.has_large_tables:
             # No SQL of the user runs here.
             is_unsafe = True
-        place = self._cached() if is_kept else self._passing(resources)
+        place = self._cached_path() if is_kept else self._passing(resources)
         dataset = Location.of(place)
         is_there = is_kept and self._is_whole(dataset)
         manifest = None if is_there else self._made(dataset)
@@ -144,9 +144,9 @@ class DistributedIngest:
                 "with many ranks",
                 hint="save them in the run folder as power.csv",
             )
-        if beside := [*self.sources.execution_traces, *self.sources.captures]:
+        if extra := [*self.sources.execution_traces, *self.sources.captures]:
             raise UsageError(
-                f"{beside[0]}: execution traces and captures cannot be read together with "
+                f"{extra[0]}: execution traces and captures cannot be read together with "
                 "many ranks",
                 hint="use -o NAME.duckdb to create a store, which supports them",
             )
@@ -199,8 +199,7 @@ class DistributedIngest:
             return engine, engine.worker_count, memory_bytes
         return make_engine(name, count, address=choice.address), count, memory_bytes
 
-    def _cached(self) -> Path:
-        """Return the path of the dataset in the cache."""
+    def _cached_path(self) -> Path:
         from tracekit.database.cache import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 

@@ -66,8 +66,6 @@ class ProcessesEngine:
 
 @dataclass(slots=True)
 class _Pool:
-    """Workers of one job."""
-
     job: JobSpec
     worker_count: int
     folder: Path = field(default_factory=temporary_folder)

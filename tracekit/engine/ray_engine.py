@@ -108,8 +108,6 @@ class RayEngine:
 
 
 class _Tasks:
-    """Running tasks of one job."""
-
     def __init__(self, ray: ModuleType, job: JobSpec, worker_count: int) -> None:
         self._ray = ray
         self._memory_bytes = job.memory_bytes

@@ -92,7 +92,7 @@ class Worker:
         later: Sequence[Rank] = ()
         shards: list[Shard] = []
         try:
-            with self._database() as connection:
+            with self._new_database() as connection:
                 loaded, later, failures = self._load(connection, batch.ranks)
                 if loaded:
                     shards.append(self._finish(connection, loaded))
@@ -108,8 +108,7 @@ class Worker:
         return shards, failures
 
     @contextlib.contextmanager
-    def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Return an in-memory database with the tables for traces."""
+    def _new_database(self) -> Iterator[duckdb.DuckDBPyConnection]:
         buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
         with duckdb.connect() as connection:
             # One thread, because other workers use the other processors.

@@ -194,7 +194,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
         if part.trace_id in spans:
             first_ns, end_ns = spans[part.trace_id]
             end_ns = min(end_ns, part.to_ns)
-            for from_ns, to_ns in _stretches(trace, part, first_ns, end_ns):
+            for from_ns, to_ns in _sections(trace, part, first_ns, end_ns):
                 yield Block(part, from_ns, to_ns)
 
 
@@ -212,7 +212,7 @@ def with_ends(blocks: list[Block]) -> list[Block]:
     return found
 
 
-def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+def _sections(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
     """Divide an interval into blocks; a bin that is too large is divided further."""
     if from_ns >= to_ns:
         return
@@ -234,7 +234,7 @@ def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[t
             begin_ns, size_bytes = start_ns, 0
             if bin_bytes > BLOCK_BYTES and width_ns > 1:
                 begin_ns = min(start_ns + width_ns, to_ns)
-                yield from _stretches(trace, part, start_ns, begin_ns)
+                yield from _sections(trace, part, start_ns, begin_ns)
                 continue
         size_bytes += bin_bytes
     if begin_ns < to_ns:

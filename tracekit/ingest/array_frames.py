@@ -104,7 +104,7 @@ class TraceText:
             if not inside:
                 start, is_stray = self._events_start(buffer, base)
                 if start is None:
-                    if self._exhausted or len(buffer) > MAX_EVENT_BYTES:
+                    if self._is_exhausted or len(buffer) > MAX_EVENT_BYTES:
                         self._outside.add(base, bytes(buffer))
                         break
                     wanted = 2 * len(buffer)
@@ -136,7 +136,7 @@ class TraceText:
                 self._followed, self._is_stray_settled = 0, False
                 self._window_bytes = min(self._block_bytes, max(_SMALL_WINDOW_BYTES, 4 * consumed))
                 wanted = min(_HEAD_BYTES, self._window_bytes)
-            elif self._exhausted and (consumed <= 1 or consumed >= len(buffer)):
+            elif self._is_exhausted and (consumed <= 1 or consumed >= len(buffer)):
                 self.truncation = self.truncation or OPEN_ARRAY
                 self._outside.add(base + len(buffer), b"]")
                 break
@@ -155,12 +155,11 @@ class TraceText:
                 self._collector.faults.reject(base + len(buffer), self._stream.problem, b"")
 
     @property
-    def _exhausted(self) -> bool:
-        """Return whether the buffer holds the end of the file."""
+    def _is_exhausted(self) -> bool:
         return self._is_stream_ended and not self._ahead
 
     def _fill(self, buffer: bytearray, wanted: int) -> None:
-        while len(buffer) < wanted and not self._exhausted:
+        while len(buffer) < wanted and not self._is_exhausted:
             if not self._ahead:
                 chunk = next(self._chunks, None)
                 if chunk is None:
@@ -232,13 +231,13 @@ class TraceText:
         if stop == "ended":
             return used, True
         if stop == "more":
-            if used > 1 or (not self._exhausted and len(buffer) <= MAX_EVENT_BYTES):
+            if used > 1 or (not self._is_exhausted and len(buffer) <= MAX_EVENT_BYTES):
                 return used, False
-            if self._exhausted and self._read_rest(buffer, base):
+            if self._is_exhausted and self._read_rest(buffer, base):
                 return len(buffer), False
         # The first byte of the buffer is the inserted bracket, so the events begin after it.
         salvaged = self._salvager.read(
-            bytes(memoryview(buffer)[used:]), base + used, is_last=self._exhausted
+            bytes(memoryview(buffer)[used:]), base + used, is_last=self._is_exhausted
         )
         self.truncation = salvaged.truncation or self.truncation
         return used + salvaged.consumed, salvaged.is_ended

@@ -49,10 +49,10 @@ class Database:
         self._budget = budget
         self._unique: dict[tuple[str, ...], str] = {}
         for suffix in _UNFINISHED:
-            beside = Path(f"{path}{suffix}")
-            if beside.is_file() and beside.stat().st_size:
+            journal = Path(f"{path}{suffix}")
+            if journal.is_file() and journal.stat().st_size:
                 raise TraceError(
-                    f"{shown}: the database is incomplete: {beside.name} is next to it",
+                    f"{shown}: the database is incomplete: {journal.name} is next to it",
                     hint="wait until it is complete, or export it again",
                 )
         # Never write it, not even the lock files next to it.

@@ -95,7 +95,6 @@ class EventLoader:
 
 
 def _insert_sql(trace_id: int) -> str:
-    """Return the statement that inserts the queued events into table record."""
     threads = ", ".join(
         f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
         for name in ("pid", "tid")

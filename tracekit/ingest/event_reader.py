@@ -162,7 +162,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     if event.args is not None:
         written = bytes(event.args)
         if written != b"null":
-            links, args = _links(written), canonical(written).decode()
+            links, args = _argument_columns(written), canonical(written).decode()
     return (
         event_id,
         kind,
@@ -202,8 +202,7 @@ def _thread_of(value: bytes) -> tuple[int | None, str | None]:
     return number, text_of(value) if number is None else None
 
 
-def _links(args: bytes) -> tuple[int | None, ...]:
-    """Return the columns of arguments."""
+def _argument_columns(args: bytes) -> tuple[int | None, ...]:
     try:
         values = _values_of(_arguments.decode(args))
     except msgspec.ValidationError:  # Not an object.

@@ -50,12 +50,12 @@ class EventTextReader:
         Raises:
             TraceError: the metadata is too large.
         """
-        told = self._told()
+        told = self._read_metadata()
         self._budget.admit(told)
         self._budget.admit_event(told, "a description")
         return told
 
-    def _told(self) -> dict[str, object]:
+    def _read_metadata(self) -> dict[str, object]:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:

@@ -141,7 +141,7 @@ def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
         given, made = _side(node, "input"), _side(node, "output")
         args = {
             "Input Dims": _of_tensors(given["shapes"], given["types"]),
-            "Input type": [*map(_type, given["types"])],
+            "Input type": [*map(_torch_type, given["types"])],
             "Input Strides": _of_tensors(given.get("strides"), given["types"]),
             "Concrete Inputs": [
                 _value(value, kind)
@@ -175,8 +175,7 @@ def _of_tensors(
     return [size if "Tensor" in kind else [] for size, kind in zip(sizes, types, strict=True)]
 
 
-def _type(kind: str) -> str:
-    """Return the name of a type in torch.profiler, empty if it has none."""
+def _torch_type(kind: str) -> str:
     if kind.startswith("Tensor("):
         return kind[7:-1]
     if kind.startswith("GenericList["):

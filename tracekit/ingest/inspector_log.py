@@ -106,7 +106,7 @@ class InspectorReader(EventTextReader):
             )
         if told.hostname is not None:
             self._metadata["host_name"] = told.hostname
-        start_us = _started_us(run.event_trace_ts)
+        start_us = _first_kernel_start_us(run.event_trace_ts)
         return msgspec.json.encode(
             {
                 "ph": "X",
@@ -133,8 +133,7 @@ class InspectorReader(EventTextReader):
         )
 
 
-def _started_us(times: dict[str, Any] | None) -> int | None:
-    """Return the start of the first kernel of a collective on the host clock, µs."""
+def _first_kernel_start_us(times: dict[str, Any] | None) -> int | None:
     kernels = (times or {}).get("kernel_events") or ()
     starts = [one.get("kernel_start_ts") for one in kernels if isinstance(one, dict)]
     return min((start for start in starts if isinstance(start, int) and start > 0), default=None)

@@ -62,7 +62,6 @@ def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None
 
 
 def _rows(content: Any) -> Iterator[tuple[str, str]]:
-    """Yield each node id with its annotations as arguments."""
     items: Mapping[Any, Sequence[Any]] = content
     for node, noted in items.items():
         merged: dict[str, Any] = {}

@@ -64,7 +64,7 @@ def load_trace(
     mask_members(metadata)
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
-    _insert_described(connection, trace_id, metadata)
+    _insert_devices_and_groups(connection, trace_id, metadata)
     return rank
 
 
@@ -207,10 +207,9 @@ def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
     ).fetchall()
 
 
-def _insert_described(
+def _insert_devices_and_groups(
     connection: duckdb.DuckDBPyConnection, trace_id: int, metadata: Mapping[str, object]
 ) -> None:
-    """Fill the tables device and process_group from the metadata."""
     devices: list[tuple[object, ...]] = []
     for device in _objects(metadata.get("deviceProperties")):
         major, minor = as_int(device.get("computeMajor")), as_int(device.get("computeMinor"))

@@ -142,13 +142,11 @@ class NsysSchema:
 
 
 class _Export:
-    """One export: its tables and columns, and the statements for its events."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._numbered = _numbered(database.columns)
-        self._told = self._pairs("META_DATA_EXPORT")
-        version = self._told.get("EXPORT_SCHEMA_VERSION", "")
+        self._export_metadata = self._pairs("META_DATA_EXPORT")
+        version = self._export_metadata.get("EXPORT_SCHEMA_VERSION", "")
         self._called = (
             f"{database.shown}: an export of Nsight Systems of schema {version[:40] or 'unknown'}"
         )
@@ -257,7 +255,6 @@ class _Export:
             self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
     def _fill_by_thread(self, own: str, table: str, joins: str, key: str, value: str) -> None:
-        """Fill a temporary table with process, key, and value."""
         if self._columns(table):
             self._database.make(
                 f"INSERT OR IGNORE INTO temp.{own} "
@@ -555,14 +552,13 @@ class _Export:
             "deviceProperties": [dict(zip(keys, gpu, strict=True)) for gpu in gpus],
             "baseTimeNanoseconds": self._session_start_ns(),
             "host_name": self._pairs("TARGET_INFO_SYSTEM_ENV").get("Hostname"),
-            "nsys_version": self._told.get("EXPORT_PRODUCT_VERSION"),
-            "nsys_schema_version": self._told.get("EXPORT_SCHEMA_VERSION"),
+            "nsys_version": self._export_metadata.get("EXPORT_PRODUCT_VERSION"),
+            "nsys_schema_version": self._export_metadata.get("EXPORT_SCHEMA_VERSION"),
         }
         return {key: value for key, value in found.items() if value is not None}
 
     def _session_start_ns(self) -> int | None:
-        """Return the offset of times from the epoch, ns."""
-        if self._told.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
+        if self._export_metadata.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
             return 0
         told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
         return told[0][0] if told else None

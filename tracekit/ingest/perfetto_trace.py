@@ -70,8 +70,7 @@ class PerfettoReader(EventTextReader):
         """
         yield from self._rows(self._events())
 
-    def _told(self) -> dict[str, object]:
-        """Return the metadata with the rank of the events, if it is known."""
+    def _read_metadata(self) -> dict[str, object]:
         named = _RANK.fullmatch(self._names_of_groups.get(self._root or 0, ""))
         return {"distributedInfo": {"rank": int(named[1])}} if named else {}
 
@@ -166,12 +165,12 @@ class PerfettoReader(EventTextReader):
         elif kind == _END:
             start_ns, begun, told, size = self._open[uuid].pop()
             self._budget.hold(-size)
-            return self._written(uuid, b"X", start_ns, ts_ns - start_ns, begun, told)
+            return self._chrome_event(uuid, b"X", start_ns, ts_ns - start_ns, begun, told)
         elif kind == _INSTANT:
-            return self._written(uuid, b"i", ts_ns, None, event, annotations)
+            return self._chrome_event(uuid, b"i", ts_ns, None, event, annotations)
         return None
 
-    def _written(
+    def _chrome_event(
         self,
         uuid: int,
         phase: bytes,
@@ -180,7 +179,6 @@ class PerfettoReader(EventTextReader):
         event: _Message,
         annotations: dict[int, bytes],
     ) -> bytes:
-        """Return an event in Chrome trace format."""
         pid, tid = self._tracks[uuid] or (b"null", b"null")
         name = self._names.get(event[10], b"") if 10 in event else event.get(23, b"")
         category = self._categories.get(event[3]) if 3 in event else event.get(22)

@@ -170,7 +170,7 @@ class _AllocatorHistory:
         for device, entries in enumerate(self._traces):
             mine = segments[device]
             sizes = _block_sizes(entries, mine)
-            allocated, reserved = _before(entries, sizes, mine)
+            allocated, reserved = _initial_bytes(entries, sizes, mine)
             times = [
                 _whole(entry.get("time_us", at)) * NS_PER_US for at, entry in enumerate(entries)
             ]
@@ -189,7 +189,7 @@ class _AllocatorHistory:
                         "args": {
                             "Device Id": device,
                             "Bytes": size,
-                            **_place(entry.get("frames") or ()),
+                            **_call_stack(entry.get("frames") or ()),
                         },
                     }
                 reserved += _reserved(action) * size
@@ -212,7 +212,7 @@ class _AllocatorHistory:
                         "Total Allocated": allocated,
                         "Total Reserved": reserved,
                         "Stream": entry.get("stream"),
-                        **_place(entry.get("frames") or ()),
+                        **_call_stack(entry.get("frames") or ()),
                     },
                 }
 
@@ -287,12 +287,11 @@ def _rounded(size: int) -> int:
     return max(-(-size // _ROUNDED), 1) * _ROUNDED
 
 
-def _before(
+def _initial_bytes(
     entries: Sequence[Mapping[str, Any]],
     sizes: Sequence[int],
     segments: Sequence[Mapping[str, Any]],
 ) -> tuple[int, int]:
-    """Return the allocated and reserved bytes before the first entry."""
     allocated = sum(
         _whole(block["size"])
         for segment in segments
@@ -322,8 +321,7 @@ def _reserved(action: str) -> int:
     )
 
 
-def _place(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the call stack of an allocation, innermost frame first."""
+def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     told = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
     found = {"Stack": ";".join(told)} if told else {}
     own = (
@@ -383,7 +381,7 @@ class _FlightRecorder:
                     )
                     if key in entry
                 },
-                **_place(frames),
+                **_call_stack(frames),
             }
             yield {
                 "ph": "X",

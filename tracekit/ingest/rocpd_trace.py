@@ -49,7 +49,7 @@ class RocpdSchema:
 
     def is_of(self, database: Database) -> bool:
         """Return whether a database is from rocprofv3."""
-        return bool(_ends(database))
+        return bool(_table_suffixes(database))
 
     def events(self, database: Database) -> list[str]:
         """Check version and columns, and return statements for the events.
@@ -57,7 +57,7 @@ class RocpdSchema:
         Raises:
             TraceError: an unsupported version, a missing column, or several machines.
         """
-        processes = [_Process(database, end, n) for n, end in enumerate(_ends(database))]
+        processes = [_Process(database, end, n) for n, end in enumerate(_table_suffixes(database))]
         machines = {machine for process in processes for machine in process.machines()}
         if len(machines) > 1:
             raise TraceError(
@@ -69,12 +69,11 @@ class RocpdSchema:
 
     def metadata(self, database: Database) -> dict[str, object]:
         """Return GPUs, host, and version."""
-        process = _Process(database, _ends(database)[0], 0)
+        process = _Process(database, _table_suffixes(database)[0], 0)
         return process.metadata()
 
 
-def _ends(database: Database) -> list[str]:
-    """Return the suffix of the table names of each process."""
+def _table_suffixes(database: Database) -> list[str]:
     return sorted(
         name.removeprefix(_KERNELS) for name in database.columns if name.startswith(_KERNELS)
     )

@@ -62,7 +62,7 @@ def load_runs(
     """
     ids: dict[Place, str] = {}
     errors: list[TraceError] = []
-    for run in _together(folders):
+    for run in _merged_runs(folders):
         folder = run.folders[0]
         repeats: list[Row] = []
         try:
@@ -144,8 +144,7 @@ class _Run:
         )
 
 
-def _together(folders: Sequence[Place]) -> list[_Run]:
-    """Read the manifests of folders, and merge the fragments of one job."""
+def _merged_runs(folders: Sequence[Place]) -> list[_Run]:
     runs: list[_Run] = []
     of_job: dict[str, _Run] = {}
     for folder in folders:

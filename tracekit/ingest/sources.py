@@ -68,7 +68,6 @@ def has_benchmarks(run: Place) -> bool:
 
 
 def _is_execution_trace(path: Place) -> bool:
-    """Return whether a local file is an execution trace, from its first bytes."""
     if not (isinstance(path, Path) and path.is_file()):
         return False
     with path.open("rb") as file:
@@ -201,7 +200,7 @@ ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
 """File name of kernel annotations, for `ingest.kernel_annotations`."""
 
 
-def _is_beside(name: str) -> bool:
+def _is_companion(name: str) -> bool:
     """Return whether a file is no trace, but belongs to the traces of its folder."""
     return name in _NOT_TRACES or re.fullmatch(ANNOTATIONS, name) is not None
 
@@ -229,7 +228,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         execution_traces = [path for path in map(place_of, paths) if _is_execution_trace(path)]
         # A single file is refused by its reader.
         paths = [path for path in paths if place_of(path) not in execution_traces] or paths
-    beside = (counters, execution_traces)
+    extra = (counters, execution_traces)
     if not traces:
         runs = find_runs(paths)
         if not runs:
@@ -249,12 +248,12 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
             raise
         found = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
-        return Sources([trace for run in runs for trace in _traces_in(run)], runs, *beside)
+        return Sources([trace for run in runs for trace in _traces_in(run)], runs, *extra)
     meant = found if len(runs) <= 1 else []
-    return Sources(meant, runs, *beside, annotations=annotations_beside(meant))
+    return Sources(meant, runs, *extra, annotations=annotations_next_to(meant))
 
 
-def annotations_beside(traces: Sequence[Place]) -> list[Place]:
+def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
     """Return the kernel annotations in the folders of local traces.
 
     If each step has a folder of traces, annotations are next to these folders.
@@ -318,7 +317,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
         else:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
     # A shell glob over a run folder includes the manifest.
-    found = [file for file in found if not _is_beside(file.name)] or found
+    found = [file for file in found if not _is_companion(file.name)] or found
     unique = list(dict.fromkeys(map(resolved, found)))
     for file in unique:
         if file.suffix == ".duckdb":
@@ -333,7 +332,6 @@ def _suffixes() -> tuple[str, ...]:
 
 
 def _traces_in(folder: Place) -> list[Place]:
-    """Return the traces in a folder, in natural order."""
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
     # Several formats are recordings of one run, and databases may contain anything.
     for one in reversed(FORMATS):
@@ -341,7 +339,7 @@ def _traces_in(folder: Place) -> list[Place]:
             file
             for file in entries
             if file.name.endswith(one.suffixes)
-            and not _is_beside(file.name)
+            and not _is_companion(file.name)
             and not file.name.startswith(".")
             and file.is_file()
         ]

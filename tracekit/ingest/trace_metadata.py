@@ -96,7 +96,6 @@ class OutsideText:
             faults.reject(offset, "text after the end of the trace", shown)
 
     def _offset_of_rest(self, rest: bytes) -> int:
-        """Return the file offset of the rest of the text."""
         behind = sum(map(len, self._pieces)) - len(rest)
         offset = behind
         for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
@@ -136,7 +135,6 @@ def _without_events(value: object) -> dict[str, object]:
 
 
 def _is_cut_off(text: bytes) -> bool:
-    """Return whether ``text`` is the beginning of well-formed JSON."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except RecursionError:

@@ -185,8 +185,7 @@ class XSpaceReader(EventTextReader):
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             yield from self._rows(map(event_text, self._events(data)))
 
-    def _told(self) -> dict[str, object]:
-        """Return GPUs, host, versions, and the start of the session."""
+    def _read_metadata(self) -> dict[str, object]:
         found = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):

@@ -237,11 +237,11 @@ class _Matching:
         if "stage" not in self.table.setup:
             yield Line(row, row, None, None, None)
             return
-        beside = [one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)]
-        if not beside:
+        matches = [one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)]
+        if not matches:
             yield Line(row, row, None, None, f"no run of {self._wanted(row)}")
         key = self._key(row)
-        for one in beside:
+        for one in matches:
             one.used.add(key)
             own = [figures for found, figures in one.figures if found == key]
             differing = tuple(_differences(self.table, row, one.run))

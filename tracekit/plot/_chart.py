@@ -48,7 +48,7 @@ class Chart:
             "title": self.title,
             "width": _WIDTH_PX,
             **self._spec_with_labels(),
-            "datasets": {name: _plain(result) for name, result in self.data.items()},
+            "datasets": {name: _json_rows(result) for name, result in self.data.items()},
             "config": {"view": {"stroke": None}, "axis": {"labelLimit": 260}},
         }
 
@@ -91,7 +91,7 @@ class Chart:
         Raises:
             UsageError: vl-convert is not installed.
         """
-        drawn: str = _converter().vegalite_to_svg(self.to_dict(), vl_version=_version())
+        drawn: str = _converter().vegalite_to_svg(self.to_dict(), vl_version=_newest_vega_lite())
         return drawn
 
     def to_png(self, scale: float = 2.0) -> bytes:
@@ -104,7 +104,7 @@ class Chart:
             UsageError: vl-convert is not installed.
         """
         drawn: bytes = _converter().vegalite_to_png(
-            self.to_dict(), vl_version=_version(), scale=scale
+            self.to_dict(), vl_version=_newest_vega_lite(), scale=scale
         )
         return drawn
 
@@ -162,14 +162,12 @@ def _converter() -> Any:
     return vl_convert
 
 
-def _version() -> str:
-    """Return the newest version of Vega-Lite 6 that the converter supports."""
+def _newest_vega_lite() -> str:
     known: Sequence[str] = _converter().get_vegalite_versions()
     return max(known, key=lambda version: [int(part) for part in version.split(".")])
 
 
-def _plain(result: Result) -> list[dict[str, Any]]:
-    """Return rows with values that JSON supports."""
+def _json_rows(result: Result) -> list[dict[str, Any]]:
     return [{name: _value(value) for name, value in row.items()} for row in result.to_dicts()]
 
 

@@ -76,7 +76,7 @@ def cell_width(text: str) -> int:
         return len(text)
     from rich.cells import cell_len
 
-    # Only non-ASCII characters are measured one by one, which is slow.
+    # Only non-ASCII characters are measured separately, which is slow.
     others = "".join(_NOT_ASCII.findall(text))
     return len(text) - len(others) + cell_len(others)
 

@@ -77,7 +77,7 @@ def _names_serving(phases: Result) -> bool:
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
-    """Run analyses two at a time. If one fails, run all one by one to find out which and why."""
+    """Run analyses two at a time. If one fails, run all sequentially to find out which and why."""
     try:
         answers.results |= trace.results(names)
     except (QueryError, UsageError):

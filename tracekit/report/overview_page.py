@@ -1,4 +1,4 @@
-"""The report of several runs: their figures side by side, with links to their reports."""
+"""The report of several runs: a table of their figures, with links to their reports."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def overview_page(
     """Return the page as HTML. `links` maps :attr:`Run.named` to the file of its report."""
     each = Shown("each", "Each run", [*_each(runs, links or {})])
     title = ", ".join(printable(path) for path in paths[:3])
-    shown = sections_of(trace, paths, is_beside_paper=False)
+    shown = sections_of(trace, paths, has_paper=False)
     return page_of((title, title), _head(runs), [each, *shown])
 
 

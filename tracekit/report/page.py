@@ -168,7 +168,7 @@ def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:
     has_tabs = bool(named) and len(charts) > 1
     if has_tabs:
         yield from tabs({one.name: (named[one.name], f"chart-{one.name}") for one in charts})
-    for is_side, group in groupby(charts, lambda chart: chart.name in section.beside):
+    for is_side, group in groupby(charts, lambda chart: chart.name in section.half_width):
         if is_side:
             yield from sides(group)
             continue

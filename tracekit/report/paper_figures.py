@@ -129,7 +129,7 @@ def decoder_chart(rows: Result) -> Chart | None:
 def missing(decoder: Decoder, chart: Chart | None) -> Sequence[str]:
     """Return the reasons for a missing chart or missing parts of it."""
     if chart is None and not decoder.why_not:
-        return ("The traces of these runs do not tell the parts of a decoder layer.",)
+        return ("The traces of these runs do not contain the parts of a decoder layer.",)
     return decoder.why_not
 
 

@@ -31,18 +31,18 @@ from tracekit.report.sections import RUN_SECTIONS, Section
 from tracekit.trace import Trace
 
 PLATFORM = "A800"
-"""The platform of the paper that is drawn: the one of most of its tables."""
+"""Platform of the paper in the charts, the one of most of its tables."""
 
 _WHAT = (
-    "Figures of arXiv 2311.03687, of these runs, and what the paper says beside them. Setups "
-    "differ: what differs, and so what may be compared, is said and marked row by row by"
+    "Figures of arXiv 2311.03687 for these runs, with the values of the paper. Setups differ; the "
+    "differences, and the rows that are comparable, are shown by"
 )
 
 _DECODER = (
-    "How much of the time of the forward and the backward phase, busy and idle, the parts of the "
-    "decoder layers took, on the first device of each run; recomputation stands apart and is left "
-    "out. The paper has batch size 2 without and 32 with it, and its text states no numbers: when "
-    "the batch grows, the shares do not change much. What tracekit query roles says of each run."
+    "Shares of the parts of decoder layers in the busy and idle time of the forward and backward "
+    "phase, on the first device of each run, without recomputation. The paper uses batch size 2 "
+    "without and 32 with recomputation and gives no numbers; shares change little with the batch "
+    "size. Source: tracekit query roles for each run."
 )
 
 
@@ -60,11 +60,11 @@ def runs_page(
     Raises:
         UsageError: the runs have no data for any of the figures.
     """
-    shown = sections_of(runs, paths, is_beside_paper=True)
+    shown = sections_of(runs, paths, has_paper=True)
     if all(one.name == "runs" for one in shown):
         raise UsageError(
-            "the runs have nothing for a figure of the paper",
-            hint="they are runs of training, of serving or of tracekit bench",
+            "the runs have no data for a figure of the paper",
+            hint="pass runs of training, serving, or tracekit bench",
         )
     if roles_of is not None and (decoder := decoder_of(runs, roles_of)) is not None:
         shown.insert(1, _decoder(decoder, paths))
@@ -102,7 +102,7 @@ def _decoder(decoder: Decoder, paths: Sequence[str]) -> Shown:
     return shown
 
 
-def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> list[Shown]:
+def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[Shown]:
     """Return the sections for which the runs have rows."""
     cuts: dict[str, Cut] = {}
     for name in dict.fromkeys(name for one in RUN_SECTIONS for name in one.tables):
@@ -115,7 +115,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> 
     for section in RUN_SECTIONS:
         if not any(name in cuts and cuts[name].total for name in section.tables):
             continue
-        if not is_beside_paper:
+        if not has_paper:
             section = replace(section, published=(), pictured=())
         elif section.of_paper:
             section = replace(section, title=f"{section.title} ({section.of_paper})")
@@ -135,7 +135,7 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
     shown.charts = {chart.name: chart for chart in (*ours, *paper)}
     yield '<div class="sides">'
     for chart in (*ours, *paper):
-        yield figure(chart, is_side=chart in paper or chart.name in section.beside)
+        yield figure(chart, is_side=chart in paper or chart.name in section.half_width)
     yield "</div>"
     filled = [name for name in asked if cuts[name].total]
     yield from tables(filled, section.tables[0], cuts, paths)

@@ -25,7 +25,7 @@ class Section:
 
     Attributes:
         tabs: labels of tabs, in the order of the charts, if one chart is shown at a time.
-        beside: charts of half width, two per line.
+        half_width: charts of half width, two per line.
         drawn: analyses that are shown as charts only.
         of_ranks: analyses that need several devices.
         of: what the section needs: traces, several ranks, requests (``serving``), or a dependency
@@ -40,7 +40,7 @@ class Section:
     charts: tuple[str, ...]
     tables: tuple[str, ...]
     tabs: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    half_width: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
     of_ranks: tuple[str, ...] = ()
     of: Literal["traces", "ranks", "serving", "graph"] = "traces"
@@ -150,7 +150,7 @@ _SECTIONS = (
             *("serving_steps", "requests", "request_steps", "request_life"),
             "serving_module_totals",
         ),
-        beside=("queue_cdf", *LATENCIES),
+        half_width=("queue_cdf", *LATENCIES),
         of="serving",
     ),
     Section(
@@ -197,7 +197,7 @@ RUN_SECTIONS = (
         LATENCIES,
         ("latency_cdf", "latency"),
         published=("figure7", "figure9"),
-        beside=LATENCIES,
+        half_width=LATENCIES,
         of_paper="Figures 7 to 10",
     ),
     Section(

@@ -33,8 +33,6 @@ _WITHOUT_RANGES = re.compile(r"source: (?:RangeNotSupported|NotPartial)")
 
 
 class _Info(NamedTuple):
-    """Metadata of a file or folder from a store or server."""
-
     is_folder: bool
     size_bytes: int | None = None
     identity: str | None = None

@@ -214,7 +214,7 @@ def interruptibly(work: Callable[[], T]) -> T:
 
 def is_missing(error: BaseException) -> bool:
     """Return whether an error means that the file does not exist."""
-    return isinstance(error, FileNotFoundError) or _answer(str(error))[0] in (404, 410)
+    return isinstance(error, FileNotFoundError) or _status_and_code(str(error))[0] in (404, 410)
 
 
 def as_os_error(error: BaseException, url: Url) -> OSError:
@@ -225,7 +225,7 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
         whose `strerror` is the reason, without reference to the original error.
     """
     kind, text, shown = type(error).__name__, str(error), url.shown
-    status, code = _answer(text)
+    status, code = _status_and_code(text)
     named = f" ({code})" if code else ""
     if is_missing(error):
         what = "no such bucket" if code == "NoSuchBucket" else "no such file or folder"
@@ -262,7 +262,6 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
     return OSError(errno.EIO, f"the request failed ({kind})", shown)
 
 
-def _answer(text: str) -> tuple[int | None, str | None]:
-    """Return the status and the error code of the server, if any."""
+def _status_and_code(text: str) -> tuple[int | None, str | None]:
     status, code = _STATUS.search(text), _CODE.search(text)
     return status and int(status[1]), code and code[1]

@@ -54,7 +54,7 @@ def sweep(folder: Path) -> None:
     """
     for left in folder.glob(f".*{_BUILD_SUFFIX}"):
         *_, owner, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
-        if owner == host() and _is_gone(pid):
+        if owner == host() and _is_ended_process(pid):
             shutil.rmtree(left, ignore_errors=True)
             with contextlib.suppress(OSError):
                 left.unlink()
@@ -72,7 +72,7 @@ def temporary_folder() -> Path:
         pid = left.name.removeprefix(prefix).partition("-")[0]
         with contextlib.suppress(OSError):
             is_ours = left.lstat().st_uid == os.getuid() and not left.is_symlink()
-            if is_ours and _is_gone(pid):
+            if is_ours and _is_ended_process(pid):
                 shutil.rmtree(left, ignore_errors=True)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=top))
@@ -104,8 +104,7 @@ def host() -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def _is_gone(pid: str) -> bool:
-    """Return whether a text is the id of an ended process."""
+def _is_ended_process(pid: str) -> bool:
     if not pid.isdecimal():
         return False
     try:

@@ -145,8 +145,8 @@ class Screen:
             line.append(_row(cells, widths, figures))
             if styles:
                 line.stylize(styles[place])
-            beside = cell_width(after[place]) + len(_GAP) if after else 0
-            if beside and self.width - line.cell_len >= min(beside, _LEAST_AFTER):
+            extra = cell_width(after[place]) + len(_GAP) if after else 0
+            if extra and self.width - line.cell_len >= min(extra, _LEAST_AFTER):
                 self.ended(line, after[place], "dim")
             line.rstrip()
             out.append(line)

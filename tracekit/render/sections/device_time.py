@@ -371,7 +371,7 @@ def _busy(
 
 
 def _roles(screen: Screen) -> list[Text]:
-    """Return the parts of a decoder, and how much of their time rests on an inference."""
+    """Return the parts of a decoder, and how much of their time is inferred."""
     rows = screen.rows(ROLES)
     if screen.has_steps:
         rows = screen.of_work(rows)

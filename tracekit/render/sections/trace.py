@@ -226,7 +226,7 @@ def unrecorded(screen: Screen) -> list[Text]:
     if not shown:
         return out
     heading = Text("  What the host did", style="bold")
-    heading.append("  on all threads, without the ops inside of an op", style="not bold dim")
+    heading.append("  on all threads, without nested ops", style="not bold dim")
     titles = {"host_ns": "time", "host_pct": "share", "op_count": "count", "kind": ""}
     labels = [f"  {printable(row['name'])}" for row in shown]
     return [

@@ -1,4 +1,4 @@
-// Texts in little room: what is cut is cut so that names which differ are still told apart.
+// Short labels: texts are cut so that different names stay distinct.
 
 const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';

@@ -14,7 +14,7 @@ const MOST_SHARED = 45;
 
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
-  // A value that has its unit beside it is shown with it.
+  // A value with its unit in another column is shown with the unit.
   const unit = columns.includes('value') ? columns.indexOf('unit') : -1;
   const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column) && !(data.rows.length && data.rows.every((row) => row[c] === null)));
   const severity = columns.indexOf('severity');

@@ -68,7 +68,7 @@ class TimelineView {
     const height = Math.min(this.lanes.length * (ROW_PX + GAP_PX), MOST_ROWS_PX) + AXIS_PX;
     this.canvas = element('canvas', {
       tabindex: '0', role: 'application', height,
-      'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter tells of the event in the middle or found, 0 shows all.',
+      'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter describes the event in the middle or the found one, 0 shows all.',
     });
     this.canvas.style.height = `${height}px`;
     const cut = this.data.cut ? ` Names are cut to ${this.data.cut} characters, also for search.` : '';

@@ -45,7 +45,7 @@ function decimalsOf(column, values) {
     if (typeof value !== 'number') continue;
     const [number, most, unit] = stepOf(column, value);
     const decimals = String(Number(number.toFixed(most))).split('.')[1]?.length ?? 0;
-    // With a unit, a column has the same decimals as the one beside it.
+    // With a unit, a column has the same decimals as the next one.
     needed.set(unit, Math.max(needed.get(unit) ?? 0, unit && decimals ? most : decimals));
   }
   return needed;

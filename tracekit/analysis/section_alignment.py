@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-ALIGNMENT = "stretch_alignment"
-"""Name of the step."""
+ALIGNMENT = "section_alignment"
+"""Name of the pass."""
 
 REQUIRES = ("device_events", "launch_link")
 """Relations that the step reads."""
@@ -118,7 +118,7 @@ ORDER BY p.trace_id, p.device, p.stream, p.position
 """
 
 
-def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
+def align_sections(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``aligned`` of database ``scratch`` if events have no launch."""
     unknown = "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1"
     if not connection.execute(unknown).fetchall():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.analysis import stretch_alignment
+from tracekit.analysis import section_alignment
 
 Event = dict[str, Any]
 Write = Callable[..., Path]
@@ -117,9 +117,9 @@ def test_a_surplus_kernel_does_not_end_the_alignment(tiny_trace: Write) -> None:
 def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names repeat so that almost every position fits every other one."""
     compared = []
-    agreement = stretch_alignment._agreement
+    agreement = section_alignment._agreement
     monkeypatch.setattr(
-        stretch_alignment,
+        section_alignment,
         "_agreement",
         lambda *args: (compared.append(found := agreement(*args)), found)[1],
     )
@@ -127,7 +127,7 @@ def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) ->
     for count in (2_000, 8_000):
         compared.clear()
         chance = random.Random(1)
-        of = stretch_alignment._Stream((0, "0", 7))
+        of = section_alignment._Stream((0, "0", 7))
         for place in range(count):
             name = place % 4 if chance.random() > 0.01 else chance.randrange(4)
             of.add(place, name, None, place >= count // 2)
