@@ -1,7 +1,5 @@
 """Every input that fuzzing ever failed on passes."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
@@ -26,10 +24,10 @@ TARGETS = load_targets().TARGETS  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_input(path: Path) -> None:
+def test_input(path):
     TARGETS[path.parent.name].check(path.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_target_has_inputs(name: str) -> None:
+def test_every_target_has_inputs(name):
     assert any(path.parent.name == name for path in FILES)

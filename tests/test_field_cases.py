@@ -3,11 +3,8 @@
 `TRACEKIT_FIELD_CASES` names the folder; the default is `../shared/field` next to the repository.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +97,7 @@ def case(number: str) -> Path:
 
 
 @pytest.mark.parametrize("number", sorted({*TIMELINES, *(number for number, *_ in EXPECTED)}))
-def test_answers(number: str) -> None:
+def test_answers(number):
     with tracekit.open(case(number), cache=False) as trace:
         for file, sql, rows in EXPECTED:
             if file == number:
@@ -112,7 +109,7 @@ def test_answers(number: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["field", "field2"])
-def test_names_of_kernels(tiny_trace: Callable[..., Path], folder: str) -> None:
+def test_names_of_kernels(tiny_trace, folder):
     """At least 97 % of the names have the expected class."""
     case("01")
     lines = (FOLDER.parent / folder / "kernel_names.tsv").read_text("utf-8").splitlines()
@@ -124,7 +121,7 @@ def test_names_of_kernels(tiny_trace: Callable[..., Path], folder: str) -> None:
     assert len(wrong) <= 0.03 * len(listed), wrong
 
 
-def test_unrecorded_graph_replays_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unrecorded_graph_replays_are_counted(capsys):
     """Four of five replays are missing, so idle time is unknown."""
     with tracekit.open(case("05"), cache=False) as trace:
         rows = trace.query("health").to_dicts()

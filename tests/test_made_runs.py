@@ -1,7 +1,5 @@
 """The generator of runs: its ground truth matches its files."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -37,7 +35,7 @@ def read_waits(run: MadeRun) -> dict[tuple[str, int], dict[int, int]]:
     }
 
 
-def test_one_slow_rank(tmp_path: Path) -> None:
+def test_one_slow_rank(tmp_path):
     """Rank 2 of four takes twice as long: the others wait 300 µs in the first all-reduce."""
     run = make_run(tmp_path, Layout(data=4), TINY, Faults(slow_ranks={2: 2.0}))
     assert run.truth.waits["0", 1] == {0: 300_000, 1: 300_000, 2: 0, 3: 300_000}
@@ -48,7 +46,7 @@ def test_one_slow_rank(tmp_path: Path) -> None:
     assert read_waits(run) == run.truth.waits
 
 
-def test_waits_in_the_files_match_the_ground_truth(tmp_path: Path) -> None:
+def test_waits_in_the_files_match_the_ground_truth(tmp_path):
     layout = Layout(data=4, tensor=2, expert=2, ranks_per_node=4)
     faults = Faults(
         slow_nodes={1: 1.5},
@@ -64,7 +62,7 @@ def test_waits_in_the_files_match_the_ground_truth(tmp_path: Path) -> None:
     assert [start - first[0] for start in first] == [0] * 5 + [3_000_000] + [0] * 2
 
 
-def test_the_bubble_of_a_pipeline(tmp_path: Path) -> None:
+def test_the_bubble_of_a_pipeline(tmp_path):
     """Each of four stages idles for three forward and three backward passes."""
     for schedule in ("gpipe", "1f1b"):
         step = Step(

@@ -1,11 +1,7 @@
 """One step for each recording: each command has the same recorded step, idle share, and gain."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -74,15 +70,15 @@ def _agrees(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_every_command_has_the_same_step(name: str) -> None:
+def test_every_command_has_the_same_step(name):
     _agrees(_found(name))
 
 
-def test_steps_of_a_bundled_trace() -> None:
+def test_steps_of_a_bundled_trace():
     _agrees(REPO / "docs" / "samples" / "made_up_step.json")
 
 
-def test_ranges_of_a_name_are_steps(cli: Callable[..., Any], tiny_trace: Any) -> None:
+def test_ranges_of_a_name_are_steps(cli, tiny_trace):
     events = [
         event
         for number in range(2)

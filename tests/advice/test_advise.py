@@ -1,13 +1,10 @@
 """Advice as a whole: the cause comes first, its gain is right, and the healthy hear nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_result import CliResult
 from seeded_faults import Fault, simulated_faults, simulated_healthy
 from simulated_machine import simulate
 from simulated_program import Machine
@@ -17,7 +14,6 @@ import tracekit
 from tracekit.analysis.result import Column, Result
 from tracekit.prediction.advising import Advised, advise
 
-Tiny = Callable[..., Path]
 SEED = 4_711
 
 
@@ -44,7 +40,7 @@ def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
 
 
 @_each(simulated_faults(SEED))
-def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Path) -> None:
+def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
     advised, window_ns = _advised(fault, tmp_path)
     first = advised.advice[0]
     assert first.candidate.rule == fault.rule
@@ -57,7 +53,7 @@ def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Pa
 
 
 @_each(simulated_healthy(SEED))
-def test_nothing_is_said_of_what_is_healthy(fault: Fault, tmp_path: Path) -> None:
+def test_nothing_is_said_of_what_is_healthy(fault, tmp_path):
     advised, _ = _advised(fault, tmp_path)
     assert advised.advice == ()
 
@@ -75,7 +71,7 @@ def _waiting() -> list[dict[str, Any]]:
     return events
 
 
-def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
+def test_the_answer_as_a_table(tiny_trace):
     with tracekit.open(tiny_trace(_waiting()), cache=False) as trace:
         advised = trace.advise()
     first = advised.as_result().to_dicts()[0]
@@ -91,7 +87,7 @@ def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.nightly("the golden output has the command")
-def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
+def test_the_command(tiny_trace, cli):
     path = tiny_trace(_waiting())
     told = cli("advise", path)
     assert told.exit_code == 0
@@ -106,7 +102,7 @@ def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
     assert codes == [1, 0]
 
 
-def test_a_rule_of_the_users_own(tiny_trace: Tiny, tmp_path: Path) -> None:
+def test_a_rule_of_the_users_own(tiny_trace, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     header = ["-- Is there a kernel?", "--", "-- Kind: advice", "-- Scope: run"]
@@ -158,7 +154,7 @@ def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
     return (what, None, change, cost_ns, "do it", None)
 
 
-def test_of_two_equal_gains_the_simpler_change_comes_first() -> None:
+def test_of_two_equal_gains_the_simpler_change_comes_first():
     gains = {BROAD: (80, 90, 120), MORE: (0, 0, 0), NARROW: (70, 90, 110)}
     rows = (_row("two changes", f"{BROAD}; {MORE}"), _row("one change", NARROW))
     assert _ranked(gains, *rows) == ["one change", "two changes"]
@@ -166,13 +162,13 @@ def test_of_two_equal_gains_the_simpler_change_comes_first() -> None:
     assert _ranked(gains, *rows) == ["two changes", "one change"]
 
 
-def test_what_gains_less_than_its_noise_is_not_said() -> None:
+def test_what_gains_less_than_its_noise_is_not_said():
     gains = {BROAD: (-5, 20, 40), MORE: (8, 9, 10), NARROW: (80, 90, 100)}
     rows = (_row("noise", BROAD), _row("little", MORE), _row("cheap", NARROW, cost_ns=9))
     assert _ranked(gains, *rows) == []
 
 
-def test_what_may_gain_much_or_nothing_is_not_passed_over() -> None:
+def test_what_may_gain_much_or_nothing_is_not_passed_over():
     gains = {BROAD: (-50, 184, 370), NARROW: (80, 90, 100)}
     found = _answered(gains, _row("little", NARROW), _row("a sleep", BROAD))
     assert [(one.candidate.what, one.is_certain) for one in found.advice] == [

@@ -1,7 +1,5 @@
 """Advice about several ranks, on runs that are made up and have the same run without the fault."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +49,7 @@ def _reduced(rank: int, took: float) -> list[Event]:
     ]  # fmt: skip
 
 
-def test_a_link_that_is_slower_than_others(tmp_path: Path) -> None:
+def test_a_link_that_is_slower_than_others(tmp_path):
     ranks = [_reduced(rank, 500 if rank in (2, 3) else 100) for rank in range(6)]
     advised, _ = _advised(_ranks(tmp_path / "slow", *ranks))
     first = advised.advice[0]
@@ -62,7 +60,7 @@ def test_a_link_that_is_slower_than_others(tmp_path: Path) -> None:
     assert not even[0].advice
 
 
-def test_bubbles_of_a_pipeline(tmp_path: Path) -> None:
+def test_bubbles_of_a_pipeline(tmp_path):
     layout = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4)
     step = Step(forward_ns=100_000, backward_ns=200_000, kernels=1, layers=1, microbatches=6,
                 schedule="gpipe", steps=1)  # fmt: skip
@@ -92,7 +90,7 @@ def _experts(took: float, is_spread: bool = True) -> list[Event]:
     return events
 
 
-def test_experts_of_one_rank_that_have_more_to_do(tmp_path: Path) -> None:
+def test_experts_of_one_rank_that_have_more_to_do(tmp_path):
     folder = _ranks(tmp_path / "uneven", _experts(300), _experts(100))
     with tracekit.open(folder, cache=False) as trace:
         (row,) = trace.query("advice_experts").to_dicts()

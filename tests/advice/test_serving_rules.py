@@ -1,13 +1,10 @@
 """Advice about loads on serving engines, of which each step takes 10 ms and 2 for each request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_result import CliResult
 
 import tracekit
 from tracekit.prediction.advising import Advised
@@ -71,7 +68,7 @@ def mean_ttft_ns(requests: list[Any]) -> float:
     return sum(one["first_token_ns"] - one["arrival_ns"] for one in requests) / len(requests)
 
 
-def test_a_batch_that_is_too_small(make_run: MakeRun) -> None:
+def test_a_batch_that_is_too_small(make_run):
     slow, quick = served(2, 30), served(4, 30)
     advised = advised_of(make_run, slow, limit=2)
     first = advised.advice[0]
@@ -86,7 +83,7 @@ def test_a_batch_that_is_too_small(make_run: MakeRun) -> None:
     assert advised.as_result().column("before_step_ns")[0] is None
 
 
-def test_a_client_that_holds_requests_back(make_run: MakeRun) -> None:
+def test_a_client_that_holds_requests_back(make_run):
     load = served(1_000, 20, in_flight=2)
     first = advised_of(make_run, load, concurrency=2).advice[0]
     assert first.candidate.changes == ("batch limit=4",)
@@ -95,11 +92,11 @@ def test_a_client_that_holds_requests_back(make_run: MakeRun) -> None:
     assert advised_of(make_run, load, concurrency=2, arrival="burst").advice == ()
 
 
-def test_a_load_that_is_served_at_once(make_run: MakeRun) -> None:
+def test_a_load_that_is_served_at_once(make_run):
     assert advised_of(make_run, served(8, 200), limit=8) == Advised(0, 0, (), ())
 
 
-def test_what_came_of_a_load(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:
+def test_what_came_of_a_load(make_run, cli):
     loads = {"slow": (served(2, 30), 2), "quick": (served(4, 30), 4)}
     for name, (requests, limit) in loads.items():
         advised_of(make_run, requests, limit=limit, arrival=name)
@@ -116,7 +113,7 @@ def test_what_came_of_a_load(make_run: MakeRun, cli: Callable[..., CliResult]) -
     assert same.json()[0]["measured_gain_pct"] == pytest.approx(0)
 
 
-def test_requests_that_name_no_steps(make_run: MakeRun) -> None:
+def test_requests_that_name_no_steps(make_run):
     requests = [one | {"steps": None} for one in served(2, 30)]
     server = {"launch": "vllm serve tiny --max-num-seqs 2 --port 1"}
     load = LOAD | {"arrival": "constant:30", "server": server}

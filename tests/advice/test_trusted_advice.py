@@ -1,11 +1,7 @@
 """What holds for every advice on real traces: it gains no more than was seen."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from every_trace import FOLDER, PATHS, Answered
+from every_trace import FOLDER, PATHS
 
 import tracekit
 from tracekit.prediction.advising import Advised
@@ -72,7 +68,7 @@ def claims_broken(trace: tracekit.Trace, advised: Advised) -> list[str]:
     [pytest.param(path, marks=() if {*path.parts} & IN_GATE else _OTHER_TRACE) for path in PATHS],
     ids=lambda path: "/".join(path.parts[-2:]),
 )
-def test_no_more_is_gained_than_was_seen(answered: Answered, path: Path) -> None:
+def test_no_more_is_gained_than_was_seen(answered, path):
     trace = answered(path).trace
     if not trace.query("timeline").rows:
         pytest.skip("no work of a device is recorded")
@@ -81,7 +77,7 @@ def test_no_more_is_gained_than_was_seen(answered: Answered, path: Path) -> None
 
 @pytest.mark.nightly("recordings of a GPU")
 @pytest.mark.parametrize("name", MEASURED)
-def test_no_more_is_gained_than_was_seen_on_a_gpu(name: str) -> None:
+def test_no_more_is_gained_than_was_seen_on_a_gpu(name):
     if not (H200 / name).exists():
         pytest.skip(f"{H200 / name} is not there")
     with tracekit.open(H200 / name) as trace:

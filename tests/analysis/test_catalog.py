@@ -1,7 +1,5 @@
 """The catalog of SQL files: what it lists, and the digest of what fills a store."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -30,7 +28,7 @@ def write(root: Path, folder: str, name: str, kind: str) -> None:
     )
 
 
-def test_files_are_listed_in_order(tmp_path: Path) -> None:
+def test_files_are_listed_in_order(tmp_path):
     write(tmp_path, "timeline", "timeline.sql", "analysis")
     write(tmp_path, "kernels", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernel_class.sql", "table")
@@ -48,7 +46,7 @@ def test_files_are_listed_in_order(tmp_path: Path) -> None:
     assert catalog.analysis("kernels").question == "What is kernels.sql?"
 
 
-def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path: Path) -> None:
+def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path):
     write(tmp_path, "analyses", "kernels.sql", "analysis")
     write(tmp_path, "analyses", "kernel_classes.sql", "analysis")
     for name, hinted in (("kernls", ("kernels", "kernel_classes")), ("zzz", ("--list",))):
@@ -57,7 +55,7 @@ def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path: Path) -> None
         assert all(word in str(caught.value.hint) for word in hinted)
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_refused(tmp_path):
     write(tmp_path, "events", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernels.sql", "view")
     with pytest.raises(QueryError, match=r"kernels.kernels\.sql: .*events.kernels\.sql"):
@@ -82,7 +80,7 @@ def tables_in(node: Any, hidden: frozenset[str] = frozenset()) -> set[str]:
     return found
 
 
-def test_every_table_that_a_file_reads_is_known() -> None:
+def test_every_table_that_a_file_reads_is_known():
     """Two relations are created at a time, so another one may not exist yet."""
     catalog = load_catalog()
     made = {*catalog.tables, *catalog.views, *filter(relations.is_relation, catalog.analyses)}
@@ -93,7 +91,7 @@ def test_every_table_that_a_file_reads_is_known() -> None:
                 assert made & tables_in(json.loads(tree)) - {name} <= {*library.reads(name)}, name
 
 
-def test_a_family_is_listed_with_its_first_member(tmp_path: Path) -> None:
+def test_a_family_is_listed_with_its_first_member(tmp_path):
     for name in ("copies", "copy_steps", "copy_totals", "other"):
         write(tmp_path, "copies", f"{name}.sql", "analysis")
     for name in ("copy_steps", "copy_totals"):
@@ -108,7 +106,7 @@ def test_a_family_is_listed_with_its_first_member(tmp_path: Path) -> None:
     ]
 
 
-def test_every_analysis_is_listed() -> None:
+def test_every_analysis_is_listed():
     analyses = load_catalog().analyses
     listed = analyses.listed()
     assert len([title for title in listed if title.subject != "advice"]) <= 80
@@ -116,7 +114,7 @@ def test_every_analysis_is_listed() -> None:
     assert sorted([*members, *(title.name for title in listed)]) == list(analyses)
 
 
-def test_every_macro_that_a_file_calls_is_known() -> None:
+def test_every_macro_that_a_file_calls_is_known():
     catalog = load_catalog()
     for specs in (catalog.tables, catalog.views, catalog.analyses, catalog.functions):
         for name, text in specs.texts():
@@ -135,7 +133,7 @@ def _others(folder: str, names: list[str]) -> list[str]:
         "analysis/rules.py", "engine/unit.py", "event_description.py", "schema.py",
     ],
 )  # fmt: skip
-def test_a_changed_byte_of_the_code_changes_the_key(file: str, tmp_path: Path) -> None:
+def test_a_changed_byte_of_the_code_changes_the_key(file, tmp_path):
     for folder in catalog._MAKING:
         shutil.copytree(
             catalog.PACKAGE / folder, tmp_path / folder, dirs_exist_ok=True, ignore=_others
@@ -150,16 +148,14 @@ def test_a_changed_byte_of_the_code_changes_the_key(file: str, tmp_path: Path) -
     assert catalog._digest_of_package.__wrapped__(tmp_path) != before
 
 
-def test_all_code_that_fills_a_store_is_part_of_the_key() -> None:
+def test_all_code_that_fills_a_store_is_part_of_the_key():
     steps = {step.__module__ for step, _ in relations._IN_PYTHON.values()}
     readers = {reader.__module__ for reader in (fill_threads, load_trace)}
     folders = {module.split(".")[1] for module in steps | readers}
     assert folders <= set(catalog._MAKING)
 
 
-def test_the_version_and_the_rules_are_part_of_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_and_the_rules_are_part_of_the_key(tmp_path, monkeypatch):
     rules = tmp_path / "rules.toml"
     rules.write_text("# none")
     assert catalog.make_digest(rules) != catalog.make_digest()

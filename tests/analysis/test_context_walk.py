@@ -1,10 +1,6 @@
 """The walk over host threads: random spans, and limits; see also `ingest_context_walk.case`."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cases_as_ranks import opened_as_ranks
@@ -47,7 +43,7 @@ def innermost(events: list[Event], at: float, tid: int) -> int | None:
     return max(ops)[2] if ops else None
 
 
-def test_random_spans(tmp_path: Path) -> None:
+def test_random_spans(tmp_path):
     cases = [random_spans(seed) for seed in range(12)]
     with opened_as_ranks(tmp_path, cases) as trace:
         rows = trace.sql(
@@ -64,9 +60,7 @@ def test_random_spans(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_the_number_of_modules_is_bounded(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_modules_is_bounded(tiny_trace, monkeypatch):
     monkeypatch.setattr(walked_modules, "MAX_MODULES", 5)
     events = [span("user_annotation", "all", 0, 1000)]
     events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(20)]
@@ -75,10 +69,8 @@ def test_the_number_of_modules_is_bounded(
         assert trace.query("modules").column("module_path") == ["all"]
 
 
-def test_an_interrupt_ends_the_walk(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+def test_an_interrupt_ends_the_walk(tiny_trace, monkeypatch):
+    def fail(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(context_walk, "_inside", fail)
@@ -99,7 +91,7 @@ def derivative(order: int) -> list[Event]:
     ]
 
 
-def test_derivatives_of_high_order_are_not_followed(tiny_trace: Callable[..., Path]) -> None:
+def test_derivatives_of_high_order_are_not_followed(tiny_trace):
     """Following a long chain takes quadratic time; `derivatives.case` has the short ones."""
     first = {"Sequence number": 1, "Fwd thread id": 0}
     events = [

@@ -1,7 +1,5 @@
 """Tiny traces, questions and expected rows: the form is described in README.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -380,6 +378,6 @@ def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_cases(path: Path, tmp_path: Path) -> None:
+def test_cases(path, tmp_path):
     wrong = [*all_wrong_answers([*cases_in(path.read_text("utf-8"))], tmp_path)]
     assert not wrong, "these rows came:\n\n" + "\n\n".join(wrong)

@@ -1,7 +1,5 @@
 """The fixture `tracekit_profile`, in a pytest of its own: the manual's test, and others."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -59,7 +57,7 @@ def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict
 
 
 @pytest.mark.nightly("starts pytest with torch")
-def test_the_fixture(tmp_path: Path) -> None:
+def test_the_fixture(tmp_path):
     section = PAGE.read_text("utf-8").partition("## Check in pytest")[2]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     (tmp_path / "test_shown.py").write_text(shown)
@@ -86,7 +84,7 @@ def test_the_fixture(tmp_path: Path) -> None:
     assert (told["class.gemm.kernel_count <= +0%"] or "").startswith("passed: ")
 
 
-def test_pytest_finds_it_and_loads_nothing() -> None:
+def test_pytest_finds_it_and_loads_nothing():
     found = {one.value for one in entry_points(group="pytest11") if one.name == "tracekit"}
     assert found == {"tracekit.checking.pytest_plugin"}
     code = (
@@ -97,7 +95,7 @@ def test_pytest_finds_it_and_loads_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_pytest_does_not_mind_that_the_package_is_there(tmp_path: Path) -> None:
+def test_pytest_does_not_mind_that_the_package_is_there(tmp_path):
     """A program that is recorded has imported it before pytest comes; warnings may be errors."""
     (tmp_path / "test_it.py").write_text("def test_a():\n    assert 1\n")
     # As pytest does for every package whose wheel brings a plugin.

@@ -3,8 +3,6 @@
 The CPU stands for an accelerator here, so the light traces hold ops.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
@@ -36,7 +34,7 @@ NAME = "light/rank0.json.gz"
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> None:
+def device(monkeypatch):
     """Make the CPU an accelerator."""
     monkeypatch.setattr(accelerator, "device_activities", lambda _: [ProfilerActivity.CPU])
 
@@ -68,7 +66,7 @@ def steps_in(run: Path) -> list[int]:
 
 
 @pytest.mark.usefixtures("device")
-def test_light_steps_have_a_trace_of_their_own(tmp_path: Path) -> None:
+def test_light_steps_have_a_trace_of_their_own(tmp_path):
     run, losses = train(tmp_path / "run")
     assert losses == train(tmp_path / "other", light_steps=False)[1]
     assert (run.outcome, len(run.notes)) == ("ok", 1)
@@ -91,9 +89,7 @@ def test_light_steps_have_a_trace_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_runs_without_light_steps(
-    is_refused: bool, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_runs_without_light_steps(is_refused, tmp_path, request):
     """On a CPU, and where they are switched off."""
     if is_refused:
         request.getfixturevalue("device")
@@ -106,7 +102,7 @@ def test_runs_without_light_steps(
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(("count", "has_light"), [(0, False), (1, False), (2, True), (3, True)])
-def test_a_loop_that_ends_among_them(tmp_path: Path, count: int, has_light: bool) -> None:
+def test_a_loop_that_ends_among_them(tmp_path, count, has_light):
     run, _ = train(tmp_path / "run", PROFILED + count)
     assert run.outcome == "ok"
     assert run.traces == ["rank0.json.gz"]
@@ -120,12 +116,10 @@ def test_a_loop_that_ends_among_them(tmp_path: Path, count: int, has_light: bool
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("method", ["begin", "step", "end", "save"])
-def test_an_error_in_them_costs_nothing_else(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_them_costs_nothing_else(tmp_path, method, monkeypatch):
     original = getattr(Profile, method)
 
-    def fail(self: Profile) -> Any:
+    def fail(self):
         if self.path.parent.name == "light":
             raise RuntimeError("on purpose")
         return original(self)
@@ -148,7 +142,7 @@ def test_an_error_in_them_costs_nothing_else(
 
 
 @pytest.mark.usefixtures("device")
-def test_a_profiler_of_the_loop_comes_first(tmp_path: Path) -> None:
+def test_a_profiler_of_the_loop_comes_first(tmp_path):
     model, out = nn.Linear(8, 8), tmp_path / "run"
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with collect(model=model, out=out, **STEPS) as step:
@@ -182,7 +176,7 @@ def report(folder: Path, rank: int) -> LoopReport:
     )
 
 
-def test_fragments_of_a_job_have_all_of_them(tmp_path: Path) -> None:
+def test_fragments_of_a_job_have_all_of_them(tmp_path):
     for rank in (0, 1):
         folder = LoopFolder(tmp_path / "run", LoopPlan(), ["train"], f"{rank}", force=False)
         folder.open()

@@ -1,7 +1,5 @@
 """`tracekit.collect` around a loop: a complete run folder or none, and an unchanged loop."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import json
@@ -9,7 +7,6 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +74,7 @@ class Loop:
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
+def loop():
     made = Loop()
     yield made
     made.assert_untouched()
@@ -88,7 +85,7 @@ def span_names(folder: Path, rank: int = 0) -> Counter[str]:
     return Counter(event.get("name", "") for event in trace["traceEvents"])
 
 
-def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
+def test_a_loop_over_batches(loop, tmp_path, capsys):
     seen = 0
     with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
         for batch in step(loop.batches):
@@ -133,7 +130,7 @@ def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
     assert {"forward", "backward", "optimizer"} <= phases
 
 
-def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
+def test_a_loss_that_is_made_in_each_step(loop, tmp_path):
     gone, listener_counts = [], set()
     out = tmp_path / "run"
     with collect(model=loop.model, out=out, backward_ranges=True, **STEPS) as step:
@@ -154,7 +151,7 @@ def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
     assert losses == {f"tk/module/{one}/CrossEntropyLoss#CrossEntropyLoss" for one in passes}
 
 
-def test_single_steps_and_a_model_that_is_freed_after_the_block(tmp_path: Path) -> None:
+def test_single_steps_and_a_model_that_is_freed_after_the_block(tmp_path):
     model = Model()
     with collect(model, out=tmp_path / "run", name="mine", stage="pretrain", **STEPS) as step:
         while not step.is_done:
@@ -171,7 +168,7 @@ def test_single_steps_and_a_model_that_is_freed_after_the_block(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("number", [0, NEEDED - 1])
-def test_a_fork_is_left_alone(loop: Loop, tmp_path: Path, number: int) -> None:
+def test_a_fork_is_left_alone(loop, tmp_path, number):
     with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
         for at, batch in enumerate(step(loop.batches)):
             if at == number:
@@ -195,15 +192,7 @@ def test_a_fork_is_left_alone(loop: Loop, tmp_path: Path, number: int) -> None:
         (NEEDED - 2, KeyboardInterrupt, "failed", "rank 0: KeyboardInterrupt: on purpose", None),
     ],
 )
-def test_an_error_in_the_loop_is_recorded(
-    failing: int,
-    error: type[BaseException],
-    outcome: str,
-    reason: str,
-    traces: list[str] | None,
-    loop: Loop,
-    tmp_path: Path,
-) -> None:
+def test_an_error_in_the_loop_is_recorded(failing, error, outcome, reason, traces, loop, tmp_path):
     with pytest.raises(error), collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
         run_until(loop, step, failing, error)
     loop.assert_untouched()
@@ -226,9 +215,7 @@ def run_until(loop: Loop, step: Collection, failing: int, error: type[BaseExcept
 @pytest.mark.parametrize(
     ("count", "outcome", "profiled"), [(NEEDED - 2, "failed", 0), (NEEDED - 1, "ok", 1)]
 )
-def test_a_loop_that_is_too_short(
-    count: int, outcome: str, profiled: int, loop: Loop, tmp_path: Path
-) -> None:
+def test_a_loop_that_is_too_short(count, outcome, profiled, loop, tmp_path):
     with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
         for batch in step(loop.batches[:count]):
             loop.train(batch)
@@ -242,9 +229,7 @@ def test_a_loop_that_is_too_short(
 
 
 @pytest.mark.parametrize("after_count", [0, 1, 2])
-def test_steps_after_the_profiled_ones_are_timed(
-    loop: Loop, tmp_path: Path, after_count: int
-) -> None:
+def test_steps_after_the_profiled_ones_are_timed(loop, tmp_path, after_count):
     with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
         for batch in step(loop.batches[: NEEDED + after_count]):
             loop.train(batch)
@@ -258,7 +243,7 @@ def test_steps_after_the_profiled_ones_are_timed(
     assert [rank.token_count for rank in run.ranks] == [16 * (2 + after_count)]
 
 
-def test_wrong_arguments(loop: Loop, tmp_path: Path) -> None:
+def test_wrong_arguments(loop, tmp_path):
     with pytest.raises(UsageError, match="steps"):
         collect(model=loop.model, out=tmp_path / "run", steps=0)
     with pytest.raises(UsageError):
@@ -273,9 +258,9 @@ def test_wrong_arguments(loop: Loop, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "mine.txt").read_text() == "keep"
 
 
-def test_an_optimizer_unknown_to_torch(loop: Loop, tmp_path: Path) -> None:
+def test_an_optimizer_unknown_to_torch(loop, tmp_path):
     class Mine:
-        def step(self) -> None:
+        def step(self):
             with torch.no_grad():
                 for parameter in loop.model.parameters():
                     parameter -= 0.1 * parameter.grad
@@ -289,7 +274,7 @@ def test_an_optimizer_unknown_to_torch(loop: Loop, tmp_path: Path) -> None:
     assert "step" not in vars(mine)
 
 
-def test_a_loop_without_tokens(tmp_path: Path) -> None:
+def test_a_loop_without_tokens(tmp_path):
     model = nn.Linear(4, 4)
     with collect(model=model, out=tmp_path / "run", **STEPS) as step:
         while not step.is_done:
@@ -330,7 +315,7 @@ os._exit(0)
 
 @pytest.mark.nightly("two ranks run in the gate in loops/test_matrix.py")
 @pytest.mark.parametrize("failing", [None, 0, 1])
-def test_two_ranks_write_one_folder(failing: int | None, tmp_path: Path) -> None:
+def test_two_ranks_write_one_folder(failing, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     runs = tmp_path / "runs"

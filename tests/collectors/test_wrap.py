@@ -1,7 +1,5 @@
 """`tracekit collect … -- PROGRAM`: exit codes and run folders (loops/ tests the recording)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -53,7 +51,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 @nightly
-def test_a_program_that_fails_before_or_after_it_is_recorded(tmp_path: Path) -> None:
+def test_a_program_that_fails_before_or_after_it_is_recorded(tmp_path):
     result = training(tmp_path, "3", "fail")
     assert result.returncode == 3
     made = manifest.read(tmp_path / "run")
@@ -70,7 +68,7 @@ def test_a_program_that_fails_before_or_after_it_is_recorded(tmp_path: Path) -> 
     assert (result.returncode, result.stdout) == (2, "")
 
 
-def test_programs_that_train_nothing(tmp_path: Path) -> None:
+def test_programs_that_train_nothing(tmp_path):
     result = wrapped(tmp_path, sys.executable, "-c", "pass")
     assert result.returncode == 0
     assert "imported torch" in result.stderr
@@ -84,7 +82,7 @@ def test_programs_that_train_nothing(tmp_path: Path) -> None:
     assert (made.outcome, made.exit_code) == ("failed", 5)
 
 
-def test_the_exit_code_where_nobody_reads_stderr(tmp_path: Path) -> None:
+def test_the_exit_code_where_nobody_reads_stderr(tmp_path):
     read, write = os.pipe()
     os.close(read)
     ending = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -94,7 +92,7 @@ def test_the_exit_code_where_nobody_reads_stderr(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
-def test_a_name_that_is_taken(tmp_path: Path) -> None:
+def test_a_name_that_is_taken(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     result = wrapped(tmp_path, sys.executable, "-c", "print('never')")
@@ -103,7 +101,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 
 @nightly
-def test_a_name_that_is_taken_under_a_launcher(tmp_path: Path) -> None:
+def test_a_name_that_is_taken_under_a_launcher(tmp_path):
     """The other ranks would wait for one that gives up, so it takes another name."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
@@ -114,7 +112,7 @@ def test_a_name_that_is_taken_under_a_launcher(tmp_path: Path) -> None:
     assert manifest.read(tmp_path / "run-2").traces == ["rank0.json.gz"]
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     words = [*COLLECT, "--out", "file/run", "--", sys.executable, "-c", "print('runs')"]
     result = run(tmp_path, *words)
@@ -122,7 +120,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "not a directory" in result.stderr.lower()
 
 
-def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
+def test_the_machines_own_sitecustomize_runs_too(tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     # It makes tracekit impossible to import, which is reported.
@@ -138,7 +136,7 @@ def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
 
 
 @nightly
-def test_the_inner_one_of_two_records(tmp_path: Path) -> None:
+def test_the_inner_one_of_two_records(tmp_path):
     """A script under `tracekit collect` may call it itself; only one may profile."""
     inner = [*COLLECT, "--out", "inner", "--", sys.executable, "train.py", f"{NEEDED + 4}"]
     result = wrapped(tmp_path, *inner)
@@ -164,7 +162,7 @@ sys.stderr.write("\\r20 of 20 |####|\\n")
 
 
 @nightly
-def test_messages_begin_a_new_line_next_to_an_open_progress_bar(tmp_path: Path) -> None:
+def test_messages_begin_a_new_line_next_to_an_open_progress_bar(tmp_path):
     result = wrapped(tmp_path, sys.executable, "-c", BAR)
     assert result.returncode == 0, result.stderr
     lines = [line for line in result.stderr.split("\n") if "tracekit: " in line]

@@ -1,9 +1,6 @@
 """Traces changed in a known way: the split gives back what was injected, to the ns, in its row."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,13 +50,13 @@ def _step(number: int) -> list[Event]:
 
 
 @pytest.fixture
-def base() -> Injected:
+def base():
     events = [event for number in (1, 2, 3) for event in _step(number)]
     return Injected({"traceEvents": events})
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+def whole(tmp_path_factory):
     """The trace that was not changed, open."""
     events = [event for number in (1, 2, 3) for event in _step(number)]
     path = Injected({"traceEvents": events}).write(tmp_path_factory.mktemp("base") / "base.json")
@@ -68,10 +65,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
 
 
 @pytest.fixture
-def compared(tmp_path: Path, whole: tracekit.Trace) -> Callable[[Injected], Comparison]:
+def compared(tmp_path, whole):
     """Return a function that compares a changed trace with the one that it was."""
 
-    def compare(changed: Injected) -> Comparison:
+    def compare(changed):
         new = changed.write(tmp_path / "new.json")
         found = tracekit.compare(whole, new, per="window", cache=False)
         _adds_up(found)
@@ -116,7 +113,7 @@ def _named(name: str) -> Callable[[Event], bool]:
     return lambda event: name in event["name"]
 
 
-def test_work_without_time_has_no_share(tmp_path: Path, cache: Path) -> None:
+def test_work_without_time_has_no_share(tmp_path, cache):
     """Nothing lasts on the device: none of it is matched to 100 %, nor is 0 % outside of steps."""
     events = [call(1, 2, 1), kernel("empty", 5, 5, 1), call(7, 8, 2), kernel("empty", 9, 9, 2)]
     path = Injected({"traceEvents": events}).write(tmp_path / "empty.json")
@@ -129,9 +126,7 @@ def test_work_without_time_has_no_share(tmp_path: Path, cache: Path) -> None:
     assert (row["base_ns"], row["base_outside_pct"], row["matched_pct"]) == (0, None, None)
 
 
-def test_kernels_of_one_kind_7_pct_slower(
-    base: Injected, compared: Callable[[Injected], Comparison]
-) -> None:
+def test_kernels_of_one_kind_7_pct_slower(base, compared):
     added_ns = base.lengthen(_named("xmma_gemm"), 70_000)
     assert added_ns == 6 * 7_000
     found = compared(base)
@@ -139,9 +134,7 @@ def test_kernels_of_one_kind_7_pct_slower(
     assert (found.delta_ns, found.clock) == (42_000, None)
 
 
-def test_all_work_2_pct_slower_is_other_clocks(
-    base: Injected, compared: Callable[[Injected], Comparison]
-) -> None:
+def test_all_work_2_pct_slower_is_other_clocks(base, compared):
     added_ns = base.lengthen(lambda event: "nccl" not in event["name"], 20_000)
     found = compared(base)
     assert found.clock is not None
@@ -149,7 +142,7 @@ def test_all_work_2_pct_slower_is_other_clocks(
     assert found.root.effects["by_clock_ns"] == added_ns == 3 * (2 * 2_800 + 4_600)
 
 
-def test_an_added_copy(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+def test_an_added_copy(base, compared):
     gemm = next(event for event in base.work() if "gemm" in event["name"])
     base.add_copy(gemm, 12_345)
     found = compared(base)
@@ -158,7 +151,7 @@ def test_an_added_copy(base: Injected, compared: Callable[[Injected], Comparison
     ]
 
 
-def test_a_lost_overlap(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+def test_a_lost_overlap(base, compared):
     reduction = next(event for event in base.work() if "AllReduce" in event["name"])
     hidden_ns = 90_000
     base.insert([(reduction["start"] + 30_000, hidden_ns)])
@@ -171,7 +164,7 @@ def test_a_lost_overlap(base: Injected, compared: Callable[[Injected], Compariso
     )
 
 
-def test_a_late_host(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+def test_a_late_host(base, compared):
     # Between the two layers the device waits for a launch at 230 µs.
     base.insert([(1_000_000 + 222_000, 50_000)])
     found = compared(base)
@@ -179,7 +172,7 @@ def test_a_late_host(base: Injected, compared: Callable[[Injected], Comparison])
     assert row == ("idle", _MLP, "host_bound", row[3], 50_000, {"by_idle_ns": 50_000})
 
 
-def test_why_names_the_causes_of_idle_time() -> None:
+def test_why_names_the_causes_of_idle_time():
     rows = [(0, None, 0, "total", 3_000_000), (1, 0, 1, "idle", 3_000_000)]
     rows += [(2, 1, 2, "host_sync", 2_600_000), (3, 1, 2, "host_bound", 400_000)]
     names = ("node", "parent", "depth", "name", "delta_ns")
@@ -189,7 +182,7 @@ def test_why_names_the_causes_of_idle_time() -> None:
     assert _causes({"effect": "cost"}, screen) == ""
 
 
-def test_a_fused_pair(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+def test_a_fused_pair(base, compared):
     for first, second in _pairs(base):
         assert base.fuse(first, second, "fused_gemm_add_kernel") == 5_000
     found = compared(base)
@@ -209,9 +202,7 @@ def _pairs(trace: Injected) -> list[tuple[Event, Event]]:
     return [(work[place], work[place + 1]) for place in gemms]
 
 
-def test_names_of_another_vendor(
-    base: Injected, compared: Callable[[Injected], Comparison]
-) -> None:
+def test_names_of_another_vendor(base, compared):
     base.rename(lambda name: "Cijk_Alik_Bljk_BBS" if "xmma_gemm" in name else name)
     found = compared(base)
     assert (found.delta_ns, found.matched_pct, _rows(found)) == (0, 100.0, [])
@@ -219,9 +210,7 @@ def test_names_of_another_vendor(
     assert matches == {"op and shape"}
 
 
-def test_steps_are_those_of_the_trace(
-    tmp_path: Path, whole: tracekit.Trace, base: Injected
-) -> None:
+def test_steps_are_those_of_the_trace(tmp_path, whole, base):
     """Per step: the sums are those of analysis steps."""
     base.lengthen(_named("softmax"), 100_000)
     longer = base.write(tmp_path / "new.json")
@@ -236,9 +225,7 @@ def test_steps_are_those_of_the_trace(
 
 
 @pytest.mark.nightly("compares complete traces")
-def test_a_real_trace_gives_back_what_was_injected(
-    public_traces: Path, opened: Callable[[Path], tracekit.Trace], tmp_path: Path
-) -> None:
+def test_a_real_trace_gives_back_what_was_injected(public_traces, opened, tmp_path):
     real = public_traces / "tl_h100_qwen.json.gz"
     trace = Injected.of(real)
     added_ns = trace.lengthen(_named("flash_fwd"), 70_000)
@@ -252,9 +239,7 @@ def test_a_real_trace_gives_back_what_was_injected(
 
 
 @pytest.mark.nightly("compares complete traces")
-def test_two_vendors_are_matched(
-    public_traces: Path, opened: Callable[[Path], tracekit.Trace]
-) -> None:
+def test_two_vendors_are_matched(public_traces, opened):
     sides = [opened(public_traces / f"tl_{name}_qwen.json.gz") for name in ("h100", "mi300")]
     found = tracekit.compare(*sides)
     _adds_up(found)
@@ -286,7 +271,7 @@ def _recomputing(*, is_recomputed: bool) -> list[Event]:
     return events
 
 
-def test_recomputation_that_the_base_has_not(tmp_path: Path) -> None:
+def test_recomputation_that_the_base_has_not(tmp_path):
     base, new = (
         Injected({"traceEvents": _recomputing(is_recomputed=flag)}).write(tmp_path / f"{flag}.json")
         for flag in (False, True)
@@ -305,9 +290,7 @@ def test_recomputation_that_the_base_has_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cpu_llama_lora", "cpu_llama_z3_rank0"])
 @pytest.mark.nightly("compares complete traces")
-def test_checkpointing_against_none_and_against_another(
-    public_traces: Path, opened: Callable[[Path], tracekit.Trace], name: str
-) -> None:
+def test_checkpointing_against_none_and_against_another(public_traces, opened, name):
     """Without checkpointing all of it is new; another mode of it is compared within its phase."""
     sides = [
         opened(public_traces / f"{one}.json.gz") for one in (name, "cpu_llama_ckpt_module_ranges")

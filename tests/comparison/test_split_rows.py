@@ -1,9 +1,6 @@
 """The rows of `split` come to Python summed over devices: more ranks are no more rows."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,10 @@ from tracekit.errors import QueryError
 
 
 @pytest.fixture
-def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Callable[[int], Path]:
+def ranks(tiny_trace, tmp_path):
     """Return a function that writes so many ranks of two steps, each a little slower."""
 
-    def write(count: int) -> Path:
+    def write(count):
         folder = tmp_path / f"ranks{count}"
         folder.mkdir()
         for rank in range(count):
@@ -40,7 +37,7 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Callable[[int], Pa
     return write
 
 
-def test_more_ranks_are_no_more_rows(ranks: Callable[[int], Path]) -> None:
+def test_more_ranks_are_no_more_rows(ranks):
     counts = []
     for count in (1, 3):
         with tracekit.open(ranks(count), cache=False) as trace:
@@ -61,7 +58,7 @@ def test_more_ranks_are_no_more_rows(ranks: Callable[[int], Path]) -> None:
     assert counts[0] == counts[1]
 
 
-def test_a_run_without_a_trace_is_said(tmp_path: Path) -> None:
+def test_a_run_without_a_trace_is_said(tmp_path):
     sample = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
     for name in ("run.json", "requests.jsonl"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())

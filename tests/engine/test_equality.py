@@ -1,7 +1,5 @@
 """Engines give the same figures: one store, batches in sequence, and batches in processes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass
@@ -72,7 +70,7 @@ class Read:
         pytest.param("sample", marks=pytest.mark.nightly("reads a sample thrice")),
     ],
 )
-def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
+def read(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixed")
     run = mixed_ranks(folder / "run", has_sample=request.param == "sample")
     found = Read(
@@ -100,7 +98,7 @@ def content(dataset: Path) -> dict[str, bytes]:
     }
 
 
-def test_all_analyses_are_equal(read: Read) -> None:
+def test_all_analyses_are_equal(read):
     """One dataset is compared with the store; the datasets are equal to the byte."""
     serial, processes = (content(read.datasets[name]) for name in ENGINES)
     assert serial.keys() == processes.keys()
@@ -114,14 +112,14 @@ def test_all_analyses_are_equal(read: Read) -> None:
         assert trace.breakdown() == breakdown
 
 
-def test_a_dataset_has_every_table_of_a_store() -> None:
+def test_a_dataset_has_every_table_of_a_store():
     """SQL on one that has not would see no row, without an error."""
     tables = load_catalog().tables
     made = {name for name, spec in tables.items() if not spec.is_on_demand}
     assert made <= {*SMALL_TABLES, *LARGE_TABLES}
 
 
-def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
+def test_sql_over_the_tables_gives_the_same_rows(read):
     """Tables of a dataset are those of a store."""
     catalog = load_catalog()
     tables = [

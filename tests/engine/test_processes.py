@@ -1,7 +1,5 @@
 """Workers that are killed, and an ingest that is interrupted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -50,7 +48,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once
     "is_once",
     [pytest.param(True, marks=pytest.mark.nightly("the other case replaces workers, too")), False],
 )
-def test_killed_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_once: bool) -> None:
+def test_killed_workers(tmp_path, monkeypatch, is_once):
     """A killed worker is replaced; a trace that kills its worker twice is listed as missing."""
     write_ranks(tmp_path / "run", 4)
     kill_at(monkeypatch, tmp_path, "rank2.json", is_once=is_once)
@@ -75,7 +73,7 @@ def opened_for_reader(pipe: Path, process: subprocess.Popen[bytes]) -> IO[bytes]
         time.sleep(0.01)
 
 
-def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path: Path) -> None:
+def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path):
     """One trace is a pipe without a writer, so its worker waits."""
     write_ranks(tmp_path / "run", 2)
     os.mkfifo(tmp_path / "run/rank2.json")
@@ -100,7 +98,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path: Path) -
 
 
 @pytest.mark.nightly("starts a program that starts workers")
-def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+def test_a_program_without_a_main_guard_is_not_run_again(tmp_path):
     write_ranks(tmp_path / "run", 2)
     program = tmp_path / "program.py"
     program.write_text(

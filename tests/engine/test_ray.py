@@ -1,7 +1,5 @@
 """Ray makes the same dataset as the serial engine, also if a worker is killed or a node is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -10,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +33,7 @@ ANALYSES = ("trace", "timeline", "kernel_classes", "collectives")
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
+def ray(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if find_spec("ray") is None:
         pytest.skip("the extra ray is not installed")
@@ -44,7 +42,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> list[Rank]:
+def ranks(tmp_path):
     """Return 16 ranks; rank 11 cannot be read, and the claimed size makes four share a batch."""
     files = write_ranks(tmp_path / "run", 16)
     files[11].write_bytes(b"no trace at all")
@@ -103,7 +101,7 @@ def workers_at_work() -> list[int]:
     return found
 
 
-def test_ray_makes_the_same_dataset(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
+def test_ray_makes_the_same_dataset(ray, ranks, tmp_path):
     """The smoke test of the gate: one readable and one unreadable rank."""
     expected, made = (
         make_dataset(ranks[10:12], job_of(tmp_path / name), engines.make_engine(name, 1))
@@ -116,14 +114,14 @@ def test_ray_makes_the_same_dataset(ray: Any, ranks: list[Rank], tmp_path: Path)
 
 @pytest.mark.nightly("starts Ray and kills a worker")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds a worker by /proc")
-def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
+def test_a_killed_worker_changes_nothing(ray, ranks, tmp_path):
     serial = engines.make_engine("serial", 1)
     expected = make_dataset(ranks, job_of(tmp_path / "serial.tracekit"), serial)
     engine = Watched(engines.make_engine("ray", 2))
     killed: list[int] = []
     is_over = threading.Event()
 
-    def kill_one() -> None:
+    def kill_one():
         while not killed and not is_over.wait(0.01):
             for process_id in workers_at_work()[:1]:
                 os.kill(process_id, signal.SIGKILL)
@@ -146,7 +144,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
 
 
 @pytest.mark.nightly("starts Ray")
-def test_a_closed_run_leaves_no_processes(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
+def test_a_closed_run_leaves_no_processes(ray, ranks, tmp_path):
     batches = [Batch(number, (rank,)) for number, rank in enumerate(ranks[:4])]
     running = ray_engine.RayEngine(2).run(batches, job_of(tmp_path / "x"))
     next(running)
@@ -162,7 +160,7 @@ def test_a_closed_run_leaves_no_processes(ray: Any, ranks: list[Rank], tmp_path:
 
 
 @pytest.fixture
-def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def bucket_server(tmp_path, monkeypatch):
     """Start an S3 server; child processes inherit its credentials."""
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     if s3_server.command() is None:
@@ -174,7 +172,7 @@ def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 @pytest.fixture
-def cluster(ray: Any, bucket_server: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(ray, bucket_server, monkeypatch):
     """Return a cluster of two nodes on this machine, as `ray start` makes one."""
     from ray.cluster_utils import Cluster
 
@@ -196,16 +194,14 @@ def cluster(ray: Any, bucket_server: None, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.nightly("starts a Ray cluster and an S3 server")
 @pytest.mark.usefixtures("a_batch_each")
-def test_a_running_cluster_is_joined_and_loses_a_node(
-    cluster: Any, ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_cluster_is_joined_and_loses_a_node(cluster, ray, tmp_path, monkeypatch):
     bucket = Location.of("s3://tracekit-ray")
     for file in write_ranks(tmp_path / "run", 4):
         (bucket / "run" / file.name).upload(file)
     (bucket / "run" / "rank9.json").write_bytes(b"no trace at all")
     make_engine = engines.make_engine
 
-    def make_watched(name: str, count: int, **options: Any) -> engines.Engine:
+    def make_watched(name, count, **options):
         (_, other) = cluster.list_all_nodes()
         leave = lambda: cluster.remove_node(other, allow_graceful=False)  # noqa: E731
         return Watched(make_engine(name, count, **options), leave)
@@ -225,7 +221,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
     assert len(cluster.list_all_nodes()) == 1
 
 
-def test_an_unreachable_cluster_is_an_error(ray: Any) -> None:
+def test_an_unreachable_cluster_is_an_error(ray):
     del ray
     with socket.socket() as bound:
         # The port is closed.
@@ -238,13 +234,13 @@ def test_an_unreachable_cluster_is_an_error(ray: Any) -> None:
 # -- without Ray -----------------------------------------------------------------------------------
 
 
-def test_a_node_with_another_version_is_refused(ranks: list[Rank]) -> None:
+def test_a_node_with_another_version_is_refused(ranks):
     answer = do_batch(JobSpec((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
     assert isinstance(answer, UsageError)
     assert "0.0.0" in answer.message
 
 
-def test_the_hint_without_the_extra_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_without_the_extra_is_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError) as caught:
         engines.make_engine("ray", 2)
@@ -273,7 +269,7 @@ LATE = "The current node timed out during startup. This could happen because\nof
 @pytest.mark.parametrize(
     ("failures", "start_count"), [([LATE] * 2, 3), ([LATE] * 3, 3), (["no room"], 1)]
 )
-def test_a_slow_start_is_retried(failures: list[str], start_count: int) -> None:
+def test_a_slow_start_is_retried(failures, start_count):
     ray, is_started = Starting(*failures), len(failures) == 2
     with contextlib.ExitStack() as resources:
         if not is_started:

@@ -1,7 +1,5 @@
 """The folder that is carried to a GPU host, and what comes back of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -33,7 +31,7 @@ _WITHOUT_NETWORK = {
     os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU") != "all",
     reason="a minute of packing: TRACEKIT_GPU_TESTS_ON_CPU=all runs it",
 )
-def test_a_pack_without_index_and_route_out(tmp_path: Path) -> None:
+def test_a_pack_without_index_and_route_out(tmp_path):
     """The wheel of this tree is tried by the tests that are carried, and the run folder is back."""
     pytest.importorskip("torch")
     pack, out = tmp_path / "pack", tmp_path / "out"
@@ -90,10 +88,8 @@ def fresh_environment(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def test_what_cannot_be_had_is_said_and_what_is_too_much_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def pip(*words: object, **_: str) -> None:
+def test_what_cannot_be_had_is_said_and_what_is_too_much_left_out(tmp_path, monkeypatch, capsys):
+    def pip(*words, **_):
         wheels = tmp_path / "pack" / "wheels"
         if "nvtx" in words:
             raise carry.CarryError("no matching distribution")
@@ -115,9 +111,7 @@ def test_what_cannot_be_had_is_said_and_what_is_too_much_left_out(
         carry.pack(tmp_path / "other", parts, "")
 
 
-def test_a_wheel_keeps_the_libraries_of_the_host_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_keeps_the_libraries_of_the_host_alone(tmp_path, monkeypatch):
     names = [f"libbitsandbytes_{one}.so" for one in ("cpu", "cuda130", "cuda118")]
     with zipfile.ZipFile(tmp_path / "bitsandbytes-1-py3-none-any.whl", "w") as archive:
         for name in (*names, "__init__.py"):
@@ -132,7 +126,7 @@ def test_a_wheel_keeps_the_libraries_of_the_host_alone(
     assert kept == {*names[:2], "__init__.py"}
 
 
-def test_lightllm_is_exported_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lightllm_is_exported_from_a_clone(tmp_path, monkeypatch):
     clone, source = tmp_path / "clone", tmp_path / "source"
     for name in (*carry._LIBROSA_FILES, "LICENSE", "docs/much.md"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +141,7 @@ def test_lightllm_is_exported_from_a_clone(tmp_path: Path, monkeypatch: pytest.M
     assert text == "librosa = None\nimport librosa.util as util\n"
 
 
-def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path: Path) -> None:
+def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):
     kept, out = tmp_path / "kept", tmp_path / "out"
     out.mkdir()
     for number, size in enumerate((100, 6_000, 50_000, 6_000, 6_000, 9_000)):
@@ -167,7 +161,7 @@ def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path: Path) -> None
     assert [len(names) for names in found.values()] == [6, 2, 1, 1]
 
 
-def test_nothing_that_a_run_started_is_left(tmp_path: Path) -> None:
+def test_nothing_that_a_run_started_is_left(tmp_path):
     sleeper = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
     environment = {**os.environ, "TRACEKIT_GPU_TESTS_OUT": str(tmp_path / "kept")}
     process = subprocess.Popen(

@@ -1,9 +1,5 @@
 """An export holds a block at a time, however large the trace is."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +31,7 @@ def exported(trace: tracekit.Trace) -> tuple[bytes, list[int]]:
     return b"".join(blocks), [len(block) for block in blocks]
 
 
-def test_a_question_holds_a_block_of_events(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
     """Every event is in one block, none holds more than it may, and cutting changes nothing."""
     # One event that lies far from all others, and many that begin at once.
     far = span("cpu_op", "far", 10_000_000_000, 10_000_000_001)
@@ -78,7 +72,7 @@ def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.nightly("exports a large trace")
-def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]) -> None:
+def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace):
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
     assert len(data) > 3 * scene.BLOCK_BYTES
@@ -86,9 +80,7 @@ def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]
 
 
 @pytest.mark.nightly("exports a large trace")
-def test_a_trace_that_is_larger_than_the_memory(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
     """What an export lays aside spills, and no question needs more than its block.
 
     Between two kernels lies a gap, which has the long names of both.
@@ -104,9 +96,7 @@ def test_a_trace_that_is_larger_than_the_memory(
     assert sum(sizes) > 30 * scene.BLOCK_BYTES
 
 
-def test_a_critical_path_that_is_left_out_is_said(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_critical_path_that_is_left_out_is_said(tiny_trace, monkeypatch):
     left_out = "the critical path is omitted: the trace has too much device work for it"
     with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
         whole = export_perfetto(trace, lambda _: None)
@@ -116,9 +106,7 @@ def test_a_critical_path_that_is_left_out_is_said(
     assert without.slice_count < whole.slice_count
 
 
-def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(tiny_trace):
     asked = "SELECT current_setting('memory_limit')"
     file = tiny_trace(of_steps(3))
     with tracekit.open(file, cache=False) as trace, tracekit.open(file) as kept:

@@ -1,7 +1,5 @@
 """Ops with malformed arguments: unknown values, no failure, and nothing lost of other ops."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +45,7 @@ class Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def answers(tmp_path_factory):
     """Ask all traces as the ranks of one run: each says one of `SAID`."""
     cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
     with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
@@ -59,7 +57,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.mark.parametrize("number", range(len(SAID)), ids=map(str, SAID))
-def test_an_odd_argument_takes_nothing_from_other_ops(answers: Answers, number: int) -> None:
+def test_an_odd_argument_takes_nothing_from_other_ops(answers, number):
     flops = [row["flops"] for row in answers.gemms[number] if row["flops"]]
     assert sum(flops) >= flops_of(number)
     assert answers.event_count == 15 * len(SAID)

@@ -3,8 +3,6 @@
 `python tests/golden/test_costs.py` rewrites costs.json; the commit says why a count went up.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -49,7 +47,7 @@ def costs(cache: Path) -> dict[str, dict[str, int]]:
     return {name: cost_of(command, cache) for name, command in COMMANDS.items()}
 
 
-def test_no_command_costs_more(tmp_path: Path) -> None:
+def test_no_command_costs_more(tmp_path):
     assert costs(tmp_path) == json.loads(FILE.read_text("utf-8"))
 
 

@@ -1,7 +1,5 @@
 """What each kind of recording costs a step, in turns; and a window that goes from full to light."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter
@@ -50,7 +48,7 @@ def timed(trial: Trial, step: Callable[[], None]) -> list[int]:
 
 @pytest.mark.alone
 @on_each_device
-def test_what_kinds_of_recording_cost(trial: Trial) -> None:
+def test_what_kinds_of_recording_cost(trial):
     """Light steps (work and launches alone) cost at most 10 % of a step, and have every kernel."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -86,7 +84,7 @@ def test_what_kinds_of_recording_cost(trial: Trial) -> None:
 
 @pytest.mark.alone
 @on_each_device
-def test_a_window_goes_from_full_to_light(trial: Trial) -> None:
+def test_a_window_goes_from_full_to_light(trial):
     """Without ops from its middle on, a session has the kernels of all steps."""
     from torch.profiler import ProfilerActivity, profile
 

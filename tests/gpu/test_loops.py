@@ -1,7 +1,5 @@
 """Training loops of somebody else's, unchanged, under `tracekit collect -- python …`."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -43,7 +41,7 @@ _LOSS = re.compile(r"step (\d+) loss \S+$", re.MULTILINE)
 
 
 @each("loop", LOOPS, on_cpu=["plain"])
-def test_a_loop_is_recorded(loop: str, trial: Trial) -> None:
+def test_a_loop_is_recorded(loop, trial):
     """The program ends well and all its steps run; its trace satisfies what any must.
 
     A compiled one's regions are seen, and on a GPU its fused kernels and its replayed graphs.

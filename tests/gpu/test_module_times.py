@@ -3,8 +3,6 @@
 What passes on the stream between two events is the work of a module, and the idle time before it.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import defaultdict
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 from devices import on_each_device
 from trace_claims import claim_trace
-from trial import Trial
 
 import tracekit
 
@@ -67,7 +64,7 @@ class Timer:
 
 @pytest.mark.alone
 @on_each_device
-def test_times_of_modules_and_phases(trial: Trial) -> None:
+def test_times_of_modules_and_phases(trial):
     """Modules above 0.5 ms, and phases, are within 3 % of CUDA events around the same calls.
 
     A Llama of full width and two layers is trained; on a CPU a small one, of which it is claimed
@@ -91,7 +88,7 @@ def test_times_of_modules_and_phases(trial: Trial) -> None:
         module.register_forward_hook(lambda *_, name=name: timer.end(name))
     numbers = itertools.count(1)
 
-    def step() -> None:
+    def step():
         number = next(numbers)
         timer.is_on = number > _WARMUP
         timer.begin("forward")

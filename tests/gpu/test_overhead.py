@@ -1,7 +1,5 @@
 """What ranges and profiler cost a step."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter
@@ -9,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from devices import each
-from trial import Trial
 
 _RANGES_AT_MOST_PCT = 5.0
 _OPTIONS: dict[str, dict[str, bool]] = {
@@ -32,7 +29,7 @@ def _counts(trace: Path) -> Counter[str]:
 
 @pytest.mark.alone
 @each("options", _OPTIONS, on_cpu=["with memory"])
-def test_ranges_cost_little(options: str, trial: Trial) -> None:
+def test_ranges_cost_little(options, trial):
     """Ranges cost at most 5 % of a step of full width; what the profiler costs is reported.
 
     The claim is about a GPU that is never waited for: on a CPU the figures are there. Light steps

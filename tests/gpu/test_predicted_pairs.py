@@ -3,8 +3,6 @@
 Both are measured without the profiler too. A prediction knows A's recording and its plain step.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable
@@ -160,7 +158,7 @@ def plain_ns(trial: Trial, step: Step) -> float:
 
 @pytest.mark.alone
 @each("name", PAIRS, on_cpu=["fused optimizer"])
-def test_a_change_that_is_made(name: str, trial: Trial) -> None:
+def test_a_change_that_is_made(name, trial):
     """The gain of a step lies in the interval of the prediction, by 5 % of A's step more."""
     if "graph" in name and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")

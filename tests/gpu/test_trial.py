@@ -1,7 +1,5 @@
 """What becomes of claims that do not hold, of a lost CUDA context, and of tests without time."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -51,7 +49,7 @@ def outcome_of(folder: Path, *words: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_all_claims_are_told_and_a_lost_context_costs_one_test(tmp_path: Path) -> None:
+def test_all_claims_are_told_and_a_lost_context_costs_one_test(tmp_path):
     pytest.importorskip("torch")
     said = outcome_of(tmp_path, "-n", "1")
     assert "one and one is two: 3, wanted 2\nthree is odd: None" in said
@@ -60,14 +58,14 @@ def test_all_claims_are_told_and_a_lost_context_costs_one_test(tmp_path: Path) -
     assert "3 failed, 1 passed" in said
 
 
-def test_without_other_processes_nothing_runs_after_a_lost_context(tmp_path: Path) -> None:
+def test_without_other_processes_nothing_runs_after_a_lost_context(tmp_path):
     pytest.importorskip("torch")
     said = outcome_of(tmp_path, "-n", "0")
     assert "the CUDA context is lost: no later test could be believed" in said
     assert "test_after_it" not in said
 
 
-def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
+def test_what_no_time_is_left_for_is_said(tmp_path):
     pytest.importorskip("torch")
     said = outcome_of(tmp_path, TRACEKIT_GPU_TESTS_UNTIL="1")
     assert "4 skipped" in said

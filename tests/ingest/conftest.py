@@ -1,8 +1,6 @@
 """Fixtures that load a file without a store, and split text into rows without a database."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -60,7 +58,7 @@ class Loaded:
 
 
 @pytest.fixture(scope="session")
-def build() -> Iterator[Build]:
+def build():
     """Return a store that each load empties first: creating one takes longer than most loads."""
     with build_temporary(library_file()) as build:
         build.connection.execute("SET threads = 1")
@@ -68,15 +66,13 @@ def build() -> Iterator[Build]:
 
 
 @pytest.fixture
-def load(build: Build, tmp_path: Path) -> Callable[..., Loaded]:
+def load(build, tmp_path):
     """Return a function that loads the text of a file; its tables are valid until the next load.
 
     `name` is the name of the file, `block_bytes` the size of the blocks that are read at once.
     """
 
-    def load_text(
-        content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
-    ) -> Loaded:
+    def load_text(content, name="trace.json", block_bytes=BLOCK_BYTES):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return load_path(build, path, read=partial(ChromeTraceReader, block_bytes=block_bytes))
@@ -85,7 +81,7 @@ def load(build: Build, tmp_path: Path) -> Callable[..., Loaded]:
 
 
 @pytest.fixture
-def load_file(build: Build) -> Callable[[Path], Loaded]:
+def load_file(build):
     """Return a function that loads a file of any format; see `load`."""
     return partial(load_path, build)
 
@@ -170,22 +166,20 @@ def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
 
 
 @pytest.fixture(scope="session")
-def split() -> Callable[..., Split]:
+def split():
     """Return a function that splits bytes into rows, in blocks and chunks of a given size."""
 
-    def split_bytes(
-        content: bytes, block_bytes: int = BLOCK_BYTES, chunk_bytes: int = 1 << 20
-    ) -> Split:
+    def split_bytes(content, block_bytes=BLOCK_BYTES, chunk_bytes=1 << 20):
         return split_stream(MemoryStream(content, chunk_bytes), block_bytes)
 
     return split_bytes
 
 
 @pytest.fixture(scope="session")
-def split_file() -> Callable[..., Split]:
+def split_file():
     """Return a function that splits a file into rows and decompresses it first if needed."""
 
-    def split_path(path: Path, block_bytes: int = BLOCK_BYTES) -> Split:
+    def split_path(path, block_bytes=BLOCK_BYTES):
         return split_stream(ByteStream(path), block_bytes)
 
     return split_path

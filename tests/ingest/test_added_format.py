@@ -1,12 +1,9 @@
 """A new trace format takes one reader and one entry in FORMATS."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from traces_by_hand import call, kernel
@@ -58,7 +55,7 @@ class CsvReader:
 
 
 @pytest.fixture
-def lines() -> Iterator[None]:
+def lines():
     added = Format("lines", (".csv",), lambda head: head.startswith(HEAD.encode()), CsvReader)
     others = [*trace_readers.FORMATS]
     trace_readers.FORMATS.insert(0, added)
@@ -71,9 +68,7 @@ def text_of(*rows: str) -> bytes:
 
 
 @pytest.mark.usefixtures("lines")
-def test_a_format_is_known_by_its_first_bytes(
-    tmp_path: Path, tiny_trace: Callable[..., Path]
-) -> None:
+def test_a_format_is_known_by_its_first_bytes(tmp_path, tiny_trace):
     text = text_of(
         "cuda_runtime,cudaLaunchKernel,2,0,2000,1",
         "kernel,ampere_sgemm_128x64_nn,7,5000,15000,1",
@@ -93,7 +88,7 @@ def test_a_format_is_known_by_its_first_bytes(
 
 
 @pytest.mark.usefixtures("lines")
-def test_the_reader_makes_the_error(tmp_path: Path) -> None:
+def test_the_reader_makes_the_error(tmp_path):
     (tmp_path / "trace.json").write_bytes(text_of())
     with pytest.raises(TraceError, match="no line"):
         tracekit.open(tmp_path / "trace.json", cache=False)

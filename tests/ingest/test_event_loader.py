@@ -1,10 +1,7 @@
 """Events that were read arrive in the store, or an error is raised on the reading thread."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -19,7 +16,7 @@ COLLECTOR = EventCollector()
 
 
 @pytest.fixture
-def own_build() -> Iterator[Build]:
+def own_build():
     """Return a store that the test may damage."""
     with build_temporary(library_file()) as build:
         yield build
@@ -40,7 +37,7 @@ def rows(build: Build) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_blocks_arrive_in_order_unless_abandoned(own_build: Build, waits: bool) -> None:
+def test_blocks_arrive_in_order_unless_abandoned(own_build, waits):
     for trace_id in (0, 1):
         loader = EventLoader(own_build.connection, trace_id)
         for first in range(0, 500, 100):
@@ -52,7 +49,7 @@ def test_blocks_arrive_in_order_unless_abandoned(own_build: Build, waits: bool) 
     assert rows(own_build) == (expected if waits else [])
 
 
-def test_an_error_of_the_store_is_raised(own_build: Build) -> None:
+def test_an_error_of_the_store_is_raised(own_build):
     own_build.connection.execute("DROP TABLE record CASCADE")
     loader = EventLoader(own_build.connection, 0)
     try:
@@ -77,7 +74,7 @@ class FullMemory:
         raise duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB")
 
 
-def test_a_transaction_without_memory_to_commit(own_build: Build) -> None:
+def test_a_transaction_without_memory_to_commit(own_build):
     loader = EventLoader(own_build.connection, 0)
     loader._cursor = FullMemory(loader._cursor)  # type: ignore[assignment]
     try:

@@ -1,10 +1,7 @@
 """An execution trace adds shapes and tensors to the ops of the trace recorded with it."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +51,6 @@ OLDER = {
     "output_types": [FLOAT],
 }  # fmt: skip
 
-Given = Callable[..., Path]
-
 
 def written(
     folder: Path, nodes: list[Any], schema: str = "1.1.1-chakra.0.0.4", pid: int = 1
@@ -75,7 +70,7 @@ def joined(folder: Path, trace: Path, beside: Path) -> dict[str, Any]:
     return found
 
 
-def test_missing_arguments_are_added(tmp_path: Path, tiny_trace: Given) -> None:
+def test_missing_arguments_are_added(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5, "x": 1})])
     assert joined(tmp_path, trace, written(tmp_path, NODES)) == {
         "Record function id": 5,
@@ -90,7 +85,7 @@ def test_missing_arguments_are_added(tmp_path: Path, tiny_trace: Given) -> None:
     }
 
 
-def test_a_compressed_file_is_part_of_the_cache_key(tmp_path: Path, tiny_trace: Given) -> None:
+def test_a_compressed_file_is_part_of_the_cache_key(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     beside = tmp_path / "et.json.gz"
     beside.write_bytes(gzip.compress(written(tmp_path, NODES).read_bytes()))
@@ -102,7 +97,7 @@ def test_a_compressed_file_is_part_of_the_cache_key(tmp_path: Path, tiny_trace: 
             assert (added is None) == (found is None)
 
 
-def test_recorded_arguments_stay(tmp_path: Path, tiny_trace: Given) -> None:
+def test_recorded_arguments_stay(tmp_path, tiny_trace):
     own: dict[str, Any] = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
     # A node of Triton's: its last argument has no strides.
@@ -111,7 +106,7 @@ def test_recorded_arguments_stay(tmp_path: Path, tiny_trace: Given) -> None:
     assert (found["Input Dims"], found["Output Dims"]) == ([[7, 3], [3, 4]], [[2, 4]])
 
 
-def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path: Path, tiny_trace: Given) -> None:
+def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = OLDER | {"name": "aten::add"}
     for nodes, more, word in (
@@ -128,7 +123,7 @@ def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path: Path, tiny_tr
         assert not (tmp_path / "a.duckdb").exists()
 
 
-def test_two_traces_of_one_process_are_refused(tmp_path: Path, tiny_trace: Given) -> None:
+def test_two_traces_of_one_process_are_refused(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = trace.with_name("other.json")
     other.write_bytes(trace.read_bytes())
@@ -136,7 +131,7 @@ def test_two_traces_of_one_process_are_refused(tmp_path: Path, tiny_trace: Given
         ingest([trace, other, written(tmp_path, NODES)], tmp_path / "a.duckdb")
 
 
-def test_an_execution_trace_alone_is_refused_with_a_hint(tmp_path: Path) -> None:
+def test_an_execution_trace_alone_is_refused_with_a_hint(tmp_path):
     path = written(tmp_path, NODES)
     with pytest.raises(TraceError) as raised:
         tracekit.open(path)

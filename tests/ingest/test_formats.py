@@ -1,11 +1,8 @@
 """One trace in every formatting seen in the wild gives the same rows."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,7 +128,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture
-def expected_rows(load: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
+def expected_rows(load):
     rows: dict[str, list[tuple[Any, ...]]] = load(ONE_LINE).everything()
     return rows
 
@@ -175,7 +172,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def test_rows_of_the_trace(load: Callable[..., Any]) -> None:
+def test_rows_of_the_trace(load):
     loaded = load(kineto())
     assert {statement: loaded.sql(statement) for statement in ROWS} == ROWS
     ((metadata,),) = loaded.sql("SELECT metadata FROM trace")
@@ -183,9 +180,7 @@ def test_rows_of_the_trace(load: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("formatting", FORMATTINGS)
-def test_formattings(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], formatting: str
-) -> None:
+def test_formattings(load, expected_rows, formatting):
     loaded = load(FORMATTINGS[formatting])
     assert loaded.everything() == expected_rows
     assert (loaded.rejected, loaded.repaired, loaded.truncation) == ([], [], None)
@@ -195,9 +190,7 @@ def test_formattings(
 
 
 @pytest.mark.parametrize("formatting", BARE_FORMATTINGS | OPEN_FORMATTINGS)
-def test_bare_arrays(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], formatting: str
-) -> None:
+def test_bare_arrays(load, expected_rows, formatting):
     loaded = load((BARE_FORMATTINGS | OPEN_FORMATTINGS)[formatting])
     assert loaded.everything() == {**expected_rows, "device": [], "process_group": []}
     assert (loaded.rejected, loaded.repaired) == ([], [])
@@ -209,9 +202,7 @@ def test_bare_arrays(
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
-def test_compression_is_known_by_content_not_by_name(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], packing: str
-) -> None:
+def test_compression_is_known_by_content_not_by_name(load, expected_rows, packing):
     for name in ("trace.json", "trace.json.gz", "trace"):
         loaded = load(PACKINGS[packing](kineto().encode()), name)
         assert loaded.everything() == expected_rows
@@ -220,7 +211,7 @@ def test_compression_is_known_by_content_not_by_name(
 
 
 @pytest.mark.parametrize("formatting", FORMATTINGS | BARE_FORMATTINGS)
-def test_block_boundaries(split: Callable[..., Any], formatting: str) -> None:
+def test_block_boundaries(split, formatting):
     text = (FORMATTINGS | BARE_FORMATTINGS)[formatting].encode()
     if text.startswith(b"\xef\xbb\xbf"):
         text = b"   " + text[3:]  # ByteStream removes the byte order mark.
@@ -234,7 +225,7 @@ def test_block_boundaries(split: Callable[..., Any], formatting: str) -> None:
         assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
 
 
-def test_blocks_are_bounded(split: Callable[..., Any]) -> None:
+def test_blocks_are_bounded(split):
     text = json.dumps({"traceEvents": [EVENTS[2]] * 2000}).encode()
     found = split(text, block_bytes=20_000, chunk_bytes=1000)
     assert len(found.rows) == 2000
@@ -243,7 +234,7 @@ def test_blocks_are_bounded(split: Callable[..., Any]) -> None:
     assert BLOCK_BYTES <= 8 << 20
 
 
-def test_category_names_of_2021(load: Callable[..., Any]) -> None:
+def test_category_names_of_2021(load):
     loaded = load(
         """[
         {"ph":"X","cat":"Operator","name":"aten::mm","pid":1,"tid":"1","ts":1,"dur":9,
@@ -266,9 +257,7 @@ def test_category_names_of_2021(load: Callable[..., Any]) -> None:
     assert loaded.sql("SELECT flow_id FROM flow") == [(12,)]
 
 
-def test_a_real_trace_in_blocks_of_any_size(
-    split_file: Callable[..., Any], sample_trace: Path
-) -> None:
+def test_a_real_trace_in_blocks_of_any_size(split_file, sample_trace):
     whole = split_file(sample_trace)
     assert len(whole.rows) == 8260
     for block_bytes in (5_000, 100_000):
@@ -278,7 +267,7 @@ def test_a_real_trace_in_blocks_of_any_size(
         assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
 
 
-def test_secrets_in_the_metadata_are_masked(load: Callable[..., Any]) -> None:
+def test_secrets_in_the_metadata_are_masked(load):
     trace = {
         "profiler": {"env": {"HF_TOKEN": "hf_abc", "HOME": "/root"}, "api_key": "sk-1"},
         "traceEvents": EVENTS,

@@ -6,8 +6,6 @@ it does not touch. The one legitimate exception: the damaged text may swallow it
 opens a bracket that they or the end of the file close. Python's json decides that.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -120,7 +118,7 @@ SEEDS = 50
 
 
 @pytest.mark.parametrize("layout", TEXTS)
-def test_damage_inside_events(split: Split, layout: str) -> None:
+def test_damage_inside_events(split, layout):
     text = TEXTS[layout]
     for seed in range(SEEDS):
         chance = random.Random(seed)
@@ -137,7 +135,7 @@ def test_damage_inside_events(split: Split, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["lines", "one line", "kineto"])
-def test_damage_anywhere(split: Split, layout: str) -> None:
+def test_damage_anywhere(split, layout):
     text = TEXTS[layout]
     first, last = text.spans[0][0], text.spans[-1][1]
     for seed in range(SEEDS):
@@ -152,7 +150,7 @@ def test_damage_anywhere(split: Split, layout: str) -> None:
         expect_kept(split, text, new, kept, touched)
 
 
-def test_damage_around_the_events(split: Split) -> None:
+def test_damage_around_the_events(split):
     """Metadata may be lost, but no event, as long as the array is found."""
     text = TEXTS["lines"]
     array, last = text.data.index(b'"traceEvents"'), text.spans[-1][1] + 2
@@ -168,7 +166,7 @@ def test_damage_around_the_events(split: Split) -> None:
             expect_kept(split, text, new, kept, [])
 
 
-def test_every_event_is_in_a_table_or_rejected(load: Callable[..., Any]) -> None:
+def test_every_event_is_in_a_table_or_rejected(load):
     for seed in range(40):
         chance = random.Random(seed)
         middle = TEXTS["lines"].data[len(HEAD) : -len(TAIL)]
@@ -193,7 +191,7 @@ def test_every_event_is_in_a_table_or_rejected(load: Callable[..., Any]) -> None
         assert repaired == loaded.sql("SELECT count(*) FROM repaired")[0][0]
 
 
-def test_much_damage_keeps_every_other_event(split: Split) -> None:
+def test_much_damage_keeps_every_other_event(split):
     chance = random.Random(4)
     events, whole = [], []
     for at in range(5_000):

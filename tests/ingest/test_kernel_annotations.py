@@ -1,12 +1,8 @@
 """Annotations of CUDA graph kernels in files next to a trace."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +11,6 @@ from traces_by_hand import call, kernel
 import tracekit
 from tracekit.errors import TraceError
 
-Tiny = Callable[..., Path]
 NODE = 3 << 32
 NOTED: dict[int, Any] = {
     NODE: [{"module_fqn": "layers.0.wq", "name": "layers.0.wq"}],
@@ -49,7 +44,7 @@ def as_json(noted: dict[int, Any]) -> bytes:
     return json.dumps({str(node): one for node, one in noted.items()}).encode()
 
 
-def test_kernels_have_module_phase_and_scope(tiny_trace: Tiny) -> None:
+def test_kernels_have_module_phase_and_scope(tiny_trace):
     """The file lies next to the trace or in the parent folder, and is part of the cache key."""
     path = tiny_trace(replay(), name="step_14/rank0.json")
     with tracekit.open(path) as trace:
@@ -68,7 +63,7 @@ def test_kernels_have_module_phase_and_scope(tiny_trace: Tiny) -> None:
         file.unlink()
 
 
-def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:
+def test_annotations_of_another_rank_are_ignored(tiny_trace):
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank1_a.json").write_bytes(as_json(NOTED))
     with tracekit.open(path, cache=False) as trace:
@@ -76,7 +71,7 @@ def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b'{"x": []}', b'{"1": [5]}', b"\x80\x04."])
-def test_an_invalid_annotation_file_is_named(tiny_trace: Tiny, data: bytes) -> None:
+def test_an_invalid_annotation_file_is_named(tiny_trace, data):
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank0_a.json").write_bytes(data)
     with pytest.raises(TraceError, match="kernel_annotations_rank0_a"):

@@ -1,9 +1,6 @@
 """An export for Perfetto is read back as the trace that it was made of."""
 
-from __future__ import annotations
-
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +43,7 @@ def exported(trace: Trace, path: Path) -> Path:
 
 
 @pytest.mark.nightly("exports a trace first")
-def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path]) -> None:
+def test_every_event_comes_back(tmp_path, tiny_trace):
     with tracekit.open(tiny_trace(EVENTS, **DISTRIBUTED), cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")
         events, totals = trace.sql(READ).rows, trace.sql(TOTALS + " ORDER BY ALL").rows
@@ -68,7 +65,7 @@ def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path])
 
 
 @pytest.mark.nightly("a large sample; the tiny trace above has every kind of event")
-def test_a_sample_comes_back(tmp_path: Path) -> None:
+def test_a_sample_comes_back(tmp_path):
     sample = REPO / "sample_traces" / "pretrain_Naive" / "rank0.json.gz"
     with tracekit.open(sample, cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")
@@ -79,9 +76,7 @@ def test_a_sample_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("exports and damages a trace many times")
-def test_truncated_damaged_and_merged_exports(
-    tmp_path: Path, tiny_trace: Callable[..., Path]
-) -> None:
+def test_truncated_damaged_and_merged_exports(tmp_path, tiny_trace):
     source = tiny_trace(EVENTS)
     with tracekit.open(source, cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")
@@ -102,7 +97,7 @@ def test_truncated_damaged_and_merged_exports(
         tracekit.open(cut, cache=False)
 
 
-def test_the_hint_for_another_program_names_the_converter(tmp_path: Path) -> None:
+def test_the_hint_for_another_program_names_the_converter(tmp_path):
     packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = packets.Trace()
     trace.packet.add(timestamp=5).track_descriptor.name = "GPU"

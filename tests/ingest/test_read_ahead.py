@@ -1,7 +1,5 @@
 """Items produced on another thread arrive in order, a bounded number ahead, and can be stopped."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -35,7 +33,7 @@ def is_running() -> bool:
 
 
 @pytest.mark.parametrize(("length", "depth"), [(0, 2), (1, 1), (5, 6), (1000, 1), (1000, 6)])
-def test_items_come_in_order(length: int, depth: int) -> None:
+def test_items_come_in_order(length, depth):
     ahead = ReadAhead((number for number in range(length)), depth)
     assert list(ahead) == list(range(length))
     ahead.close()
@@ -43,7 +41,7 @@ def test_items_come_in_order(length: int, depth: int) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no more"), KeyboardInterrupt()])
-def test_an_error_arrives_after_the_items_before_it(error: BaseException) -> None:
+def test_an_error_arrives_after_the_items_before_it(error):
     ahead = ReadAhead(numbers([], error), 6)
     taken: list[int] = []
     with pytest.raises(type(error)) as raised:
@@ -53,7 +51,7 @@ def test_an_error_arrives_after_the_items_before_it(error: BaseException) -> Non
     assert not is_running()
 
 
-def test_the_queue_is_bounded() -> None:
+def test_the_queue_is_bounded():
     """The thread holds one more item than fit in the queue."""
     made: list[int] = []
     ahead = ReadAhead(numbers(made), 3)
@@ -67,7 +65,7 @@ def test_the_queue_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 10])
-def test_closing_ends_the_thread_and_the_generator(taken: int) -> None:
+def test_closing_ends_the_thread_and_the_generator(taken):
     """The generator may hold a file open."""
     source = numbers([])
     ahead = ReadAhead(source, 2)
@@ -81,9 +79,7 @@ def test_closing_ends_the_thread_and_the_generator(taken: int) -> None:
         list(ahead)
 
 
-def test_closing_does_not_wait_for_an_item_that_never_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_closing_does_not_wait_for_an_item_that_never_comes(monkeypatch):
     monkeypatch.setattr(bounded_queue, "PATIENCE_S", 0.05)
     comes = threading.Event()
     ahead = ReadAhead((number for number in range(2) if comes.wait()), 2)

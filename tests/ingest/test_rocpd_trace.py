@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,7 +132,7 @@ READ = (
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "4.1.0"])
-def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
+def test_every_row_is_its_event(tmp_path, version):
     path = database(tmp_path / "1234_results.db", finished(process(version)).written())
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql(READ).rows == EVENTS
@@ -149,7 +148,7 @@ def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
         assert trace.sql(classes).rows == [("gemm", 2), ("memcpy_h2d", 1)]
 
 
-def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
+def test_without_streams_queues_keep_apart(tmp_path):
     one = finished(process("3"))
     one.tables["rocpd_kernel_dispatch"][1] |= {"stream_id": 0, "queue_id": 6}
     path = database(tmp_path / "a.db", one.written())
@@ -158,7 +157,7 @@ def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
         assert trace.sql(streams).rows == [(5,), (6,)]
 
 
-def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
+def test_merged_processes_keep_their_numbers(tmp_path):
     tables = finished(process("3")).written("_a") | finished(process("3")).written("_b")
     base = 1 << 32
     with tracekit.open(database(tmp_path / "merged.db", tables), cache=False) as trace:
@@ -172,7 +171,7 @@ def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
         assert trace.sql("SELECT count(launch_id)::BIGINT FROM launch_link").rows == [(6,)]
 
 
-def test_unreadable_databases_are_refused(tmp_path: Path) -> None:
+def test_unreadable_databases_are_refused(tmp_path):
     newer = finished(process("5.0.0")).written()
     lacking = finished(process("3"))
     for row in lacking.tables["rocpd_region"]:

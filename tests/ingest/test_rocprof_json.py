@@ -1,7 +1,5 @@
 """JSON of rocprofv3 is read into the same events as its database."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -77,7 +75,7 @@ WORK = """
 """
 
 
-def test_work_calls_and_ranges(tmp_path: Path) -> None:
+def test_work_calls_and_ranges(tmp_path):
     with tracekit.open(written(tmp_path, process()), cache=False) as trace:
         name = "MEMORY_COPY_HOST_TO_DEVICE"
         assert trace.sql(WORK).rows == [
@@ -89,7 +87,7 @@ def test_work_calls_and_ranges(tmp_path: Path) -> None:
         assert trace.sql("SELECT device_id, name FROM device").rows == [(5, "AMD Instinct MI350X")]
 
 
-def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path: Path) -> None:
+def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path):
     path = written(tmp_path, process(stream=0), process(stream=0))
     with tracekit.open(path, cache=False) as trace:
         kernels = "SELECT stream, correlation FROM event WHERE category = 'kernel' ORDER BY ALL"
@@ -97,7 +95,7 @@ def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path: Path)
         assert trace.sql(kernels).rows == [(6, 2), (second + 6, second + 2)]
 
 
-def test_missing_tables_and_symbols(tmp_path: Path) -> None:
+def test_missing_tables_and_symbols(tmp_path):
     content = process()
     del content["kernel_symbols"]
     content["buffer_records"] = {
@@ -108,7 +106,7 @@ def test_missing_tables_and_symbols(tmp_path: Path) -> None:
     assert (row[0], row[1]) == ("kernel 8", 400)
 
 
-def test_other_contents_are_refused(tmp_path: Path) -> None:
+def test_other_contents_are_refused(tmp_path):
     older = process()
     older["buffer_records"]["kernel_dispatches"] = older["buffer_records"].pop("kernel_dispatch")
     path = tmp_path / "9_results.json"

@@ -1,7 +1,5 @@
 """The Chrome trace that JAX writes for a GPU matches its XSpace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ def ran(called: str, tid: int, start: float, end: float, **args: str) -> dict[st
     )
 
 
-def test_work_calls_and_steps(tmp_path: Path) -> None:
+def test_work_calls_and_steps(tmp_path):
     """The scope is on the launch or only on its kernel."""
     forward = "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"
     backward = "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general:"
@@ -69,7 +67,7 @@ def test_work_calls_and_steps(tmp_path: Path) -> None:
         assert trace.query("trace").to_dicts()[0]["event_count"] == len(events) + 2
 
 
-def test_both_forms_of_a_profile_agree() -> None:
+def test_both_forms_of_a_profile_agree():
     space, chrome = H200 / "jax_h.xplane.pb.gz", H200 / "jax_vm.trace.json.gz"
     if not space.is_file():
         pytest.skip(f"no recording {space}")

@@ -1,7 +1,5 @@
 """XSpaces are read to the nanosecond, each event once."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import struct
@@ -132,7 +130,7 @@ def gpu_space() -> Space:
     return space
 
 
-def test_work_calls_and_steps(tmp_path: Path) -> None:
+def test_work_calls_and_steps(tmp_path):
     path = gpu_space().file(tmp_path)
     packed = tmp_path / "a.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -183,9 +181,7 @@ RAN = ("gemm_fusion_dot_1", "nvjet", "gemm_fusion_dot_1", "loop_add_5")
         (RAN, [*OPS, ("while.6", "while", "")], False),
     ],
 )
-def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(
-    tmp_path: Path, ran: tuple[str, ...], ops: list[tuple[str, str, str]], is_known: bool
-) -> None:
+def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(tmp_path, ran, ops, is_known):
     space = Space()
     call = {"correlation_id": 7}
     space.plane("/host:CPU", {"python": [("cuGraphLaunch (CudaGraph:3)", 0, 1_000_000, call)]})
@@ -213,7 +209,7 @@ def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(
         assert {row[2:] for row in rows} == {(None, None)}
 
 
-def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:
+def test_each_op_of_a_tpu_counts_once(tmp_path):
     space = Space()
     space.plane(
         "/device:TPU:2",
@@ -236,7 +232,7 @@ def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:
         assert trace.sql("SELECT sum(dur_ns) FROM device_events").rows == [(6000,)]
 
 
-def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
+def test_ops_that_the_cpu_runs_are_its_work(tmp_path):
     space = Space()
     op = {"hlo_op": "dot.1", "hlo_module": "jit_step"}
     space.plane("/host:CPU", {"tf_XLAEigen": [("dot.1", 0, 5_000_000, op)]}, process_id=44)
@@ -246,14 +242,14 @@ def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
         assert trace.sql(rows).rows == [("cpu", "xla::dot.1", 5000, "other", "step")]
 
 
-def test_the_space_takes_precedence_over_files_of_xprof(tmp_path: Path) -> None:
+def test_the_space_takes_precedence_over_files_of_xprof(tmp_path):
     path = gpu_space().file(tmp_path)
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     with tracekit.open(tmp_path, cache=False) as trace:
         assert trace.sql("SELECT file_name FROM trace").rows == [(path.name,)]
 
 
-def test_a_truncated_file_keeps_its_complete_planes(tmp_path: Path) -> None:
+def test_a_truncated_file_keeps_its_complete_planes(tmp_path):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(gpu_space().data()[:-60])
     with tracekit.open(path, cache=False) as trace:
@@ -281,7 +277,7 @@ HEAD = b"\x12\x09/host:CPU"
         HEAD + b"\x1a" + b"\x02\x22\x00" * 3,
     ],
 )
-def test_damaged_planes_are_refused(plane: bytes, tmp_path: Path) -> None:
+def test_damaged_planes_are_refused(plane, tmp_path):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
     with pytest.raises(TraceError, match="XSpace") as raised:
@@ -289,7 +285,7 @@ def test_damaged_planes_are_refused(plane: bytes, tmp_path: Path) -> None:
     assert "\n" not in raised.value.message
 
 
-def test_random_damage_is_read_or_refused(tmp_path: Path) -> None:
+def test_random_damage_is_read_or_refused(tmp_path):
     whole, path = gpu_space().data(), tmp_path / "a.xplane.pb"
     chance = random.Random(5)
     outcomes: set[bool | None] = set()

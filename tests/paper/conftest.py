@@ -1,10 +1,6 @@
 """Run folders as the collectors leave them, with traces small enough to add up by hand."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,21 +19,14 @@ Work = tuple[str, str, float]
 
 
 @pytest.fixture
-def write_run(tmp_path: Path) -> Callable[..., Path]:
+def write_run(tmp_path):
     """Return a function that writes a run folder below `runs`.
 
     It takes the folder's name, members of the manifest, and `steps`: for a trace of rank 0, the
     work of each step, one launch after the other, a µs of idle before each.
     """
 
-    def write(
-        name: str,
-        model: str = "llama2-7b",
-        layers: int | None = None,
-        steps: list[list[Work]] | None = None,
-        parameter_count: int | None = None,
-        **members: Any,
-    ) -> Path:
+    def write(name, model="llama2-7b", layers=None, steps=None, parameter_count=None, **members):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         hidden, inner, count = SHAPES[model]

@@ -1,7 +1,5 @@
 """Ops and categories of memory, compared with what torch reports of the same recording."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections import Counter
@@ -96,9 +94,7 @@ def at_the_peak(make: Callable[[], tuple[Any, Any]], path: Path) -> Counter[tupl
 
 
 @pytest.mark.parametrize("make", [perceptron, encoder])
-def test_most_bytes_are_of_the_category_that_torch_tells(
-    make: Callable[[], tuple[Any, Any]], tmp_path: Path
-) -> None:
+def test_most_bytes_are_of_the_category_that_torch_tells(make, tmp_path):
     pairs = at_the_peak(make, tmp_path / "trace.json")
     same = sum(size for (one, other), size in pairs.items() if one == other)
     assert same >= 0.95 * pairs.total(), pairs
@@ -107,7 +103,7 @@ def test_most_bytes_are_of_the_category_that_torch_tells(
     )
 
 
-def test_ops_are_those_of_the_table_of_torch(tmp_path: Path) -> None:
+def test_ops_are_those_of_the_table_of_torch(tmp_path):
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     model = torch.nn.Sequential(torch.nn.Embedding(50, 16), layer, torch.nn.Linear(16, 50))
     optimizer = torch.optim.AdamW(model.parameters())

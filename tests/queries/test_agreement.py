@@ -1,15 +1,12 @@
 """Tables agree: what any two analyses say of the same device events is the same."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from every_trace import Answered, on_every_trace
+from every_trace import on_every_trace
 
 from tracekit.analysis.catalog import load_catalog
 
@@ -220,7 +217,7 @@ APART = {
 
 
 @on_every_trace
-def test_any_two_say_the_same(answered: Answered, path: Path) -> None:
+def test_any_two_say_the_same(answered, path):
     ask = answered(path)
     for question, sayings in SAYINGS.items():
         found = [
@@ -232,7 +229,7 @@ def test_any_two_say_the_same(answered: Answered, path: Path) -> None:
 
 
 @on_every_trace
-def test_what_was_compiled_and_the_rest_are_all(answered: Answered, path: Path) -> None:
+def test_what_was_compiled_and_the_rest_are_all(answered, path):
     ask = answered(path)
     found = Said("compiled", "phase", "wall_ns").sums(ask("compiled", limit=0).to_dicts())
     all_of_it = Said("phases", "phase", "wall_ns").sums(ask("phases").to_dicts())
@@ -246,13 +243,13 @@ def _with_classes_or_phases() -> Iterator[str]:
             yield spec.name
 
 
-def test_no_analysis_is_left_out() -> None:
+def test_no_analysis_is_left_out():
     asked = {said.analysis for sayings in SAYINGS.values() for said in sayings}
     assert set(_with_classes_or_phases()) - asked - set(APART) - {"memcpy_steps"} == set()
 
 
 @on_every_trace
-def test_copies_of_input_have_one_place(answered: Answered, path: Path) -> None:
+def test_copies_of_input_have_one_place(answered, path):
     """What the modules call loading of data is phase data, but in the steps of serving."""
     rows = (
         answered(path)

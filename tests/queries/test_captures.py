@@ -1,7 +1,5 @@
 """Captures of graphs in a file of their own; others are in tests/cases/captures.case."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -34,7 +32,7 @@ def written(folder: Path, events: list[Event], name: str) -> Path:
     return path
 
 
-def test_a_capture_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_capture_in_a_file_of_its_own(tmp_path):
     """It is part of the key of the cache."""
     trace = written(tmp_path, REPLAYS, "trace.json")
     capture = written(tmp_path, CAPTURE, "capture.json")

@@ -4,12 +4,9 @@ With four times as much of it a linear command takes four times the time, a quad
 times; the limit is eight. Only CPU time counts, and a short first run counts as 0.5 s.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +87,7 @@ def _events(of_each: Callable[[int], Event], count: int) -> list[Event]:
         for command in COMMANDS
     ],
 )
-def test_growth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, much: str, command: str) -> None:
+def test_growth(monkeypatch, tmp_path, much, command):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     taken_s = []
     for count in (1_500, 6_000):

@@ -1,12 +1,10 @@
 """Operations and bytes of single ops on paper; what bounds them is in tests/cases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import AskedByRank, Cases
+from cases_as_ranks import Cases
 from traces_by_hand import Event, span, work
 
 BF16 = "c10::BFloat16"
@@ -42,9 +40,7 @@ OPS = [on_paper(line) for line in LINES]
 @pytest.mark.parametrize(
     ("rank", "op_class", "flops", "size"), OPS, ids=[line.split(" ")[0] for line in LINES]
 )
-def test_operations_and_bytes_on_paper(
-    asked: AskedByRank, rank: int, op_class: str, flops: int, size: int
-) -> None:
+def test_operations_and_bytes_on_paper(asked, rank, op_class, flops, size):
     (row,) = asked.rows(rank, "compute_memory")
     assert (row["op_class"], row["flops"], row["bytes"]) == (op_class, flops, size)
     assert row["kernel_pct"] == 100.0

@@ -1,10 +1,7 @@
 """Analysis hung_collectives: who did not enter, mixed up or did not finish a collective."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,7 +134,7 @@ CASES: dict[str, tuple[Mapping[int, Sequence[Call]], list[Told]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_hangs(case: str, tmp_path: Path) -> None:
+def test_who_hangs(case, tmp_path):
     ranks, wanted = CASES[case]
     for rank, entries in ranks.items():
         dump = {"version": "2.10", "pg_config": ALL, "entries": entries}

@@ -1,10 +1,7 @@
 """The interval macros against sets of single nanoseconds."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import count, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pytest
@@ -21,7 +18,7 @@ class Interval(NamedTuple):
     end_ns: int
 
     @property
-    def moments(self) -> set[tuple[str, int]]:
+    def moments(self):
         return {(self.part, ns) for ns in range(self.start_ns, self.end_ns)}
 
 
@@ -39,14 +36,14 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 
 
 @pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection():
     with duckdb.connect() as connection:
         for name in ("crossings", "adjacent", "overlap", "owner", "union", *MORE):
             connection.execute(load_catalog().functions[f"interval_{name}"].sql)
         yield connection
 
 
-def fill(connection: duckdb.DuckDBPyConnection, name: str, intervals: list[Interval]) -> None:
+def fill(connection, name, intervals):
     connection.execute(
         f"CREATE OR REPLACE TABLE {name} (id BIGINT, part VARCHAR, start_ns BIGINT, end_ns BIGINT)"
     )
@@ -55,21 +52,21 @@ def fill(connection: duckdb.DuckDBPyConnection, name: str, intervals: list[Inter
         connection.execute(f"INSERT INTO {name} VALUES {rows(listed)}")
 
 
-def moments(intervals: list[Interval]) -> set[tuple[str, int]]:
+def moments(intervals):
     return set().union(*(interval.moments for interval in intervals)) if intervals else set()
 
 
-def ahead_ns(piece: Interval, covered: set[tuple[str, int]]) -> int | None:
+def ahead_ns(piece, covered):
     """How long the start of a piece has been covered; None where it is not."""
     if (piece.part, piece.start_ns) not in covered:
         return None
     return next(back for back in count() if (piece.part, piece.start_ns - back - 1) not in covered)
 
 
-def test_union(connection: duckdb.DuckDBPyConnection) -> None:
+def test_union(connection):
     @check
     @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
+    def run(intervals):
         fill(connection, "given", intervals)
         found = [
             Interval(*row)
@@ -85,10 +82,10 @@ def test_union(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
+def test_overlap(connection):
     @check
     @given(INTERVALS, INTERVALS)
-    def run(pieces: list[Interval], cover: list[Interval]) -> None:
+    def run(pieces, cover):
         fill(connection, "pieces", pieces)
         fill(connection, "cover", cover)
         found = connection.execute(
@@ -103,10 +100,10 @@ def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def test_crossings(connection: duckdb.DuckDBPyConnection) -> None:
+def test_crossings(connection):
     @check
     @given(INTERVALS, INTERVALS)
-    def run(pieces: list[Interval], cover: list[Interval]) -> None:
+    def run(pieces, cover):
         fill(connection, "pieces", pieces)
         fill(connection, "cover", cover)
         connection.execute(
@@ -125,17 +122,17 @@ def test_crossings(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def test_owner(connection: duckdb.DuckDBPyConnection) -> None:
+def test_owner(connection):
     @check
     @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
+    def run(intervals):
         fill(connection, "given", intervals)
         found = connection.execute(
             "SELECT id, least(owned_from_ns(part, start_ns, end_ns, id), end_ns) FROM given "
             "ORDER BY id"
         ).fetchall()
         # Of all that run at a moment, the one that started first owns it; of those, the first id.
-        owned: dict[int, set[tuple[str, int]]] = {at: set() for at in range(len(intervals))}
+        owned = {at: set() for at in range(len(intervals))}
         for moment in moments(intervals):
             running = [at for at, one in enumerate(intervals) if moment in one.moments]
             owned[min(running, key=lambda at: (intervals[at].start_ns, at))].add(moment)
@@ -147,7 +144,7 @@ def test_owner(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def test_of_nothing(connection: duckdb.DuckDBPyConnection) -> None:
+def test_of_nothing(connection):
     fill(connection, "given", [])
     fill(connection, "pieces", [Interval("a", 1, 5)])
     assert connection.execute("FROM interval_union('given')").fetchall() == []
@@ -157,7 +154,7 @@ def test_of_nothing(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("FROM interval_overlap('given', 'pieces')").fetchall() == []
 
 
-def test_epoch_nanoseconds_stay_exact(connection: duckdb.DuckDBPyConnection) -> None:
+def test_epoch_nanoseconds_stay_exact(connection):
     at = 1_694_128_201_545_123_456
     fill(connection, "given", [Interval("a", at, at + 3), Interval("a", at + 1, at + 4)])
     assert connection.execute("FROM interval_union('given')").fetchall() == [("a", at, at + 4)]
@@ -165,7 +162,7 @@ def test_epoch_nanoseconds_stay_exact(connection: duckdb.DuckDBPyConnection) -> 
     assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 2, 2)]
 
 
-def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
+def test_nothing_is_quadratic(connection):
     """A long interval over many short ones: the worst case for anything pairwise."""
     connection.execute(
         "CREATE OR REPLACE TABLE given AS SELECT range AS id, 'a' AS part, "
@@ -186,16 +183,16 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
     ).fetchall() == [(400_000,)]
 
 
-def test_gaps(connection: duckdb.DuckDBPyConnection) -> None:
+def test_gaps(connection):
     @check
     @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
+    def run(intervals):
         fill(connection, "given", intervals)
         found = connection.execute(
             "SELECT part, start_ns, end_ns, previous_id, next_id FROM interval_gaps('given')"
         ).fetchall()
         idle = [ns for gap in found for ns in Interval(*gap[:3]).moments]
-        around: set[tuple[str, int]] = set()
+        around = set()
         for part in "ab":
             mine = [one for one in intervals if one.part == part]
             if mine:
@@ -212,7 +209,7 @@ def test_gaps(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def test_innermost(connection: duckdb.DuckDBPyConnection) -> None:
+def test_innermost(connection):
     connection.execute(
         "CREATE OR REPLACE TABLE moments AS "
         "SELECT part, row_number() OVER (ORDER BY part, at_ns) AS id, at_ns "
@@ -222,7 +219,7 @@ def test_innermost(connection: duckdb.DuckDBPyConnection) -> None:
 
     @check
     @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
+    def run(intervals):
         fill(connection, "given", intervals)
         found = dict(
             connection.execute(
@@ -241,19 +238,19 @@ def test_innermost(connection: duckdb.DuckDBPyConnection) -> None:
     run()
 
 
-def disjoint(intervals: list[Interval]) -> list[Interval]:
+def disjoint(intervals):
     """Return intervals without those that overlap one before them."""
-    kept: list[Interval] = []
+    kept = []
     for one in sorted(intervals):
         if not kept or kept[-1].part != one.part or kept[-1].end_ns <= one.start_ns:
             kept.append(one)
     return kept
 
 
-def test_pairs(connection: duckdb.DuckDBPyConnection) -> None:
+def test_pairs(connection):
     @check
     @given(INTERVALS.map(disjoint), INTERVALS.map(disjoint))
-    def run(lefts: list[Interval], rights: list[Interval]) -> None:
+    def run(lefts, rights):
         fill(connection, "pieces", lefts)
         fill(connection, "cover", rights)
         found = connection.execute("FROM interval_pairs('pieces', 'cover') ORDER BY ALL").fetchall()
@@ -278,16 +275,16 @@ LABELLED = st.lists(
 )
 
 
-def test_adjacent_intervals_of_one_kind_are_one(connection: duckdb.DuckDBPyConnection) -> None:
+def test_adjacent_intervals_of_one_kind_are_one(connection):
     """Gaps do not part them, another label does; a label that is not known is one too."""
     run = connection
 
     @check
     @given(LABELLED)
-    def holds(given: list[tuple[str, str | None, int, int]]) -> None:
+    def holds(given):
         now_ns = {"a": 0, "b": 0}
-        placed: list[tuple[object, ...]] = []
-        wanted: list[list[Any]] = []
+        placed = []
+        wanted = []
         for part, label, gap_ns, length_ns in given:
             start_ns = now_ns[part] + gap_ns
             now_ns[part] = end_ns = start_ns + length_ns

@@ -6,12 +6,10 @@ name in the module around it, and what runs in it: the role that it has for anyb
 model. `?`: only the place among other modules tells it in a trace of classes; `??`: in both.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
-from cases_as_ranks import AskedByRank, Cases
+from cases_as_ranks import Cases
 from traces_by_hand import Event, call, kernel, span
 
 LAYERS = {
@@ -253,7 +251,7 @@ RECORDED = {
 
 @pytest.mark.parametrize("by_class", [True, False], ids=["classes", "names"])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_roles_of_a_layer(asked: AskedByRank, layer: str, by_class: bool) -> None:
+def test_roles_of_a_layer(asked, layer, by_class):
     rank, expected = RECORDED[layer, by_class]
     found: Counter[tuple[str, bool]] = Counter()
     for row in asked.rows(rank, "roles"):

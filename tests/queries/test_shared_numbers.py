@@ -1,11 +1,8 @@
 """Numbers that programs share out once, and that a damaged or hostile file shares out often."""
 
-from __future__ import annotations
-
 import random
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -36,7 +33,7 @@ def op(ts: int, **args: Any) -> Event:
     }
 
 
-def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) -> None:
+def test_the_call_of_several_with_one_number(tiny_trace):
     """The last that began before the device event, else the nearest; by a plain search too."""
     chance = random.Random(7)
     # Each kernel has a number of its own, or equal ones would be one that was delivered twice.
@@ -61,7 +58,7 @@ def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) ->
 
 @pytest.mark.parametrize("shared", ["correlation", "everything"])
 @pytest.mark.nightly("compares CPU times")
-def test_growth_of_one_number_shared_by_all(tiny_trace: Callable[..., Path], shared: str) -> None:
+def test_growth_of_one_number_shared_by_all(tiny_trace, shared):
     """Sixteen times the events take no 64 times the time; all pairs would take 256 times."""
     more = {} if shared == "correlation" else {"External id": 4, "Sequence number": 5}
     taken_s = []

@@ -1,7 +1,5 @@
 """The sweeps over devices and threads, against every nanosecond and against stacks."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -42,7 +40,7 @@ def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[
     return line, wall, kind_wall
 
 
-def test_devices_against_every_nanosecond(tiny_trace: Write) -> None:
+def test_devices_against_every_nanosecond(tiny_trace):
     """Each device is a case of its own: events of three kinds on several streams."""
     chance = random.Random(2)
     cases: list[list[Event]] = []
@@ -156,7 +154,7 @@ def owned_times(write: Write, ops: list[Op]) -> dict[int, set[int]]:
     return found
 
 
-def test_every_time_of_a_thread_has_the_innermost_op(tiny_trace: Write) -> None:
+def test_every_time_of_a_thread_has_the_innermost_op(tiny_trace):
     chance = random.Random(11)
     threads = [nested(chance, tid) for tid in range(120)]
     found = owned_times(tiny_trace, [op for thread in threads for op in thread])
@@ -169,7 +167,7 @@ def test_every_time_of_a_thread_has_the_innermost_op(tiny_trace: Write) -> None:
     assert found == expected
 
 
-def test_ops_that_do_not_nest_lose_nothing(tiny_trace: Write) -> None:
+def test_ops_that_do_not_nest_lose_nothing(tiny_trace):
     """Rounding makes children end after their parents: no time is lost, none counts twice."""
     chance = random.Random(5)
     ops = []
@@ -184,7 +182,7 @@ def test_ops_that_do_not_nest_lose_nothing(tiny_trace: Write) -> None:
     assert set(found) == {(op.tid, now) for op in ops for now in range(op.start_us, op.end_us)}
 
 
-def test_nesting_is_what_a_stack_would_say(tiny_trace: Write) -> None:
+def test_nesting_is_what_a_stack_would_say(tiny_trace):
     numbers = random.Random(7)
     spans = []
     for number in range(200):

@@ -1,9 +1,6 @@
 """What reduces the rows of other analyses; sums by hand are in tests/cases/reductions.case."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ from tracekit.analysis.breakdown import TOTALS
 from tracekit.errors import UsageError
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
-Opened = Callable[[Path], tracekit.Trace]
 Rows = list[dict[str, Any]]
 RUN = SAMPLES / "pretrain_R+Z3"
 
@@ -25,14 +21,14 @@ def _also(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.nightly("a second run of the same kind"))
 
 
-def test_no_rows_have_no_total() -> None:
+def test_no_rows_have_no_total():
     for name, totals in TOTALS.items():
         window = rows_of("timeline", {"window_ns": 5})
         assert analysis_of(totals, rows_of(name), window).rows == []
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("serve_vllm")])
-def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
+def test_totals_are_the_sums_of_the_rows(opened, run):
     """Every column that both have and that counts or measures is the sum over the rows."""
     trace = opened(SAMPLES / run)
     found = trace.breakdown()
@@ -63,7 +59,7 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
 
 
 @pytest.mark.parametrize("run", ["pretrain_Naive", _also("h200_finetune_L"), _also("serve_vllm")])
-def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
+def test_parts_of_a_decoder_add_up(opened, run):
     trace = opened(SAMPLES / run)
     rows = trace.query("role_totals").to_dicts()
     assert sum(row["wall_ns"] for row in rows) == sum(trace.query("timeline").column("busy_ns"))
@@ -75,7 +71,7 @@ def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
         assert {row["step_wall_ns"] for row in rows} == {None}
 
 
-def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:
+def test_an_analysis_may_call_another_with_parameters(opened, tmp_path):
     (tmp_path / "most.sql").write_text(
         "-- How many kernels?\n--\n-- Kind:    analysis\n-- Scope:   run\n"
         "-- Params:\n--   most  BIGINT = 1  kernels of a device\n"
@@ -114,7 +110,7 @@ def assert_nested(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
-def test_modules_and_phases_lie_within_those_around_them(run: str, opened: Opened) -> None:
+def test_modules_and_phases_lie_within_those_around_them(run, opened):
     trace = opened(SAMPLES / run)
     rows = trace.query("module_icicle").to_dicts()
     totals = trace.query("module_totals").to_dicts()
@@ -140,7 +136,7 @@ def test_modules_and_phases_lie_within_those_around_them(run: str, opened: Opene
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
-def test_below_each_class_lie_the_modules_that_had_its_work(run: str, opened: Opened) -> None:
+def test_below_each_class_lie_the_modules_that_had_its_work(run, opened):
     trace = opened(SAMPLES / run)
     rows = trace.query("class_icicle").to_dicts()
     totals = trace.query("kernel_class_totals").to_dicts()

@@ -1,9 +1,7 @@
 """Results made by hand, so that what is drawn can be compared to the letter."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,8 +12,6 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import reads
 from tracekit.analysis.result import Column, Result
 from tracekit.render import renderer
-
-Make = Callable[..., Result]
 
 
 def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Result:
@@ -35,20 +31,20 @@ def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
 
 
 @pytest.fixture
-def totalled() -> Callable[[Mapping[str, Result]], dict[str, Result]]:
+def totalled():
     """Return a function that adds to results what reduces them, by the SQL that does so."""
     return with_totals
 
 
 @pytest.fixture
-def make_result() -> Make:
+def make_result():
     """Return a function that takes a name, columns (name to type) and rows."""
     return make
 
 
 @pytest.fixture
-def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    def render(data: Any, format_name: str, *, width: int = 100, **settings: Any) -> str:
+def rendered(monkeypatch):
+    def render(data, format_name, *, width=100, **settings):
         monkeypatch.setenv("COLUMNS", str(width))
         stream = io.StringIO()
         renderer(format_name)(data, stream, **settings)
@@ -105,7 +101,7 @@ DEVICE = {"rank": 0, "device": "0"}
 
 
 @pytest.fixture
-def breakdown() -> dict[str, Result]:
+def breakdown():
     """Return the breakdown of one rank with everything in it."""
     classes = [
         ("gemm", "compute", 219, 60),
@@ -176,10 +172,10 @@ def breakdown() -> dict[str, Result]:
 
 
 @pytest.fixture
-def run_of() -> Callable[[int], dict[str, Result]]:
+def run_of():
     """Return a function that gives the trace and timeline of so many ranks."""
 
-    def build(count: int) -> dict[str, Result]:
+    def build(count):
         ranks = range(count)
         results = [
             rows_of("trace", *(trace_row(rank, world_size=count) for rank in ranks)),

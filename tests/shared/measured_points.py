@@ -1,7 +1,5 @@
 """Points of microbenchmarks, and the measured peak rates derived from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ They are looked up on PATH: ``fake-gcs-server`` (https://github.com/fsouza/fake-
 ``azurite-blob`` (``npm install azurite``).
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import email.utils

@@ -1,7 +1,5 @@
 """Starts a server for tests, waits until it is up, and stops it at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Events of traces that one can read on a screen; their times are in µs, as in trace files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Event = dict[str, Any]

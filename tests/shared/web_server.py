@@ -1,7 +1,5 @@
 """A misbehaving web server on the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Clocks, power, and temperature of a device, read from a stand-in for NVML."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 
@@ -44,7 +42,7 @@ class Library:
         return 3 if name in self._missing else 0
 
 
-def test_figures_in_base_units() -> None:
+def test_figures_in_base_units():
     state = DeviceState("abc", lambda _: Library())
     assert state.read() == {
         "clock_hz": 1_410_000_000,
@@ -54,7 +52,7 @@ def test_figures_in_base_units() -> None:
     }
 
 
-def test_missing_figures_are_null() -> None:
+def test_missing_figures_are_null():
     read = DeviceState("abc", lambda _: Library("power", "temperature")).read()
     assert read["clock_hz"] == 1_410_000_000
     assert read["power_w"] is read["temperature_c"] is None
@@ -63,8 +61,8 @@ def test_missing_figures_are_null() -> None:
     assert unknown.asked == [b"GPU-def", b"MIG-def"]
 
 
-def test_without_a_driver_there_are_no_figures() -> None:
-    def missing(name: str) -> Any:
+def test_without_a_driver_there_are_no_figures():
+    def missing(name):
         raise OSError(f"{name}: cannot open shared object file")
 
     assert DeviceState("abc", missing).read() == NOTHING

@@ -1,7 +1,5 @@
 """tracekit's callbacks for trainers: the training is unchanged and recorded."""
 
-from __future__ import annotations
-
 import pytest
 from _expected import assert_unharmed
 from _loops import TOKENS, Loops, Outcome, needs
@@ -31,7 +29,7 @@ def recorded(loops: Loops, package: str, *words: str) -> Outcome:
 
 
 @each_trainer
-def test_a_training_is_recorded(package: str, loops: Loops) -> None:
+def test_a_training_is_recorded(package, loops):
     result = recorded(loops, package)
     script, words, model = TRAINERS[package]
     assert_unharmed(result, " ".join([script, *words]))
@@ -54,7 +52,7 @@ def test_a_training_is_recorded(package: str, loops: Loops) -> None:
 
 @pytest.mark.nightly("the loop behind both callbacks is tested in test_called_loop.py")
 @each_trainer
-def test_a_training_that_fails(package: str, loops: Loops) -> None:
+def test_a_training_that_fails(package, loops):
     result = recorded(loops, package, "failing")
     assert (result.exit_code, result.left) == (1, [])
     assert result.stderr.count("ArithmeticError: no more\n") >= 1

@@ -1,7 +1,5 @@
 """However a program ends, `tracekit collect` returns its exit code and keeps the run folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -11,8 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed, expected, is_same, lines_of
@@ -53,7 +49,7 @@ ENDS = {
 
 @nightly
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-def test_a_program_that_ends_badly(case: End, loops: Loops) -> None:
+def test_a_program_that_ends_badly(case, loops):
     result = loops.run("ends", str(case.step), case.how)
     assert result.exit_code == case.exit_code, result.stderr
     # It prints what the plain loop prints, up to the step that does not end.
@@ -74,7 +70,7 @@ def test_a_program_that_ends_badly(case: End, loops: Loops) -> None:
 
 
 @nightly
-def test_a_child_outlives_its_program(loops: Loops) -> None:
+def test_a_child_outlives_its_program(loops):
     code = (
         "import runpy, subprocess, sys; null = subprocess.DEVNULL\n"
         "subprocess.Popen(['sleep', '300'], stdin=null, stdout=null, stderr=null)\n"
@@ -87,7 +83,7 @@ def test_a_child_outlives_its_program(loops: Loops) -> None:
 
 
 @nightly
-def test_a_program_that_records_itself(loops: Loops) -> None:
+def test_a_program_that_records_itself(loops):
     result = loops.start([*loops.collect(out="outer"), *loops.program("library")]).end()
     assert_unharmed(result, "plain")
     assert result.run.manifest["outcome"] == "ok"
@@ -95,16 +91,14 @@ def test_a_program_that_records_itself(loops: Loops) -> None:
     assert not (result.folder / "outer").exists()
 
 
-def test_nothing_can_be_written_into_a_folder_that_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_can_be_written_into_a_folder_that_is_removed(tmp_path, monkeypatch):
     """A process that outlives the program may still write into the working folder."""
     made = loop_folder.LoopFolder(tmp_path / "run", LoopPlan(), ["python"], "1.here", force=False)
     made.open()
     (made.work / "report").touch()
     remove = shutil.rmtree
 
-    def write_and_remove(path: Path, **how: Any) -> None:
+    def write_and_remove(path, **how):
         with pytest.raises(FileNotFoundError):
             (made.work / "late").touch()
         remove(path, **how)
@@ -132,9 +126,7 @@ EARLY, LATE = "step 3 ", "step 20 "
         ("SIGUSR2", "default", EARLY, 140),
     ],
 )
-def test_a_signal_reaches_the_program_once(
-    name: str, what: str, line: str, exit_code: int, loops: Loops
-) -> None:
+def test_a_signal_reaches_the_program_once(name, what, line, exit_code, loops):
     """The program decides what happens, and has the time that it needs."""
     process = loops.start([*loops.collect(), *loops.program("signalled", name, what)])
     process.wait_for(line)
@@ -194,7 +186,7 @@ def on_a_terminal(
 
 
 @nightly
-def test_ctrl_c_reaches_the_program_once(loops: Loops) -> None:
+def test_ctrl_c_reaches_the_program_once(loops):
     command = [*loops.collect(), *loops.program("signalled", "SIGINT", "7")]
     shown, result = on_a_terminal(loops, command, EARLY, b"\x03")
     assert (result.exit_code, result.left) == (7, []), shown
@@ -202,7 +194,7 @@ def test_ctrl_c_reaches_the_program_once(loops: Loops) -> None:
     assert "saved after 1 signals" in shown
 
 
-def test_the_program_can_read_from_the_terminal(loops: Loops) -> None:
+def test_the_program_can_read_from_the_terminal(loops):
     """In a process group of its own it would be stopped when it reads."""
     program = [sys.executable, "-c", "print('answer', input('question '))"]
     shown, result = on_a_terminal(loops, [*loops.collect(), *program], "question", b"forty-two\n")

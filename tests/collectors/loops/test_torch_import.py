@@ -1,7 +1,5 @@
 """The import of torch is noticed, however a program imports it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -55,7 +53,7 @@ print(torch.__spec__.name, type(torch.__loader__).__name__, [type(f) for f in sy
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_torch_is_seen_once_it_is_imported(program: str, tmp_path: Path) -> None:
+def test_torch_is_seen_once_it_is_imported(program, tmp_path):
     wrapped = run(program + THEN, tmp_path)
     assert wrapped.stderr == ""
     seen = (tmp_path / "work" / UNUSABLE).read_text("utf-8")
@@ -63,7 +61,7 @@ def test_torch_is_seen_once_it_is_imported(program: str, tmp_path: Path) -> None
     assert wrapped.stdout == run(program + THEN, tmp_path, is_wrapped=False).stdout
 
 
-def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path: Path) -> None:
+def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path):
     machine = tmp_path / "machine"
     machine.mkdir()
     (machine / "sitecustomize.py").write_text("import torch\n", "utf-8")
@@ -71,7 +69,7 @@ def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path: Path) -> No
     assert (tmp_path / "work" / UNUSABLE).is_file()
 
 
-def test_a_torch_that_is_only_asked_for(tmp_path: Path) -> None:
+def test_a_torch_that_is_only_asked_for(tmp_path):
     asked = "import importlib.util\nprint(importlib.util.find_spec('torch').name)"
     assert run(asked, tmp_path).stdout == "torch\n"
     assert not (tmp_path / "work" / UNUSABLE).exists()

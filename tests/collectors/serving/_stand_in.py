@@ -9,8 +9,6 @@ Written from the engines' documentation and sources, quirks included (LightLLM `
 /stand_in` returns what the server has received.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,11 +51,11 @@ class StandIn:
 
 
 @pytest.fixture(scope="session")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., StandIn]]:
+def stand_in(tmp_path_factory):
     """Return a function that returns the stand-in of an engine, with quirks given by keyword."""
     servers: dict[str, StandIn] = {}
 
-    def get(engine: str, **quirks: Any) -> StandIn:
+    def get(engine, **quirks):
         if engine not in servers:
             servers[engine] = StandIn(engine, tmp_path_factory.mktemp(engine))
         return servers[engine].behave(**quirks)
@@ -67,13 +66,13 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 
 
 @pytest.fixture
-def stand_in_command(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
+def stand_in_command(tmp_path):
     """Return a function that returns the command of a stand-in, and its URL.
 
     The server writes its port into the test's folder.
     """
 
-    def command(engine: str = "lightllm", **quirks: Any) -> tuple[list[str], str]:
+    def command(engine="lightllm", **quirks):
         port = free_port()
         words = [sys.executable, str(STAND_IN), engine, str(tmp_path / "port")]
         return [*words, json.dumps({"port": port, **quirks})], f"http://127.0.0.1:{port}"
@@ -120,7 +119,7 @@ class ServeRun:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ServeRun]:
+def serve(tmp_path, monkeypatch):
     """Return a function that runs `--stage serve` against a stand-in, in this process.
 
     Its keywords are the arguments by key; small values are the default. Errors of the run are
@@ -133,7 +132,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     for name in [name for name in os.environ if name.endswith("_proxy")]:
         monkeypatch.delenv(name)
 
-    def start(server: StandIn | None, *, is_incomplete: bool = False, **values: Any) -> ServeRun:
+    def start(server, *, is_incomplete=False, **values):
         lines: list[str] = []
         given = {
             "stage": "serve",
@@ -156,7 +155,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def engine(tmp_path_factory):
     """Return the embedded engine, started with the tiny model."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -1,7 +1,5 @@
 """Keys and passwords are planted in every input, and appear in no output."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -9,9 +7,7 @@ import shlex
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished
@@ -77,9 +73,7 @@ def assert_nothing_kept(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("program", [("-m", "tracekit.collectors"), ("-m", "tracekit", "collect")])
-def test_no_secret_is_written_or_shown(
-    tmp_path: Path, stand_in_command: Callable[..., Any], program: tuple[str, ...]
-) -> None:
+def test_no_secret_is_written_or_shown(tmp_path, stand_in_command, program):
     behavior = ["ok", "ok", "echo", "echo_event", "ok"]
     words, url = stand_in_command(leaks=True, behavior=behavior, profiling="torch_profiler")
     words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", *words, "--api-key", IN_LAUNCH]
@@ -102,9 +96,7 @@ def test_no_secret_is_written_or_shown(
         assert json.load(file)["environment"]["HF_TOKEN"] == "(not kept)"
 
 
-def test_no_secret_is_in_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_secret_is_in_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", IN_KEY)
     monkeypatch.setenv("HF_TOKEN", IN_TOKEN)
     dying = "import os, sys; print(sys.argv, os.environ); sys.exit(3)"
@@ -128,7 +120,7 @@ def test_no_secret_is_in_an_error(
         assert not (tmp_path / "kept").exists() or assert_nothing_kept(tmp_path / "kept") == []
 
 
-def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path):
     """The output of a running server is in no file that has a name."""
     from tracekit.collectors.serving.http.engine import ServerProcess
     from tracekit.redaction import Redactor

@@ -3,10 +3,8 @@
 Times are below a microsecond, where the summary shows every nanosecond.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from tracekit.collectors.serving import records as requests_file
 from tracekit.collectors.serving.records import Outcome, RequestRecord
 from tracekit.manifest import Load, Manifest
 
-Cli = Callable[..., Any]
 Row = dict[str, Any]
 
 
@@ -71,7 +68,7 @@ def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
     return run
 
 
-def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
+def test_figures_on_paper(cli, tmp_path):
     folder = tmp_path / "run"
     run = write(folder, REQUESTS)
     shown = serving_manifest.summary_lines(run, REQUESTS, folder, figures_of(folder))
@@ -89,7 +86,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     without = serving_manifest.summary_lines(run, REQUESTS, folder)
     assert without == [*shown[:2], shown[-1]]
 
-    def asked(name: str) -> list[Row]:
+    def asked(name):
         rows: list[Row] = json.loads(cli("query", name, folder, "--format", "json").stdout)
         return rows
 
@@ -102,7 +99,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
 
 
-def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path: Path) -> None:
+def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path):
     """A run that cannot be opened, and a run without an answer."""
     (line,) = figures_of(tmp_path / "gone")
     assert str(tmp_path / "gone") in line

@@ -1,7 +1,5 @@
 """`transformers serve` as the server of `--engine openai`, with a model that is made here."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -35,7 +33,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     """Return a tiny model with a tokenizer of one token per word, which never ends by itself."""
     import tokenizers
 
@@ -61,7 +59,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path) -> None:
+def test_a_load_on_transformers_serve(model_folder, tmp_path):
     port = free_port()
     folder = tmp_path / "run"
     # The server lists what is in the cache of downloads, and fails where there is no such folder.

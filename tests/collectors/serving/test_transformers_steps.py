@@ -1,7 +1,5 @@
 """The steps of transformers' continuous batching: their batches and their output."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from typing import Any
@@ -28,7 +26,7 @@ NEW_TOKEN_COUNT = 10
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     config = models.model_config("tiny")
     config.num_hidden_layers = 2
     return models.build(config, seed=0, dtype=torch.float32, attention="sdpa").eval()
@@ -85,7 +83,7 @@ def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dic
 
 
 @nightly
-def test_outputs_are_those_of_generate(model: Any) -> None:
+def test_outputs_are_those_of_generate(model):
     prompts = prompts_of(6)
     # Small steps cut the prompts up, and a small cache makes requests wait for others.
     outputs, batches = generate_all(model, prompts, EngineSize(16, 24, 32, 6), NEW_TOKEN_COUNT)
@@ -94,7 +92,7 @@ def test_outputs_are_those_of_generate(model: Any) -> None:
 
 
 @nightly
-def test_a_request_that_is_evicted_from_the_cache(model: Any) -> None:
+def test_a_request_that_is_evicted_from_the_cache(model):
     prompts = prompts_of(4)
     # The prompts fit, and their answers do not.
     outputs, batches = generate_all(model, prompts, EngineSize(16, 12, 64, 4), 40)
@@ -107,7 +105,7 @@ def test_a_request_that_is_evicted_from_the_cache(model: Any) -> None:
 
 
 @nightly
-def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
+def test_one_token_of_a_prompt_is_prefill(model):
     _, batches = generate_all(model, prompts_of(1, 17), EngineSize(16, 8, 16, 1), 3)
     assert [batch.range_name for batch in batches] == [
         "tk/batch/prefill_1(16)_decode_0(0)",
@@ -120,9 +118,7 @@ def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
 
 
 @nightly
-def test_another_version_of_transformers_is_named(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_transformers_is_named(model, monkeypatch):
     from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
     monkeypatch.delattr(FIFOScheduler, "schedule_batch")
@@ -144,12 +140,12 @@ def test_another_version_of_transformers_is_named(
         ([(1, False), (7, True), (2, True)], "mixed", "prefill_2(9)_decode_1(1)"),
     ],
 )
-def test_phase_and_name_of_a_batch(shares: list[tuple[int, bool]], phase: str, name: str) -> None:
+def test_phase_and_name_of_a_batch(shares, phase, name):
     batch = Batch(3, [Share("a", count, is_prefill, True) for count, is_prefill in shares])
     assert (batch.phase, batch.range_name) == (phase, f"tk/batch/{name}")
 
 
-def test_steps_of_a_request_are_ranges() -> None:
+def test_steps_of_a_request_are_ranges():
     steps: list[list[int]] = []
     for number in (4, 5, 5, 6, 9, 12, 13):
         add_step(steps, number)

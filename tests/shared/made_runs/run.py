@@ -1,7 +1,5 @@
 """Writes the files of a simulated run, and returns its ground truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
