@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import patient_hypothesis
 import pytest
@@ -24,7 +22,7 @@ import tracekit
 REPO = Path(__file__).resolve().parent.parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     patient_hypothesis.load()
     if hasattr(config, "workerinput"):
@@ -36,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Check that each `nightly` mark gives a reason.
 
     Raises:
@@ -47,15 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: mark nightly needs a reason")
 
 
-_deselected: list[pytest.Item] = []
+_deselected = []
 
 
-def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+def pytest_deselected(items):
     """Count deselected tests for the closing line, which pytest-xdist does not do."""
     _deselected.extend(items)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session):
     """Report the number of deselected tests to the process that prints the closing line."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
@@ -82,8 +80,7 @@ def public_traces():
 @pytest.fixture(scope="session")
 def expected(public_traces):
     """Return the independently computed figures of the public traces, by file name."""
-    figures: dict[str, Any] = json.loads((public_traces / "expected.json").read_text("utf-8"))
-    return figures
+    return json.loads((public_traces / "expected.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +102,7 @@ def shared_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def opened(shared_folder):
     """Return a function that opens a trace, ingested once for all workers and only ever read."""
-    traces: dict[Path, tracekit.Trace] = {}
+    traces = {}
     cache = shared_folder / "stores"
     cache.mkdir(exist_ok=True)
 
@@ -145,7 +142,7 @@ def answered(opened):
 
     Those of one trace are held at a time.
     """
-    held: dict[Path, Answers] = {}
+    held = {}
 
     def answers_of(path):
         if path not in held:
@@ -260,7 +257,7 @@ def make_run(tmp_path):
     def make(name, requests=None, *, benchmarks=None, into=".", **members):
         folder = tmp_path / into / name
         folder.mkdir(parents=True)
-        known: dict[str, Any] = {
+        known = {
             "run_id": name,
             "tracekit_version": "0.1.0",
             "created_at": "2026-01-31T12:00:00Z",

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 FILES = sorted(path for path in (HERE / "corpus").glob("*/*") if path.is_file())
 
 
-def load_targets() -> object:
+def load_targets():
     spec = importlib.util.spec_from_file_location("fuzz_targets", HERE / "fuzz" / "targets.py")
     assert spec is not None
     assert spec.loader is not None
@@ -20,7 +20,7 @@ def load_targets() -> object:
     return module
 
 
-TARGETS = load_targets().TARGETS  # type: ignore[attr-defined]
+TARGETS = load_targets().TARGETS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")

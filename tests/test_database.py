@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -28,7 +27,7 @@ from tracekit.storage import temp_dirs
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:
+def run_python(script, *args):
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, args)],
         stdin=subprocess.PIPE,
@@ -191,7 +190,7 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace, cache):
 
 # -- opening ---------------------------------------------------------------------------------------
 
-NO_STORES: dict[str, Callable[[Path], object]] = {
+NO_STORES = {
     "missing": lambda path: path.exists(),
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"text"),

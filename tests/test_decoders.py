@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tracekit"
 
 
-def _late_decoders(path: Path) -> list[str]:
+def _late_decoders(path):
     found = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if not isinstance(node, ast.Call):

@@ -6,7 +6,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import kernel
@@ -35,7 +34,7 @@ CLASSES_OF_RANKS = (
 )
 DEVICE_NAME = "SELECT name FROM device"
 
-EXPECTED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
+EXPECTED = [
     ("01", CLASSES, [("elementwise", 50), ("gemm", 100)]),
     ("03", "SELECT rank FROM trace ORDER BY rank", [(0,), (1,)]),
     (
@@ -90,7 +89,7 @@ TIMELINES = {
 }
 
 
-def case(number: str) -> Path:
+def case(number):
     if not FOLDER.is_dir():
         pytest.skip(f"no field cases in {FOLDER}")
     return next(FOLDER.glob(f"{number}_*.json"))

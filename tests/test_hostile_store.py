@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -229,7 +228,7 @@ def test_a_store_that_cannot_be_written_is_not_copied(store, monkeypatch):
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def damaged(data: bytes, seed: int) -> bytes:
+def damaged(data, seed):
     """Return a store with flipped bits, a hole, no end, or a damaged header."""
     chance = random.Random(seed)
     text = bytearray(data)
@@ -250,7 +249,7 @@ def damaged(data: bytes, seed: int) -> bytes:
     return bytes(text)
 
 
-def ask(trace: tracekit.Trace) -> Any:
+def ask(trace):
     trace.sql("SELECT max(args), max(name) FROM record")
     return {name: result.rows for name, result in trace.breakdown().items()}
 

@@ -32,7 +32,7 @@ def test_public_names_are_there():
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
-        _ = tracekit.no_such_name  # type: ignore[attr-defined]
+        _ = tracekit.no_such_name
 
 
 @pytest.mark.parametrize(

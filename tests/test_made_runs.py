@@ -2,15 +2,13 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
-from made_runs import Faults, Late, Layout, MadeRun, Step, make_run
+from made_runs import Faults, Late, Layout, Step, make_run
 
 TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1)
 
 
-def kernels(path: Path) -> list[dict[str, Any]]:
+def kernels(path):
     events = json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]
     found = [
         {**e["args"], "name": e["name"], "start": int(e["ts"] * 1000), "dur": int(e["dur"] * 1000)}
@@ -20,9 +18,9 @@ def kernels(path: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda kernel: kernel["start"])
 
 
-def read_waits(run: MadeRun) -> dict[tuple[str, int], dict[int, int]]:
+def read_waits(run):
     """Return waits by the files: the duration of a collective beyond its shortest rank."""
-    durations: dict[tuple[str, int], dict[int, int]] = {}
+    durations = {}
     for path in run.paths:
         rank = int(path.name.removeprefix("rank").partition(".")[0])
         for kernel in kernels(path):

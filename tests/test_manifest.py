@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from tracekit.manifest import (
     Steps,
 )
 
-SMALLEST: dict[str, Any] = {
+SMALLEST = {
     "run_id": "a",
     "tracekit_version": "0.1.0",
     "created_at": "2026-01-31T12:00:00Z",
@@ -48,7 +46,7 @@ FULL = Manifest(
 )  # fmt: skip
 
 
-def written(folder: Path, content: dict[str, Any]) -> Path:
+def written(folder, content):
     path = folder / "run.json"
     path.write_text(json.dumps(content))
     return path

@@ -23,7 +23,7 @@ RECORDINGS = (
 )
 
 
-def _found(name: str) -> Path:
+def _found(name):
     folder = SHARED / Path(name).parent
     paths = sorted(folder.glob(f"{Path(name).name}*")) if folder.is_dir() else []
     if not paths:
@@ -31,7 +31,7 @@ def _found(name: str) -> Path:
     return paths[0]
 
 
-def _agrees(path: Path) -> None:
+def _agrees(path):
     with tracekit.open(path, cache=False) as trace:
         (totals,) = trace.query("step_totals").to_dicts()
         (idle,) = trace.query("run_idle").to_dicts()

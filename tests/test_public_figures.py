@@ -5,7 +5,6 @@ Comments name the different results of well-known tools.
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ GATE = {
 """Traces of the gate: CPU, communication, waits, AMD, no flow events, and CUDA graphs."""
 
 
-def of_file(name: str) -> Any:
+def of_file(name):
     """Return the parameter of a test of a trace."""
     short = name.removesuffix(".json.gz")
     marks = [] if short in GATE else [pytest.mark.nightly("the gate has one trace of each kind")]
@@ -82,7 +81,7 @@ def test_the_eight_ranks_of_a_run(opened, public_traces, expected):
 
 
 # Figures of single traces; the comments say what other tools report.
-REFERENCE: dict[str, dict[str, Any]] = {
+REFERENCE = {
     # Kernels of DeepEP: HTA and TraceLens find no communication at all.
     "deepseek_train_h800": {"comm_ns": 113_440_000, "exposed_comm_ns": 4_186_000}
     | {"window_ns": 129_012_000, "overlapped_comm_pct": pytest.approx(96.3099, abs=1e-4)},

@@ -9,10 +9,8 @@ import doctest
 import re
 import runpy
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from every_trace import SAMPLES
@@ -40,7 +38,7 @@ PAGES = [path.relative_to(REPO).as_posix() for path in hand_written()]
 _OTHER_PAGE = pytest.mark.nightly("pages other than the README")
 
 
-def _pages(shows: Callable[[str], object]) -> list[Any]:
+def _pages(shows):
     """Return the pages whose text shows something to run; all but the README run nightly."""
     return [
         pytest.param(page, marks=() if page == README.name else _OTHER_PAGE)

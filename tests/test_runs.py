@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,14 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def add_trace(folder: Path, name: str = "rank0.json.gz") -> Path:
+def add_trace(folder, name="rank0.json.gz"):
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": [EVENT]}).encode()))
     return path
 
 
-def shown(trace: tracekit.Trace) -> list[str]:
+def shown(trace):
     """Return the analyses of a breakdown without its totals."""
     return [name for name in trace.breakdown() if name not in (*TOTALS.values(), RUN_IDLE)]
 
@@ -47,8 +46,8 @@ def sweep(make_run, tmp_path):
     return tmp_path / "sweep"
 
 
-def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+def no_trace_is_read(monkeypatch):
+    def fail(*_):
         pytest.fail("a trace was read")
 
     monkeypatch.setattr("tracekit.ingest.load.load_trace", fail)

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tracekit.errors import TracekitError
 from tracekit.small_files import parse_json, parse_toml
 from tracekit.storage import Location
 
-DOORS: dict[str, Callable[[Path], object]] = {
+DOORS = {
     "pyproject.toml": load_rules,
     "check.toml": load_rules,
     "rules.toml": check_rules,
@@ -25,7 +24,7 @@ DOORS: dict[str, Callable[[Path], object]] = {
     "run.json": manifest.read,
     "manifest.json": lambda path: read_manifest(Location.of(path.parent)),
 }
-HOSTILE: dict[str, dict[str, bytes]] = {
+HOSTILE = {
     ".toml": {
         "a key of many parts": b".".join([b"a"] * 60_000) + b" = 1",
         "quoted parts": b".".join([b'"a = b"'] * 30_000) + b" = 1",

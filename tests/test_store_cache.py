@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from store_folders import left_in, stores
@@ -24,11 +23,11 @@ from tracekit.storage import temp_dirs
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def lasting(dur: int) -> dict[str, Any]:
+def lasting(dur):
     return kernel("k", 1, 1 + dur, 1)
 
 
-def busy_ns(path: Path) -> int:
+def busy_ns(path):
     with tracekit.open(path) as trace:
         return int(trace.query("timeline").to_dicts()[0]["busy_ns"])
 

@@ -1,18 +1,14 @@
 """Advice as a whole: the cause comes first, its gain is right, and the healthy hear nothing."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import pytest
-from seeded_faults import Fault, simulated_faults, simulated_healthy
+from seeded_faults import simulated_faults, simulated_healthy
 from simulated_machine import simulate
 from simulated_program import Machine
 from traces_by_hand import call, span, work
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.prediction.advising import Advised, advise
+from tracekit.prediction.advising import advise
 
 SEED = 4_711
 
@@ -23,7 +19,7 @@ _IN_GATE = {
 }
 
 
-def _each(faults: Sequence[Fault]) -> pytest.MarkDecorator:
+def _each(faults):
     late = pytest.mark.nightly("machines like those of the gate")
     return pytest.mark.parametrize(
         "fault",
@@ -32,7 +28,7 @@ def _each(faults: Sequence[Fault]) -> pytest.MarkDecorator:
     )
 
 
-def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
+def _advised(fault, folder):
     machine = simulate(Machine(**fault.faulty))
     machine.write(folder)
     with tracekit.open(folder, cache=False) as trace:
@@ -58,7 +54,7 @@ def test_nothing_is_said_of_what_is_healthy(fault, tmp_path):
     assert advised.advice == ()
 
 
-def _waiting() -> list[dict[str, Any]]:
+def _waiting():
     """Return two steps of 100 µs each, half of which the host waits for a call of its own."""
     events = []
     for number, start in enumerate((0, 100, 200)):
@@ -126,10 +122,10 @@ class _Replay:
 
     before_ns, step_count, run_step = 1_000, 0, None
 
-    def __init__(self, gains: dict[str, tuple[int, int, int]]) -> None:
+    def __init__(self, gains):
         self.gains = gains
 
-    def predict(self, changes: Sequence[str]) -> tracekit.prediction.predicting.Prediction:
+    def predict(self, changes):
         from tracekit.prediction.predicting import Prediction
 
         low, gain, high = map(sum, zip(*(self.gains[change] for change in changes), strict=True))
@@ -137,20 +133,20 @@ class _Replay:
         return Prediction((*changes,), 1_000, 1_000, *ends, 0.0, 0.0, ())
 
 
-def _no_load() -> Any:
+def _no_load():
     raise AssertionError
 
 
-def _answered(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> Advised:
+def _answered(gains, *rows):
     result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdef"), [*rows])
-    return advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)  # type: ignore[arg-type, return-value]
+    return advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)
 
 
-def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
+def _ranked(gains, *rows):
     return [one.candidate.what for one in _answered(gains, *rows).advice]
 
 
-def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
+def _row(what, change, cost_ns=500):
     return (what, None, change, cost_ns, "do it", None)
 
 

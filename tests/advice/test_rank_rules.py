@@ -1,25 +1,21 @@
 """Advice about several ranks, on runs that are made up and have the same run without the fault."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from made_runs import Layout, Step, make_run
-from traces_by_hand import Event, call, kernel, work
+from traces_by_hand import call, kernel, work
 
 import tracekit
-from tracekit.prediction.advising import Advised
 
 
-def _advised(folder: Path) -> tuple[Advised, int]:
+def _advised(folder):
     with tracekit.open(folder, cache=False) as trace:
         windows = trace.query("timeline").column("window_ns")
         return trace.advise(), max(windows)
 
 
-def _ranks(folder: Path, *ranks: Sequence[Event]) -> Path:
+def _ranks(folder, *ranks):
     folder.mkdir()
     for rank, events in enumerate(ranks):
         info = {"rank": rank, "world_size": len(ranks), "backend": "nccl"}
@@ -28,7 +24,7 @@ def _ranks(folder: Path, *ranks: Sequence[Event]) -> Path:
     return folder
 
 
-def _reduced(rank: int, took: float) -> list[Event]:
+def _reduced(rank, took):
     """Return what a rank of six reduces with its neighbour, and then with all, who wait for it."""
     pair = rank // 2
     groups = [
@@ -68,8 +64,8 @@ def test_bubbles_of_a_pipeline(tmp_path):
     assert "advice_bubbles" in {one.rule for one, _ in advised.undecided}
 
 
-def _experts(took: float, is_spread: bool = True) -> list[Event]:
-    exchange: dict[str, Any] = {
+def _experts(took, is_spread=True):
+    exchange = {
         "Collective name": "all_to_allv", "In msg nelems": 64, "Out msg nelems": 64,
         "dtype": "BFloat16", "Group size": 2, "Process Group Name": "0",
     }  # fmt: skip

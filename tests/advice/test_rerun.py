@@ -24,14 +24,14 @@ CHECKPOINTED = Path(__file__).parents[1] / "traces" / "cpu_llama_ckpt" / "rank0.
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
 
 
-def _command(command: list[str], rule: str, *changes: str, **extra: object) -> list[str]:
+def _command(command, rule, *changes, **extra):
     """Return the command that takes an advice of a run that a command left."""
     run = Manifest("a", "0", "now", "pretrain", "ddp", command=command, extra=dict(extra))
     advice = Candidate(rule, "seen", None, changes, None, "", None)
     return changed_command(run, advice, Path("b"))
 
 
-def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
+def _advice(low_pct, gain_pct, high_pct):
     """Return advice about a window of 1,000 ns."""
     low, gain, high = (1_000 - 10 * pct for pct in (low_pct, gain_pct, high_pct))
     told = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())

@@ -1,23 +1,18 @@
 """Advice about loads on serving engines, of which each step takes 10 ms and 2 for each request."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import tracekit
 from tracekit.prediction.advising import Advised
 
-MakeRun = Callable[..., Path]
 MS = 1_000_000
 PROMPT, ANSWER = 16, 8
 LOAD = {"request_count": 24, "prompt_token_count": PROMPT, "max_new_token_count": ANSWER}
 
 
-def served(limit: int, gap_ms: int, in_flight: int = 1_000, count: int = 24) -> list[Any]:
+def served(limit, gap_ms, in_flight=1000, count=24):
     """Return requests that come every so often, of which so many run in a step."""
-    requests: list[dict[str, Any]] = [
+    requests = [
         {
             "request_id": number, "outcome": "ok", "is_warmup": False, "is_profiled": False,
             "prompt_token_count": PROMPT, "prompt_source": "token_ids",
@@ -27,8 +22,8 @@ def served(limit: int, gap_ms: int, in_flight: int = 1_000, count: int = 24) -> 
         for number in range(count)
     ]  # fmt: skip
     now = step = done = sent = 0
-    running: list[dict[str, Any]] = []
-    queue: list[dict[str, Any]] = []
+    running = []
+    queue = []
     while done < count:
         if not running and not queue:
             now = max(now, requests[sent]["arrival_ns"])
@@ -52,7 +47,7 @@ def served(limit: int, gap_ms: int, in_flight: int = 1_000, count: int = 24) -> 
     return requests
 
 
-def advised_of(make_run: MakeRun, requests: list[Any], limit: int = 1_000, **load: Any) -> Advised:
+def advised_of(make_run, requests, limit=1000, **load):
     load = {"arrival": "constant:100"} | LOAD | load
     engine = {"max_requests_per_batch": limit, "page_size": 16, "max_batch_tokens": 4096,
               "num_blocks": 4096, "scheduler_type": "fifo"}  # fmt: skip
@@ -64,7 +59,7 @@ def advised_of(make_run: MakeRun, requests: list[Any], limit: int = 1_000, **loa
         return trace.advise()
 
 
-def mean_ttft_ns(requests: list[Any]) -> float:
+def mean_ttft_ns(requests):
     return sum(one["first_token_ns"] - one["arrival_ns"] for one in requests) / len(requests)
 
 

@@ -4,7 +4,6 @@ import pytest
 from every_trace import FOLDER, PATHS
 
 import tracekit
-from tracekit.prediction.advising import Advised
 from tracekit.prediction.changes import parse_change
 from tracekit.prediction.predicting import KEEPS_WORK
 
@@ -18,7 +17,7 @@ MEASURED = [
 ]
 
 
-def claims_broken(trace: tracekit.Trace, advised: Advised) -> list[str]:
+def claims_broken(trace, advised):
     """Return what of the advice does not hold."""
     causes = trace.query("idle_causes").to_dicts()
     idle_ns = sum(row["idle_ns"] for row in causes)

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -17,7 +15,7 @@ from tracekit.ingest.load import load_trace
 from tracekit.ingest.threads import fill_threads
 
 
-def write(root: Path, folder: str, name: str, kind: str) -> None:
+def write(root, folder, name, kind):
     scope = "-- Scope: trace\n" if kind == "analysis" else ""
     path = root / folder / name
     path.parent.mkdir(exist_ok=True)
@@ -62,9 +60,9 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         load_catalog(tmp_path)
 
 
-def tables_in(node: Any, hidden: frozenset[str] = frozenset()) -> set[str]:
+def tables_in(node, hidden=frozenset()):
     """The tables that a statement reads, by the syntax tree of DuckDB's parser."""
-    found: set[str] = set()
+    found = set()
     if isinstance(node, list):
         for child in node:
             found |= tables_in(child, hidden)
@@ -122,7 +120,7 @@ def test_every_macro_that_a_file_calls_is_known():
             assert words & {*catalog.functions} - {name} <= {*library.reads(name)}, name
 
 
-def _others(folder: str, names: list[str]) -> list[str]:
+def _others(folder, names):
     return [name for name in names if not name.endswith((".py", ".so"))]
 
 

@@ -4,21 +4,21 @@ import random
 
 import pytest
 from cases_as_ranks import opened_as_ranks
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.analysis import context_walk, walked_modules
 
 
-def work(at: float, correlation: int = 1, tid: int = 1) -> list[Event]:
+def work(at, correlation=1, tid=1):
     """Return a launch without duration and its kernel."""
     return [call(at, at, correlation, tid=tid), kernel("k", at + 1e6, at + 1e6 + 1, correlation)]
 
 
-def random_spans(seed: int) -> list[Event]:
+def random_spans(seed):
     """Return launches and ops of two threads that cross, touch, coincide, or are empty."""
     chance = random.Random(seed)
-    events: list[Event] = []
+    events = []
     correlation = 0
     for tid in (1, 2):
         for _ in range(60):
@@ -32,7 +32,7 @@ def random_spans(seed: int) -> list[Event]:
     return events
 
 
-def innermost(events: list[Event], at: float, tid: int) -> int | None:
+def innermost(events, at, tid):
     """Return the number of the op that was opened last of those that are open."""
     ops = [
         (event["ts"], -event["ts"] - event["dur"], number)
@@ -79,7 +79,7 @@ def test_an_interrupt_ends_the_walk(tiny_trace, monkeypatch):
         trace.sql("FROM attribution")
 
 
-def derivative(order: int) -> list[Event]:
+def derivative(order):
     """Return an autograd node, the engine's call of it, and an op with a new sequence number."""
     start, number = 100 * order, {"Sequence number": 2 * order - 1, "Fwd thread id": 1}
     again = {"Sequence number": 2 * order + 1, "Fwd thread id": 0}

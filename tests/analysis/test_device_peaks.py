@@ -6,7 +6,6 @@ import duckdb
 import pytest
 
 from tracekit.analysis.device_peaks import (
-    DevicePeak,
     fill_device_peaks,
     load_device_peaks,
     peak_of,
@@ -129,7 +128,7 @@ def test_every_entry_has_a_source():
             assert re.search(vendor, peak.address), peak.product
 
 
-def ratio(peak: DevicePeak, above: str, below: str) -> float | None:
+def ratio(peak, above, below):
     """Return the ratio of two rates, None if one is missing."""
     rates = peak.flop_per_s
     return rates[above] / rates[below] if above in rates and below in rates else None

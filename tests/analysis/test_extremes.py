@@ -1,7 +1,5 @@
 """Numbers of any size in a file: nothing overflows, and no command crashes."""
 
-from typing import Any
-
 import pytest
 
 import tracekit
@@ -16,7 +14,7 @@ _OPS = (
 )
 
 
-def _launched(number: int, ts: int, name: str, **args: Any) -> list[dict[str, Any]]:
+def _launched(number, ts, name, **args):
     common = {"ph": "X", "ts": ts, "dur": 10, "name": name}
     kernel = {"device": 0, "stream": 7, "correlation": number, **args}
     launch = {"correlation": number}
@@ -27,7 +25,7 @@ def _launched(number: int, ts: int, name: str, **args: Any) -> list[dict[str, An
     ]
 
 
-def _extremes() -> list[dict[str, Any]]:
+def _extremes():
     events = _launched(1, 0, "first")
     number = 1
     for size in (2**31, 2**62, -(2**62)):
@@ -48,7 +46,7 @@ def _extremes() -> list[dict[str, Any]]:
     return events
 
 
-def _larger() -> list[dict[str, Any]]:
+def _larger():
     """Return events with the largest numbers that a file can contain."""
     events = []
     for number, size in enumerate((2**31, 2**62, 2**63 - 1, -(2**62), 1e300), 1000):

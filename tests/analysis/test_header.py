@@ -41,7 +41,7 @@ SELECT $min_gap_ns, $sort, $class, $top, $pattern, '$in_text', "$quoted" -- $in_
 """
 
 
-def analysis(*lines: str, sql: str = "SELECT 1 AS a") -> str:
+def analysis(*lines, sql="SELECT 1 AS a"):
     """A minimal valid analysis with further header lines."""
     header = ["-- Why?", "--", "-- Kind: analysis", "-- Scope: trace"]
     columns = (

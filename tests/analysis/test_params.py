@@ -10,14 +10,14 @@ from tracekit.analysis.params import bind, coerce
 from tracekit.errors import QueryError, UsageError
 
 
-def param(type_name: str, default: str | None = "NULL", choices: tuple[str, ...] = ()) -> Param:
+def param(type_name, default="NULL", choices=()):
     return Param("x", type_name, default, "what it is", choices)
 
 
 class Index:
     """An integer that is no int, as numpy's are."""
 
-    def __index__(self) -> int:
+    def __index__(self):
         return 7
 
 

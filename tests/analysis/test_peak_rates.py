@@ -216,8 +216,7 @@ def test_a_cpu_run_uses_the_peak_rates_of_its_processor_and_threads(
             if row["measured_peak_pct"] is not None:
                 # 2,000 operations in 2 us are 1e9 operations/s.
                 assert row["measured_peak_pct"] == pytest.approx(50)
-            found = row["measured_peak_reason"]
-            return found
+            return row["measured_peak_reason"]
 
     bench = make_bench("bench", [FAST], **CPU)
     here = {"processor": EPYC}

@@ -33,7 +33,7 @@ def path(tiny_trace):
     return tiny_trace(EVENTS)
 
 
-def asked(trace: tracekit.Trace, name: str) -> object:
+def asked(trace, name):
     try:
         found = trace.query(name)
     except TracekitError as error:
@@ -41,7 +41,7 @@ def asked(trace: tracekit.Trace, name: str) -> object:
     return found.columns, found.rows
 
 
-def made(trace: tracekit.Trace) -> set[str]:
+def made(trace):
     """Return the derived tables that have been filled."""
     return session_of(trace._connection).row_counts.keys() & load_catalog().tables.keys()
 

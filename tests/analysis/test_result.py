@@ -1,7 +1,6 @@
 """Results as rows, as text, and as data frames that keep every digit."""
 
 import sys
-from typing import Any
 
 import pytest
 
@@ -82,7 +81,7 @@ def test_arrow_keeps_types_and_digits(result):
 def test_an_empty_result_keeps_its_columns(library):
     pytest.importorskip(library)
     result = Result("x", (Column("a_ns", "BIGINT"), Column("b", "DECIMAL(9,2)")), [])
-    frame: Any = {
+    frame = {
         "polars": result.to_polars,
         "pandas": result.to_pandas,
         "pyarrow": result.to_arrow,

@@ -10,7 +10,7 @@ from datetime import datetime
 import duckdb
 import pytest
 
-from tracekit.analysis.header import Spec, parse_header
+from tracekit.analysis.header import parse_header
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.result import Column
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
@@ -24,7 +24,7 @@ def connection():
         yield open_connection
 
 
-def spec(sql: str, *, params: str = "", columns: str = "--   a  BIGINT  x\n") -> Spec:
+def spec(sql, *, params="", columns="--   a  BIGINT  x\n"):
     listed = f"-- Params:\n{params}" if params else ""
     return parse_header(
         f"-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n{listed}-- Columns:\n{columns}{sql}",

@@ -1,16 +1,11 @@
 """GPU events without a launch are matched to the launched events that they repeat."""
 
 import random
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 from tracekit.analysis import section_alignment
-
-Event = dict[str, Any]
 
 # A decoder; kernel names do not tell one GEMM from another.
 LAYERS = 6
@@ -18,11 +13,9 @@ LAYER = ("norm", *["gemm"] * 3, "rope", "attn", "gemm", "norm", "gemm", "gemm", 
 ITERATION = ("embed", *LAYER * LAYERS, "norm")
 
 
-def stream(
-    names: Sequence[str], unlinked: set[int], grids: Sequence[int | None] | None = None
-) -> list[Event]:
+def stream(names, unlinked, grids=None):
     """Return sequential kernels, each with a launch except for those in `unlinked`."""
-    events: list[Event] = []
+    events = []
     for place, name in enumerate(names):
         at = 100 + 10 * place
         args = {"device": 0, "stream": 7, "correlation": place + 1}
@@ -40,7 +33,7 @@ def stream(
     return events
 
 
-def alike(path: Path) -> dict[int, int]:
+def alike(path):
     """Return the position of each event without a launch, and that of its counterpart."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
@@ -73,14 +66,14 @@ def test_grids_decide_between_equal_kernels(tiny_trace):
     """Two kinds of iterations have the same kernels with different grids."""
     count = len(ITERATION)
     names = [*ITERATION * 3]
-    grids: list[int | None] = [*[8] * count, *[512] * count, *[8] * count]
+    grids = [*[8] * count, *[512] * count, *[8] * count]
     found = alike(tiny_trace(stream(names, set(range(count)), grids)))
     assert found == {place: place + 2 * count for place in range(count)}
 
 
 def test_grids_may_be_missing_where_the_launch_is(tiny_trace):
     count = len(ITERATION)
-    grids: list[int | None] = [*[None] * count, *[512] * count]
+    grids = [*[None] * count, *[512] * count]
     found = alike(tiny_trace(stream([*ITERATION * 2], set(range(count)), grids)))
     assert found == {place: place + count for place in range(count)}
 
@@ -144,7 +137,7 @@ def test_the_number_of_comparisons_is_linear(monkeypatch):
 def test_roles_of_gemms_in_real_traces(opened, public_traces, name, roles_ns):
     """Expected values follow from the order q, k, v, o, gate, up, down in each layer."""
     trace = opened(public_traces / f"{name}.json.gz")
-    found: dict[str, int] = {}
+    found = {}
     rows = trace.sql(
         "SELECT m.rollup_path, d.dur_ns FROM attribution AS c"
         " JOIN device_events AS d USING (trace_id, event_id, piece)"

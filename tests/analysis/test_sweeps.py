@@ -84,7 +84,7 @@ def test_hostile_graphs(name, given):
     columns = [f"c{number}" for number in range(len(given[0]))]
     declared = ", ".join(f"{column}::BIGINT" for column in columns)
     statement = f"SELECT {declared} FROM (VALUES {rows(given)}) AS t({', '.join(columns)})"
-    found: list[tuple[int, ...]] = []
+    found = []
     with duckdb.connect() as connection:
         refused = (duckdb.InvalidInputException, duckdb.OutOfMemoryException)
         with suppress(*refused), swept(connection, name, statement):

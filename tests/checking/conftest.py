@@ -25,7 +25,7 @@ def kept(tmp_path_factory, keep_stores):
     Each worker has a cache of its own: a store that is put there anew may be open elsewhere.
     """
     cache = tmp_path_factory.mktemp("checked")
-    there: set[str | Path] = set()
+    there = set()
 
     def keep(*samples):
         keep_stores(cache, *SAMPLES.intersection(samples) - there)

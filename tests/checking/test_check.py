@@ -20,7 +20,7 @@ REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _side(steps_ns: list[int]) -> Side:
+def _side(steps_ns):
     """Steps of one device in which one gemm does all."""
     cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", "[]", "gemm", len(steps_ns))
     cell.samples = dict(enumerate(steps_ns))
@@ -30,7 +30,7 @@ def _side(steps_ns: list[int]) -> Side:
     return Side("x", "step", [cell], {}, count, 1, 1, names, [1] * count, 0, cell.wall_ns)
 
 
-def _measured(steps_ns: list[int]) -> Measured:
+def _measured(steps_ns):
     return Measured("x", _side(steps_ns), {}, {"peak_memory": 5e9})
 
 

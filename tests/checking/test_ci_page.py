@@ -17,7 +17,7 @@ PAGE = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _commands() -> list[list[str]]:
+def _commands():
     found = []
     for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
         joined = re.sub(r"run: >\n\s+", "run: ", block).replace("\n          >>", " >>")

@@ -2,8 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from traces_by_hand import span
@@ -15,10 +13,8 @@ from tracekit.cli._main import main
 from tracekit.errors import UsageError
 from tracekit.report.history_page import history_page
 
-MakeRun = Callable[..., Path]
 
-
-def of_runs(*medians: float) -> list[list[float]]:
+def of_runs(*medians):
     return [[one] for one in medians]
 
 
@@ -73,7 +69,7 @@ def test_shares_change_by_points():
     assert [one.place for one in changes(shares, margin_pct=1, is_share=True)] == [3]
 
 
-def made(make_run: MakeRun, name: str, day: int, steps_us: list[int]) -> Path:
+def made(make_run, name, day, steps_us):
     """A run of steps that a device works through whole."""
     events, at = [], 0
     for number, length in enumerate(steps_us):

@@ -21,12 +21,12 @@ from tracekit.comparison.serving import QUANTILES
 SERVED = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
 
 
-def _latencies(count: int, factor: float = 1.0, seed: int = 0) -> list[int]:
+def _latencies(count, factor=1.0, seed=0):
     source = random.Random(seed)
     return [round(factor * 1e8 * source.lognormvariate(0, 0.2)) for _ in range(count)]
 
 
-def _baseline(series: list[int]) -> Baseline:
+def _baseline(series):
     cell = Cell("compute", "gemm", "forward", "mlp", None, None, None, 1, 1, 1, {0: 1})
     side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
     kept = {"ttft": thinned(series, QUANTILES, 1_000)}
@@ -34,7 +34,7 @@ def _baseline(series: list[int]) -> Baseline:
     return Baseline("main", side, {}, {}, figures, "now", [], kept, [])
 
 
-def _measured(kept: Baseline) -> Measured:
+def _measured(kept):
     return Measured("x", kept.side, {}, kept.figures, latencies=kept.latencies)
 
 
@@ -83,7 +83,7 @@ def test_it_stays_small(tmp_path):
     assert load("main", tmp_path) == kept
 
 
-def _served(folder: Path, factor: float) -> Path:
+def _served(folder, factor):
     """The served sample with requests that take so many times as long, 21 times as many.
 
     They are more than a baseline keeps. Of the devices its trace has a kernel.

@@ -18,14 +18,14 @@ REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _cell(part: str, class_name: str, module: str, steps_ns: list[int]) -> Cell:
+def _cell(part, class_name, module, steps_ns):
     cell = Cell(part, class_name, "forward", module, "aten::mm", None, None, len(steps_ns))
     cell.samples = dict(enumerate(steps_ns))
     cell.wall_ns = cell.kernel_ns = sum(steps_ns)
     return cell
 
 
-def _measured(*cells: Cell, modules: tuple[str, ...] = ()) -> Measured:
+def _measured(*cells, modules=()):
     count = len(cells[0].samples)
     side = Side(
         "x",
@@ -195,16 +195,16 @@ def test_exit_codes_of_wrong_rules(tracekit_in_process, rule, exit_code):
 class _TellsMfu:
     """Stands for a trace of which `mfu` says this of each step."""
 
-    def __init__(self, *steps: tuple[float | None, int]) -> None:
+    def __init__(self, *steps):
         names = {"mfu_pct": "DOUBLE", "step_ns": "BIGINT", "run_mfu_pct": "DOUBLE"}
         columns = tuple(Column(name, kind) for name, kind in names.items())
         self._result = Result("mfu", columns, [(*step, None) for step in steps])
 
-    def query(self, name: str) -> Result:
+    def query(self, name):
         assert name == "mfu"
         return self._result
 
-    def sql(self, statement: str) -> list[tuple[bool]]:
+    def sql(self, statement):
         assert "EXISTS (FROM trace)" in statement
         return [(True,)]
 
@@ -219,7 +219,7 @@ class _TellsMfu:
     ],
 )
 def test_mfu_says_what_it_rests_on(steps, outcome, share, told):
-    run = replace(RUN, trace=_TellsMfu(*steps))  # type: ignore[arg-type]
+    run = replace(RUN, trace=_TellsMfu(*steps))
     found = judge(parse_rule("mfu >= 0.4"), run, None)
     assert (found.outcome, found.value) == (outcome, share)
     assert told in found.reason

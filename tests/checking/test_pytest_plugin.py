@@ -43,7 +43,7 @@ def test_obeys_the_project(tracekit_profile):
 """
 
 
-def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict[str, ET.Element]]:
+def run_pytest(python, folder, *options):
     """Run the tests of a folder; return the exit code, the output, and its cases by name."""
     junit = folder / "junit.xml"
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={junit}"]

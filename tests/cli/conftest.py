@@ -1,7 +1,5 @@
 """A store in memory behind the facade's face, so that commands are tested without a trace."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -12,7 +10,7 @@ import own_queries
 import pytest
 
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.cli._main import main
 
@@ -60,22 +58,22 @@ class FakeTrace:
     error: BaseException | None = None
     missing: tuple[tuple[str, str], ...] = ()
 
-    def query(self, name: str, **params: object) -> Result:
+    def query(self, name, **params):
         if self.error:
             raise self.error
         return run_analysis(self.connection, self.catalog.analysis(name), params)
 
-    def sql(self, text: str) -> Result:
+    def sql(self, text):
         if self.error:
             raise self.error
         return run_sql(self.connection, text)
 
-    def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
+    def stream_sql(self, text, *, timeout_s=None):
         if self.error:
             raise self.error
         return stream_sql(self.connection, text, timeout_s=timeout_s)
 
-    def breakdown(self, *, full: bool = False) -> dict[str, Result]:  # noqa: ARG002
+    def breakdown(self, *, full=False):  # noqa: ARG002
         if self.error:
             raise self.error
         return {
@@ -83,13 +81,13 @@ class FakeTrace:
             "health": Result("health", (Column("value", "DOUBLE"),), [(0.0,)]),
         }
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
-    def __enter__(self) -> FakeTrace:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception):
         self.close()
 
 

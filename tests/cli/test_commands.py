@@ -4,7 +4,6 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,7 @@ def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace):
 
 
 def test_ingest_says_on_stderr_what_it_read(tracekit_command, fake_trace, monkeypatch, tmp_path):
-    calls: list[Any] = []
+    calls = []
 
     def ingest(paths, output, **settings):
         calls.append((tuple(paths), output, settings))
@@ -103,11 +102,11 @@ def test_the_bar_comes_after_half_a_second_and_goes_away(monkeypatch, capsys):
     with progress_bar() as progress:
         assert progress is not None
         now[0] = 0.4
-        progress(Progress())  # type: ignore[arg-type]
+        progress(Progress())
         assert capsys.readouterr().err == ""
         now[0] = 0.6
-        progress(Progress())  # type: ignore[arg-type]
-        progress(Progress(path="/runs/[red]\x1b[2J.json"))  # type: ignore[arg-type]
+        progress(Progress())
+        progress(Progress(path="/runs/[red]\x1b[2J.json"))
     drawn = capsys.readouterr().err
     assert "50.0/100.0 MB" in drawn
     assert "\x1b[2J" not in drawn

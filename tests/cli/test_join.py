@@ -1,7 +1,6 @@
 """`tracekit collect join`, and what the parts of a job are when they are given together."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tracekit import manifest
 
 
-def make_part(folder: Path, ranks: Sequence[int], job_id: str = "job") -> Path:
+def make_part(folder, ranks, job_id="job"):
     """Make the run folder that a node left; its traces hold one op of 1 µs for each rank."""
     folder.mkdir(parents=True)
     for rank in ranks:

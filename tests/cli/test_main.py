@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -24,7 +23,7 @@ from tracekit.errors import (
 HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio")
 
 
-def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProcess[Any]:
+def python(code, *args, **settings):
     """Run code in a Python of its own, as the command would run."""
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
     command = [sys.executable, "-c", textwrap.dedent(code), *args]

@@ -14,7 +14,7 @@ def test_a_missing_file_is_no_hit_in_the_cache(cli, keep_stores, sample_trace, t
     assert str(missing) in done.stderr
 
 
-def rule(**members: str) -> str:
+def rule(**members):
     return "".join(["[[rule]]\n", *(f"{key} = {value}\n" for key, value in members.items())])
 
 

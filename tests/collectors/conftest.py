@@ -1,7 +1,6 @@
 """Training runs that several tests read, made once in a session."""
 
 import json
-from pathlib import Path
 
 import pytest
 from alone import alone
@@ -39,7 +38,7 @@ def training_run(shared_folder, small_model):
     return folder_of
 
 
-def _train(folder: Path, cases: dict[str, dict[str, object]]) -> None:
+def _train(folder, cases):
     from tracekit.collectors.process import launch
 
     if folder.exists():

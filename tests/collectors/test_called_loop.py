@@ -22,7 +22,7 @@ def nothing_is_left():
     assert module_calls._listeners == ()
 
 
-def train(loop: CalledLoop, count: int, called: nn.Module, given: nn.Module) -> None:
+def train(loop, count, called, given):
     optimizer = torch.optim.SGD(given.parameters(), lr=0.1)
     loop.begin(given)
     for _ in range(count):

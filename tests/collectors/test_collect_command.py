@@ -49,7 +49,7 @@ def at_work(tmp_path, small_model):
     process.communicate()
 
 
-def left_in(folder: Path) -> list[str]:
+def left_in(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "cache")
 
 

@@ -1,7 +1,6 @@
 """Gradient compression: the algebra of each method."""
 
 import math
-from typing import Any
 
 import pytest
 
@@ -20,12 +19,12 @@ from tracekit.collectors.training.compression.signsgd import (  # noqa: E402
 from tracekit.collectors.training.compression.topk import Sparsifier  # noqa: E402
 
 
-def random(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+def random(*shape, seed=0, dtype=None):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=dtype or torch.float64)
 
 
-def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any]) -> list[Any]:
+def reduced_step(codecs, parameters, gradients):
     """Do what the hook does on several ranks, and return what each decodes."""
     sent = [c.encode(p, g) for c, p, g in zip(codecs, parameters, gradients, strict=True)]
     received = sent
@@ -113,7 +112,7 @@ def test_error_feedback_takes_in_the_rounding_of_bf16():
     torch.testing.assert_close(transmitted + left.view(12, 10), total, rtol=0, atol=1e-5)
 
 
-def codec_of(method: str) -> Any:
+def codec_of(method):
     return AlternatingLowRank(rank=2) if method == "acpsgd" else Sparsifier(density=0.05)
 
 

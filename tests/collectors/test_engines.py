@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 from collections import Counter
-from typing import Any
 
 import pytest
 from training_cases import CASES, GATE, REPEATED
@@ -34,7 +33,7 @@ MODULES = {"LlamaForCausalLM", "PeftModelForCausalLM", "lm_head", "model", "prom
 nightly = pytest.mark.nightly("a variant of the methods that are trained in the gate")
 
 
-def of_runs(names: str, *cases: Any) -> pytest.MarkDecorator:
+def of_runs(names, *cases):
     """Parametrize a test over runs, whose name comes first; some of them are made nightly."""
     params = [(case,) if isinstance(case, str) else case for case in cases]
     marks = [() if case[0] in GATE else nightly for case in params]
@@ -157,8 +156,8 @@ def test_a_trace_describes_its_run(training_run):
 @of_runs("name", *GATE[:4], "pretrain R", "finetune PT", "finetune L+R+Z3")
 def test_module_work_has_a_qualified_path(name, training_run, opened):
     rows = opened(training_run(name)).query("modules").to_dicts()
-    placed: Counter[str] = Counter()
-    unplaced: Counter[str] = Counter()
+    placed = Counter()
+    unplaced = Counter()
     for row in rows:
         path = row["module_path"]
         if path not in FRAMEWORK_ROWS:
@@ -172,9 +171,9 @@ def test_module_work_has_a_qualified_path(name, training_run, opened):
     assert_backward_is_placed(rows, engine)
 
 
-def assert_backward_is_placed(rows: list[dict[str, Any]], engine: str) -> None:
+def assert_backward_is_placed(rows, engine):
     """Check that backward work belongs to modules, to the extent that the engine allows."""
-    work: Counter[str] = Counter()
+    work = Counter()
     for row in rows:
         if row["phase"] == "backward" and row["module_path"] != "(communication)":
             is_module = row["module_path"].split(".")[0] in MODULES

@@ -6,8 +6,6 @@ The CPU stands for an accelerator here, so the light traces hold ops.
 import gzip
 import itertools
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,7 +37,7 @@ def device(monkeypatch):
     monkeypatch.setattr(accelerator, "device_activities", lambda _: [ProfilerActivity.CPU])
 
 
-def train(out: Path, count: int = ALL, **options: Any) -> tuple[manifest.Manifest, list[float]]:
+def train(out, count=ALL, **options):
     torch.manual_seed(0)
     model = nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -56,11 +54,11 @@ def train(out: Path, count: int = ALL, **options: Any) -> tuple[manifest.Manifes
     return manifest.read(out), losses
 
 
-def trace_of(path: Path) -> dict[str, Any]:
+def trace_of(path):
     return json.loads(gzip.decompress(path.read_bytes()))
 
 
-def steps_in(run: Path) -> list[int]:
+def steps_in(run):
     with tracekit.open(run, cache=False) as trace:
         return [step for step in trace.query("steps").column("step") if step is not None]
 
@@ -161,7 +159,7 @@ def test_a_profiler_of_the_loop_comes_first(tmp_path):
     assert [event.name for event in theirs.events() if "addmm" in event.name]
 
 
-def report(folder: Path, rank: int) -> LoopReport:
+def report(folder, rank):
     names = f"rank{rank}.json", f"light/rank{rank}.json"
     (folder / "light").mkdir(parents=True, exist_ok=True)
     for name in names:

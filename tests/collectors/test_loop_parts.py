@@ -1,7 +1,5 @@
 """Parts of a recorded loop: clock, windows, tokens, and references to the model."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
@@ -9,7 +7,6 @@ import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -33,7 +30,7 @@ US = 1_000
 class Event:
     at_ns: int
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         return (other.at_ns - self.at_ns) / 1e6
 
 
@@ -44,7 +41,7 @@ class Machine:
     now_ns: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def event(self, device: Any) -> Event | None:
+    def event(self, device):
         if device.type == "cpu":
             return None
         self.events.append(Event(self.now_ns))
@@ -65,7 +62,7 @@ def machine(monkeypatch):
     return made
 
 
-def run(clock: StepClock, machine: Machine, *acts: str | int) -> None:
+def run(clock, machine, *acts):
     """Let time pass, µs; `+forward` begins a phase, `-forward` ends it, other names are methods."""
     for act in acts:
         if isinstance(act, int):
@@ -126,7 +123,7 @@ def test_dropped_and_forgotten_steps(clock, machine):
     assert clock.phases() == [{"forward": 3 * US}]
 
 
-def timed(machine: Machine, *blocks: list[tuple[str, int]], is_in_turn: bool = False) -> LoopReport:
+def timed(machine, *blocks, is_in_turn=False):
     """Return the report of blocks of steps, each of a kind and a time."""
     report = LoopReport(rank=0, world_size=1, is_in_turn=is_in_turn)
     found = times.LoopTimes(report, accelerator.CPU)
@@ -167,7 +164,7 @@ def test_steps_of_other_optimizers_are_not_in_the_step_time(machine):
 @pytest.mark.parametrize("is_trained_on", [True, False])
 @pytest.mark.parametrize("has_cache", [False, True])
 def test_text_that_several_steps_train_on_is_generated(is_trained_on, has_cache):
-    kinds: list[str] = []
+    kinds = []
 
     class Calls(CallListener):
         def root_begins(self, _, kind, *args):
@@ -245,12 +242,12 @@ class Loop:
     now_s: float = 0.0
     step: int = 8
 
-    def begins(self) -> int | None:
+    def begins(self):
         """Begin a step; return the number of profiled steps if a window begins."""
         self.step += 1
         return self.asked.begin_if_due(self.step)
 
-    def end_window(self) -> None:
+    def end_window(self):
         while not self.asked.step_ended():
             pass
         self.asked.wait(self.step)
@@ -319,7 +316,7 @@ def test_a_model_can_go_while_another_window_may_come(tmp_path):
 
 
 def test_the_search_for_the_model_of_a_tensor_backs_off(tmp_path, monkeypatch):
-    found: list[Any] = []
+    found = []
     monkeypatch.setattr(program_loop, "owner_of", found.append)
     loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
     image = torch.zeros(4, requires_grad=True)
@@ -443,7 +440,7 @@ def test_inputs_without_token_ids(args, expected):
     assert counted(torch.nn.Linear(1, 1), (args, {})).is_without_ids is expected
 
 
-def counted(module: Any, *calls: Any) -> TokenCounter:
+def counted(module, *calls):
     counter = TokenCounter()
     counter.begin()
     for args, kwargs in calls:

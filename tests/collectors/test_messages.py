@@ -19,7 +19,7 @@ from tracekit.manifest import Environment, Manifest, Overhead, RankMemory
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -90,7 +90,7 @@ def test_a_closed_stderr_is_no_error(monkeypatch):
         write_notice("recorded")
 
 
-def bare(**members: object) -> Manifest:
+def bare(**members):
     return Manifest(
         run_id="a",
         tracekit_version="0",
@@ -99,7 +99,7 @@ def bare(**members: object) -> Manifest:
         engine="ddp",
         opt="Naive",
         batch_size=2,
-        **members,  # type: ignore[arg-type]
+        **members,
     )
 
 

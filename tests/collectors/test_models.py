@@ -1,9 +1,5 @@
 """Models by name, the choice of FlashAttention, and DeepSpeed's settings for a model."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tracekit.collectors.model import models
@@ -83,7 +79,7 @@ SIZES = {
 TOKENS = torch.arange(24).reshape(1, 24) % 64
 
 
-def config(**members: Any) -> Any:
+def config(**members):
     return transformers.LlamaConfig(**{**SIZES, **members})
 
 
@@ -182,18 +178,18 @@ class Builder:
 
     name = "fused_adam"
 
-    def __init__(self, *, compatible: bool = True, error: Exception | None = None) -> None:
+    def __init__(self, *, compatible=True, error=None):
         self._compatible = compatible
         self._error = error
 
-    def __call__(self) -> Builder:
+    def __call__(self):
         return self
 
-    def is_compatible(self, *, verbose: bool) -> bool:
+    def is_compatible(self, *, verbose):
         assert not verbose
         return self._compatible
 
-    def load(self, *, verbose: bool) -> object:
+    def load(self, *, verbose):
         assert not verbose
         if self._error is not None:
             raise self._error
@@ -219,7 +215,7 @@ def test_a_failed_compilation_is_noted(home, builder, reason, monkeypatch):
 
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", home)
     monkeypatch.setattr(builders, "FusedAdamBuilder", builder)
-    notes: list[Any] = []
+    notes = []
     assert engine._can_build(False, notes) is (reason is None)
     assert len(notes) == (reason is not None)
     assert all("fused_adam" in note and str(reason) in note for note in notes)

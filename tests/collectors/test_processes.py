@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from processes import running, wait_for
@@ -23,7 +22,7 @@ from tracekit.collectors.process.launch import Failure, run_ranks
 from tracekit.errors import UsageError
 
 
-def script(folder: Path, text: str) -> list[str]:
+def script(folder, text):
     path = folder / "rank.py"
     path.write_text("import json, os, sys, time\n" + text, "utf-8")
     return [str(path), str(folder)]
@@ -148,7 +147,7 @@ time.sleep(float(sys.argv[3]))
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
-def family(folder: Path, script: str = "pass", wait_s: float = 600) -> tuple[Child, list[int]]:
+def family(folder, script="pass", wait_s=600):
     """Start a process that starts two, and return it with the numbers of all three."""
     pids = folder / "pids"
     command = [sys.executable, "-c", PARENT, str(pids), script, str(wait_s)]
@@ -179,7 +178,7 @@ def test_a_child_ends_with_its_children(script, wait_s, grace_s, exit_code, tmp_
 
 def test_a_second_interrupt_kills_at_once(tmp_path, monkeypatch):
     parent, pids = family(tmp_path, DEAF)
-    looks: list[list[int]] = []
+    looks = []
 
     def look(leaders):
         looks.append(session_members(leaders))
@@ -262,7 +261,7 @@ sys.exit(7)
 """
 
 
-def start(program: str, **options: object) -> subprocess.Popen[str]:
+def start(program, **options):
     command = [sys.executable, "-c", RUNNER, sys.executable, "-c", program]
     process = subprocess.Popen(
         command,
@@ -270,13 +269,13 @@ def start(program: str, **options: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
     assert isinstance(process, subprocess.Popen)
     return process
 
 
-def read_line(process: subprocess.Popen[str]) -> str:
+def read_line(process):
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -334,7 +333,7 @@ def test_open_files_and_the_mask_are_the_programs(tmp_path):
     assert (tmp_path / "file").read_text() == "written"
 
 
-def task(tasks: Path, number: int, name: str, state: str) -> None:
+def task(tasks, number, name, state):
     folder = tasks / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stat").write_text(f"{number} ({name}) {state} 1 {number} 0 -1 0\n")
@@ -355,7 +354,7 @@ def test_states_of_gloo_threads(tmp_path):
 def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
     pytest.importorskip("torch.distributed")
     monkeypatch.setattr(gloo_threads, "_TASKS", tmp_path)
-    naps: list[float] = []
+    naps = []
 
     def nap(duration_s):
         naps.append(duration_s)
@@ -376,7 +375,7 @@ def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
 def test_a_worker_waits_for_gloo_threads_at_its_end(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
     distributed = pytest.importorskip("tracekit.collectors.process.distributed")
-    found: list[bool] = []
+    found = []
     monkeypatch.setattr(
         gloo_threads, "wait_until_idle", lambda: found.append(torch.distributed.is_initialized())
     )
@@ -390,7 +389,7 @@ def test_a_worker_waits_for_gloo_threads_at_its_end(tmp_path, monkeypatch):
 LINES = ["2023/11/14 22:13:20.100, 2, 70.25", "2023/11/14 22:13:20.101, 0, 30.50", "odd line"]
 
 
-def package(folder: Path, number: int, energy_uj: int, name: str = "package-0") -> Path:
+def package(folder, number, energy_uj, name="package-0"):
     made = folder / f"intel-rapl:{number}"
     made.mkdir(parents=True, exist_ok=True)
     for file, text in (("name", name), ("energy_uj", energy_uj), ("max_energy_range_uj", 1000)):
@@ -454,7 +453,7 @@ def test_sampling_ends_with_its_parent(nvidia_smi, tmp_path):
 def test_a_program_runs_without_any_source_of_power(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(power, "_POWERCAP", tmp_path)
-    said: list[str] = []
+    said = []
     with power.sampling(True, said.append) as keep:
         keep(tmp_path)
     assert said

@@ -5,8 +5,6 @@ import json
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished
@@ -21,21 +19,20 @@ from tracekit.collectors.profiler import profile as profiling  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path):
     data = path.read_bytes()
-    trace: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    return trace
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
-def names(trace: dict[str, Any]) -> list[str]:
+def names(trace):
     return [event.get("name", "") for event in trace["traceEvents"]]
 
 
-def work() -> None:
+def work():
     torch.ones(4, 4) @ torch.ones(4, 4)
 
 
-def run(profile: Profile, count: int | None = None) -> None:
+def run(profile, count=None):
     for number in range(profile.step_count if count is None else count):
         with ranges.step(number):
             work()

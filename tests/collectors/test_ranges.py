@@ -9,8 +9,6 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,8 +78,8 @@ def llama_traces(tmp_path_factory):
 def test_ops_are_on_module_paths(mode, llama_traces, opened):
     model = tiny_llama()
     paths = set(module_paths(model).values())
-    total: Counter[str] = Counter()
-    placed: Counter[str] = Counter()
+    total = Counter()
+    placed = Counter()
     for row in opened(llama_traces[mode]).query("modules").to_dicts():
         total[row["phase"]] += row["kernel_count"]
         placed[row["phase"]] += row["kernel_count"] if row["module_path"] in paths else 0
@@ -187,7 +185,7 @@ def test_checkpointing_that_is_enabled_later(tmp_path):
     assert (read.func, read.args, read.keywords) == (function.func, (), function.keywords)
 
 
-def backward_names(tmp_path: Path, model: nn.Module) -> list[str]:
+def backward_names(tmp_path, model):
     """Return the ranges of a forward and a backward pass."""
     with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
@@ -314,27 +312,27 @@ def test_compiled_regions_are_left_alone():
 
 
 class Nested(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = nn.Sequential(Block(), Block())
 
-    def forward(self, inputs: Any) -> Any:
+    def forward(self, inputs):
         return self.inner(inputs)
 
 
-def in_jit_trace(model: nn.Module, inputs: Any) -> str:
+def in_jit_trace(model, inputs):
     return str(torch.jit.trace(model, inputs, check_trace=False).code)
 
 
-def in_fx(model: nn.Module, inputs: Any) -> str:
+def in_fx(model, inputs):
     del inputs
     outer = nn.Sequential()
     outer.forward = lambda inputs: model(inputs) + 0
     return str(fx.symbolic_trace(outer).code)
 
 
-def in_make_fx(model: nn.Module, inputs: Any) -> str:
-    def gradients(inputs: Any) -> Any:
+def in_make_fx(model, inputs):
+    def gradients(inputs):
         loss = model(inputs).sum()
         loss.backward()
         return loss
@@ -342,16 +340,16 @@ def in_make_fx(model: nn.Module, inputs: Any) -> str:
     return str(make_fx(gradients)(inputs).code)
 
 
-def in_export(model: nn.Module, inputs: Any) -> str:
+def in_export(model, inputs):
     return str(torch.export.export(model, (inputs,)).graph)
 
 
-def under_fake_tensors(model: nn.Module, inputs: Any) -> str:
+def under_fake_tensors(model, inputs):
     with FakeTensorMode(allow_non_fake_inputs=True):
         return str(model(inputs).shape)
 
 
-def in_cuda_graph(model: nn.Module, inputs: Any) -> str:
+def in_cuda_graph(model, inputs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "is_initialized", lambda: True)
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -364,7 +362,7 @@ def in_cuda_graph(model: nn.Module, inputs: Any) -> str:
     [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph],
 )
 def test_what_torch_captures_has_no_range_and_is_no_step(tmp_path, capture):
-    heard: list[object] = []
+    heard = []
 
     class Steps(Observer):
         def training_call_begins(self, module, *_):
@@ -413,7 +411,7 @@ def test_compiled_optimizers_are_counted_as_without_listeners():
 
 
 def test_calls_inside_of_others_are_heard_only_where_wanted():
-    heard: list[nn.Module] = []
+    heard = []
 
     class Listener:
         wants_inner = False
@@ -500,26 +498,26 @@ def test_paths_of_adapters():
 
 
 class Failing(nn.Module):
-    def __init__(self, error: type[BaseException]) -> None:
+    def __init__(self, error):
         super().__init__()
         self.error = error
 
-    def forward(self, _: Any) -> Any:
+    def forward(self, _):
         raise self.error("on purpose")
 
 
 class Nvtx:
     """Stands for the nvtx package."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.open: list[str] = []
         self.seen: list[str] = []
 
-    def push_range(self, name: str) -> None:
+    def push_range(self, name):
         self.open.append(name)
         self.seen.append(name)
 
-    def pop_range(self) -> None:
+    def pop_range(self):
         self.open.pop()
 
 
@@ -596,7 +594,7 @@ def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path):
 
 
 def test_modes_of_the_program_see_no_range():
-    seen: list[Any] = []
+    seen = []
 
     class Mode(TorchDispatchMode):
         def __torch_dispatch__(self, op, *_, **__):
@@ -650,11 +648,11 @@ def test_threads_have_ranges_of_their_own(tmp_path):
 
 class NoWayBack(torch.autograd.Function):
     @staticmethod
-    def forward(_: Any, x: Any) -> Any:
+    def forward(_, x):
         return x * 2
 
     @staticmethod
-    def backward(*_: Any) -> Any:
+    def backward(*_):
         raise RuntimeError("on the way back")
 
 
@@ -695,7 +693,7 @@ CONFIGS = {
 }
 
 
-def build(name: str, attention: str) -> Any:
+def build(name, attention):
     torch.manual_seed(0)
     config = transformers.CONFIG_MAPPING[name.partition(",")[0]].from_dict(
         {**SIZES, **CONFIGS[name]}
@@ -706,14 +704,14 @@ def build(name: str, attention: str) -> Any:
     ).train()
 
 
-def results(model: Any) -> list[Any]:
+def results(model):
     torch.manual_seed(1)
     output = model(input_ids=TOKENS, labels=TOKENS)
     output.loss.backward()
     return [output.loss, output.logits, *(parameter.grad for parameter in model.parameters())]
 
 
-def parts_of(model: Any, path: Path) -> Counter[str]:
+def parts_of(model, path):
     profile = Profile(path / "trace.json", {})
     profile.start()
     model(input_ids=TOKENS)

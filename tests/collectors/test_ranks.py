@@ -54,7 +54,7 @@ def test_ranks_of_a_node():
     assert job.local_rank_count({"SLURM_NTASKS_PER_NODE": "2(x3)"}) is None
 
 
-def traced(choice: str | None, world_size: int, per_node: int = 8) -> list[int]:
+def traced(choice, world_size, per_node=8):
     ranks = range(world_size)
     return [r for r in ranks if is_traced(choice, Place(r, r % per_node, world_size))]
 
@@ -83,7 +83,7 @@ def idle(tmp_path):
         other.kill()
 
 
-def compute() -> None:
+def compute():
     """Compute for longer than the clock of processes takes to see it."""
     end_s = time.process_time() + 0.1
     while time.process_time() < end_s:
@@ -145,7 +145,7 @@ def test_a_folder_that_is_gone(tmp_path):
     assert claim.is_held
 
 
-def bounds(events: str) -> list[str]:
+def bounds(events):
     """Return the events of each step, as a watch tells them apart."""
     finder = StepFinder()
     steps = [""]
@@ -192,7 +192,7 @@ def test_one_that_comes_back_late_is_waited_for():
     assert steps[-3:] == [iteration] * 3, steps
 
 
-def changes(events: str) -> list[int]:
+def changes(events):
     """Return the events at which more optimizers take part than before."""
     finder = StepFinder()
     found = []

@@ -5,8 +5,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +20,7 @@ from tracekit.collectors.run.stale_dirs import (
 from tracekit.errors import StoreError, UsageError
 
 
-def a_run(outcome: manifest.Outcome = "ok") -> manifest.Manifest:
+def a_run(outcome="ok"):
     return manifest.Manifest(
         run_id="1",
         tracekit_version="0",
@@ -33,7 +31,7 @@ def a_run(outcome: manifest.Outcome = "ok") -> manifest.Manifest:
     )
 
 
-def make(target: Path, *, outcome: manifest.Outcome = "ok", force: bool = False) -> Path:
+def make(target, *, outcome="ok", force=False):
     with RunFolder(target, force=force) as folder:
         return folder.commit(a_run(outcome))
 
@@ -150,7 +148,7 @@ def test_a_process_that_joins_a_run_keeps_its_folder(tmp_path):
     assert [path.name for path in (folder / ".work" / "owners").iterdir()] == [str(os.getpid())]
 
 
-def fragment(folder: Path, ranks: Sequence[int], job_id: str | None = "job") -> manifest.Manifest:
+def fragment(folder, ranks, job_id="job"):
     """Make the folder of a fragment, with a trace of each rank, and return its manifest."""
     (folder / "logs").mkdir(parents=True)
     for rank in ranks:
@@ -231,7 +229,7 @@ def test_how_a_part_ended_changes_no_other(tmp_path):
     assert len(run.traces) == 4
 
 
-def _commit(folder: Path, rank: int) -> None:
+def _commit(folder, rank):
     made = folder / f".made{rank}"
     commit_fragment(made, folder / "run", fragment(made, [rank]), force=False)
 

@@ -7,8 +7,6 @@ import os
 import sys
 import weakref
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished
@@ -28,7 +26,7 @@ from torch.optim.optimizer import (  # noqa: E402
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.dynamo_bypass import has_compiled  # noqa: E402
-from tracekit.collectors.session import Collection, collect  # noqa: E402
+from tracekit.collectors.session import collect  # noqa: E402
 from tracekit.comparison.measures import plain_steps  # noqa: E402
 
 STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}
@@ -38,31 +36,31 @@ CALL = nn.Module.__call__
 
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(32, 16)
         self.head = nn.Linear(16, 32)
 
-    def forward(self, input_ids: Any) -> Any:
+    def forward(self, input_ids):
         return self.head(self.embed(input_ids))
 
 
 class Loop:
     """A training loop, and a check that nothing stays attached to it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         torch.manual_seed(0)
         self.model = Model()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.batches = [torch.arange(16).reshape(2, 8) for _ in range(20)]
 
-    def train(self, batch: Any) -> None:
+    def train(self, batch):
         loss = nn.functional.cross_entropy(self.model(batch).flatten(0, 1), batch.flatten())
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def assert_untouched(self) -> None:
+    def assert_untouched(self):
         for module in self.model.modules():
             assert not module._forward_hooks
             assert not module._forward_pre_hooks
@@ -80,7 +78,7 @@ def loop():
     made.assert_untouched()
 
 
-def span_names(folder: Path, rank: int = 0) -> Counter[str]:
+def span_names(folder, rank=0):
     trace = json.loads(gzip.decompress((folder / f"rank{rank}.json.gz").read_bytes()))
     return Counter(event.get("name", "") for event in trace["traceEvents"])
 
@@ -204,7 +202,7 @@ def test_an_error_in_the_loop_is_recorded(failing, error, outcome, reason, trace
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def run_until(loop: Loop, step: Collection, failing: int, error: type[BaseException]) -> None:
+def run_until(loop, step, failing, error):
     for number, batch in enumerate(step(loop.batches)):
         loop.train(batch)
         if number == failing:

@@ -50,11 +50,11 @@ def behave(tmp_path, monkeypatch):
     return set_behavior
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def sweep(tmp_path: Path, *arguments: str) -> int:
+def sweep(tmp_path, *arguments):
     return tracekit_main(["collect", "sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
@@ -258,7 +258,7 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path, behave):
 # -- interrupts ------------------------------------------------------------------------------------
 
 
-def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]]:
+def hanging_sweep(tmp_path, *words):
     """Start a sweep whose cell R hangs; return it once it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (

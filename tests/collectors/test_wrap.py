@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from processes import finished
@@ -33,20 +32,20 @@ if "fail" in sys.argv:
 """
 
 
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *words, **environment):
     (folder / "train.py").write_text(TRAIN)
     return finished(*words, cwd=folder, OMP_NUM_THREADS="1", **environment)
 
 
-def wrapped(folder: Path, *program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def wrapped(folder, *program, **environment):
     return run(folder, *COLLECT, "--out", "run", "--", *program, **environment)
 
 
-def training(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def training(folder, *words, **env):
     return wrapped(folder, sys.executable, "train.py", *words, **env)
 
 
-def left_in(folder: Path) -> list[str]:
+def left_in(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "train.py")
 
 

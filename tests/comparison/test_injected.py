@@ -1,15 +1,11 @@
 """Traces changed in a known way: the split gives back what was injected, to the ns, in its row."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from injected import Event, Injected
+from injected import Injected
 from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.comparison.comparing import Comparison
 from tracekit.comparison.tree import BYS
 from tracekit.render.sections import SECTIONS
 from tracekit.render.sections._layout import Screen
@@ -18,7 +14,7 @@ from tracekit.render.sections.comparison import _causes
 _MLP = "model.layers.*.mlp"
 
 
-def _step(number: int) -> list[Event]:
+def _step(number):
     """One step of 1,000 µs: two layers of two kernels, an all-reduce half hidden by a softmax."""
     at, key = 1000.0 * number, 100 * number
     events = [
@@ -77,7 +73,7 @@ def compared(tmp_path, whole):
     return compare
 
 
-def _adds_up(found: Comparison) -> None:
+def _adds_up(found):
     for tree in (found.root, *map(found.tree, BYS)):
         assert tree.delta_ns == found.delta_ns
         for node in tree.walk():
@@ -96,7 +92,7 @@ def _adds_up(found: Comparison) -> None:
         assert not inside or sum(inside) == node["delta_ns"]
 
 
-def _rows(found: Comparison) -> list[tuple[Any, ...]]:
+def _rows(found):
     """Return the work whose time changed: part, module, class, how it was matched, ns, effects."""
     rows = []
     for leaf in found.root.walk():
@@ -109,7 +105,7 @@ def _rows(found: Comparison) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _named(name: str) -> Callable[[Event], bool]:
+def _named(name):
     return lambda event: name in event["name"]
 
 
@@ -196,7 +192,7 @@ def test_a_fused_pair(base, compared):
     assert (len(work["base_kernels"]), work["new_kernels"]) == (2, ["fused_gemm_add_kernel"])
 
 
-def _pairs(trace: Injected) -> list[tuple[Event, Event]]:
+def _pairs(trace):
     work = trace.work()
     gemms = [place for place, event in enumerate(work) if "gemm" in event["name"]]
     return [(work[place], work[place + 1]) for place in gemms]
@@ -253,10 +249,10 @@ def test_two_vendors_are_matched(public_traces, opened):
 _MODULE = "model.layers.0.mlp"
 
 
-def _recomputing(*, is_recomputed: bool) -> list[Event]:
+def _recomputing(*, is_recomputed):
     """A forward of 100 µs and a backward of 200 µs, between them the forward once more."""
     parts = [("forward", "gemm_fwd", 100), ("recompute", "gemm_fwd", 110), ("backward", "bwd", 200)]
-    events: list[Event] = []
+    events = []
     at = 0.0
     for number, (phase, name, dur) in enumerate(parts, 1):
         if phase == "recompute" and not is_recomputed:

@@ -1,7 +1,6 @@
 """Modules and work that have other names on the other side, and numbers that add up."""
 
 import random
-from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tracekit.errors import UsageError
 REPO = Path(__file__).resolve().parents[2]
 
 
-def _modules(*paths: str, **classes: str) -> dict[str, ModuleNode]:
+def _modules(*paths, **classes):
     known = set(paths)
     found = {}
     for path in paths:
@@ -30,7 +29,7 @@ def _modules(*paths: str, **classes: str) -> dict[str, ModuleNode]:
     return found
 
 
-def _renamed(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> dict[str, str]:
+def _renamed(base, new):
     return {path: to for path, to in align_modules(base, new).base_of.items() if path != to}
 
 
@@ -88,19 +87,19 @@ def test_modules_may_be_as_deep_as_a_file_says():
     assert len(_renamed(base, new)) == len(paths)
 
 
-def _cell(module: str, op: str | None, class_name: str, name: str, kernel_ns: int) -> Cell:
+def _cell(module, op, class_name, name, kernel_ns):
     cell = Cell("compute", class_name, "forward", module, op, None, name, 1, kernel_ns, kernel_ns)
     cell.samples = {0: kernel_ns}
     return cell
 
 
-def _side(*cells: Cell) -> Side:
+def _side(*cells):
     modules = _modules("model", "model.mlp", "model.norm")
     total = sum(cell.wall_ns for cell in cells)
     return Side("x", "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
 
 
-def _matched(base: Side, new: Side) -> list[tuple[str, str, int, int]]:
+def _matched(base, new):
     alignment = Alignment({path: path for path in base.modules}, {})
     pairs = match_sides(base, new, alignment)
     for side, cells in (
@@ -206,7 +205,7 @@ DIMS, OTHER_DIMS = "[[4,8],[8,8]]", "[[8,8],[8,8]]"
 GRID, OTHER_GRID = "[64,1,1]", "[128,1,1]"
 
 
-def _shaped(shape: str | None, name: str, kernel_ns: int) -> Cell:
+def _shaped(shape, name, kernel_ns):
     cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", shape, name, 2)
     cell.kernel_ns = cell.wall_ns = kernel_ns
     return cell
@@ -240,15 +239,15 @@ class _Counted(str):
 
     looks = 0
 
-    def __hash__(self) -> int:
+    def __hash__(self):
         _Counted.looks += 1
         return super().__hash__()
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return super().__eq__(other)
 
 
-def _side_of(nodes: dict[str, str | None], prefix: str, ns: Callable[[int], int]) -> Side:
+def _side_of(nodes, prefix, ns):
     cells = []
     for number, path in enumerate(nodes):
         name = f"{prefix} {number}"
@@ -260,9 +259,9 @@ def _side_of(nodes: dict[str, str | None], prefix: str, ns: Callable[[int], int]
     return Side(prefix, "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
 
 
-def _siblings(count: int, prefix: str) -> dict[str, str | None]:
+def _siblings(count, prefix):
     """Return modules beside each other, each with the same and with a name of its own inside."""
-    nodes: dict[str, str | None] = {"top": None}
+    nodes = {"top": None}
     for number in range(count):
         one = f"top.{prefix}{number}"
         nodes[one] = "top"
@@ -270,18 +269,18 @@ def _siblings(count: int, prefix: str) -> dict[str, str | None]:
     return nodes
 
 
-def _nested(count: int, prefix: str) -> dict[str, str | None]:
+def _nested(count, prefix):
     paths = [f"top/{prefix}{number}" for number in range(count)]
     return dict(zip(paths, [None, *paths], strict=False))
 
 
-def _one_module(count: int, prefix: str) -> dict[str, str | None]:
+def _one_module(count, prefix):
     return {f"{prefix}{number}": None for number in range(count)}
 
 
 @pytest.mark.parametrize("shape", [_siblings, _nested, _one_module])
 def test_matching_looks_at_each_a_few_times(shape, monkeypatch):
-    looks: list[int] = []
+    looks = []
     for count in (400, 1600):
         compared = 0
         near = places._near

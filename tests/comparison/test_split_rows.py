@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -29,7 +28,7 @@ def ranks(tiny_trace, tmp_path):
                     kernel("gemm", 100 * step + 10, 100 * step + 50 + rank, step + 1),
                 )
             ]
-            top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": count}}
+            top = {"distributedInfo": {"rank": rank, "world_size": count}}
             made = tiny_trace(events, f"rank{rank}.json", **top)
             made.rename(folder / f"rank{rank}.json")
         return folder
@@ -44,7 +43,7 @@ def test_more_ranks_are_no_more_rows(ranks):
             found = split_rows(trace)
             counts.append(len(found.rows))
             split = trace.query("split").to_dicts()
-            sums: Counter[Any] = Counter()
+            sums = Counter()
             for row in split:
                 key = [row[n] for n in ("part", "class", "phase", "module_path", "op", "shape")]
                 sums[(row["step"], *key, row["name"])] += row["wall_ns"]
@@ -53,7 +52,7 @@ def test_more_ranks_are_no_more_rows(ranks):
                 (row["step"], (row["rank"], row["device"])) for row in split
             }
             for per, units in (("step", 2 * count), ("window", count)):
-                side = make_side(read([trace], "x"), per)  # type: ignore[arg-type]
+                side = make_side(read([trace], "x"), per)
                 assert (side.unit_count, side.device_count) == (units, count)
     assert counts[0] == counts[1]
 

@@ -1,18 +1,15 @@
 """What the command says of odd pairs: one clear sentence, and no word that a figure belies."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 
 
-def _trace(path: Path, kernel_us: Sequence[float], name: str = "gemm") -> Path:
+def _trace(path, kernel_us, name="gemm"):
     """Write a trace in which each step runs one kernel, launched as it begins."""
-    events: list[dict[str, Any]] = []
+    events = []
     at_us = 1000.0
     for number, dur_us in enumerate(kernel_us):
         step = {"cat": "user_annotation", "name": f"ProfilerStep#{number}", "dur": dur_us + 20}

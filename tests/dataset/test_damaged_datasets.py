@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -42,7 +41,7 @@ def test_invalid_manifests_are_refused(tmp_path, change, word):
     dataset = tmp_path / "run.tracekit"
     dataset.mkdir()
     file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
-    manifest: dict[str, Any] = {
+    manifest = {
         "format": "tracekit dataset",
         "format_version": FORMAT_VERSION,
         "schema_version": tracekit.schema.SCHEMA_VERSION,

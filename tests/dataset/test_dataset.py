@@ -99,7 +99,7 @@ def test_an_unreadable_rank_is_listed_and_read_later(tmp_path, cli, monkeypatch)
     assert str(files[2]) in shown.stderr
 
     files[2].write_bytes(whole)
-    read: list[int] = []
+    read = []
     make_batches = dataset_writer.make_batches
 
     def spied(ranks, *others):

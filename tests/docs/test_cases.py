@@ -1,12 +1,9 @@
 """The stories of docs/cases.md in small: a recording shows the cause, the change takes it away."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_result import CliResult
 
 pytestmark = pytest.mark.nightly("records the programs of a page")
 
@@ -16,7 +13,6 @@ DDP = (*TWO_RANKS, "ddp.py", "--steps", "14")
 SMALL = (*DDP, "--layers", "12", "--width", "32")
 OWN = ("--warmup", "1", "--steps", "2", "--profile-steps", "3")
 TRAINING = ("--seq-len", "32", "--repeats", "1", "--opt")
-Cli = Callable[..., CliResult]
 
 
 @pytest.fixture
@@ -32,12 +28,11 @@ def recorded(cli, tmp_path):
     return record
 
 
-def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
+def seen(cli, run, rule):
     """Return what the analysis of a rule sees, whether its gain is more than noise or not."""
     done = cli("query", f"advice_{rule}", run, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ PAGES = sorted(
 )
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     return {slug(text) for text in _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))}
 
 
-def dead(page: Path) -> list[str]:
+def dead(page):
     """Return the links of a page that lead nowhere; those to other sites are not asked."""
     found = []
     for target in _LINK.findall(_CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))):
@@ -53,7 +53,7 @@ def test_dead_links_are_seen(tmp_path):
 
 
 def test_every_page_of_the_manual_is_reached_from_the_readme():
-    seen: set[Path] = set()
+    seen = set()
     ahead = [REPO / "README.md"]
     while ahead:
         page = ahead.pop()

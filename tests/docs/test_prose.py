@@ -10,7 +10,7 @@ REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     """Return a page in one line, so that a sentence is found however it is broken."""
     return " ".join((DOCS / page).read_text("utf-8").split())
 

@@ -10,12 +10,12 @@ from tracekit.storage import Location
 from tracekit.units import MB
 
 
-def ranks_of(*sizes_mb: int) -> list[Rank]:
+def ranks_of(*sizes_mb):
     place = Location.of(Path("trace.json"))
     return [Rank(number, place, size * MB) for number, size in enumerate(sizes_mb)]
 
 
-def sizes(count: int, *sizes_mb: int, memory_mb: int = 512) -> list[int]:
+def sizes(count, *sizes_mb, memory_mb=512):
     batches = make_batches(ranks_of(*sizes_mb), memory_mb * MB, count)
     together = [rank.trace_id for batch in batches for rank in batch.ranks]
     assert together == list(range(len(sizes_mb)))

@@ -29,7 +29,7 @@ ANALYSES = [
 ]
 
 
-def mixed_ranks(folder: Path, *, has_sample: bool) -> Path:
+def mixed_ranks(folder, *, has_sample):
     """Write a run with a rank twice, two traces of unknown rank, and missing ranks.
 
     The first two ranks are those of a sample, which ran on CPUs. Without it, there are two traces.
@@ -90,7 +90,7 @@ def read(request, tmp_path_factory):
     return found
 
 
-def content(dataset: Path) -> dict[str, bytes]:
+def content(dataset):
     return {
         file.relative_to(dataset).as_posix(): file.read_bytes()
         for file in dataset.rglob("*")

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
 
 import pytest
 from made_datasets import make_with_timeline
@@ -39,7 +38,7 @@ worker_process.serve(int(sys.argv[1]), sys.argv[2])
 """
 
 
-def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once: bool) -> None:
+def kill_at(monkeypatch, folder, name, *, is_once):
     text = _KILLED.format(once=str(folder / "killed"), name=name, is_once=is_once)
     monkeypatch.setattr(processes_engine, "_START", text)
 
@@ -61,7 +60,7 @@ def test_killed_workers(tmp_path, monkeypatch, is_once):
     assert [*Path(tempfile.gettempdir()).iterdir()] == []
 
 
-def opened_for_reader(pipe: Path, process: subprocess.Popen[bytes]) -> IO[bytes]:
+def opened_for_reader(pipe, process):
     """Open a pipe as soon as the process reads it."""
     while True:
         try:

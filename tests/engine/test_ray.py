@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +17,6 @@ import s3_server
 from run_of_ranks import write_ranks
 
 import tracekit
-from tracekit.dataset.manifest import Manifest
 from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import make_dataset, recipe_of
@@ -53,16 +51,16 @@ def ranks(tmp_path):
 class Watched:
     """An engine that keeps its results and calls a function after the first one."""
 
-    def __init__(self, engine: engines.Engine, then: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, engine, then=lambda: None):
         self._engine = engine
         self._then = then
         self.results: list[BatchResult] = []
 
     @property
-    def worker_count(self) -> int:
+    def worker_count(self):
         return self._engine.worker_count
 
-    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
+    def run(self, batches, job):
         for result in self._engine.run(batches, job):
             if not self.results:
                 self._then()
@@ -70,12 +68,12 @@ class Watched:
             yield result
 
 
-def job_of(folder: Path) -> JobSpec:
+def job_of(folder):
     place, recipe = Location.of(folder), recipe_of(None, ANALYSES)
     return JobSpec(analyses=ANALYSES, dataset=place, recipe=recipe, memory_bytes=256 * MB)
 
 
-def expect_same(made: Manifest, expected: Manifest) -> None:
+def expect_same(made, expected):
     """Compare to the byte, except for the cuts of large tables."""
     assert made.analyses == expected.analyses
     assert made.tables.keys() == expected.tables.keys()
@@ -89,7 +87,7 @@ def expect_same(made: Manifest, expected: Manifest) -> None:
     assert made.missing == expected.missing
 
 
-def workers_at_work() -> list[int]:
+def workers_at_work():
     """Return the Ray workers of this process, by the name of the session's folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -118,7 +116,7 @@ def test_a_killed_worker_changes_nothing(ray, ranks, tmp_path):
     serial = engines.make_engine("serial", 1)
     expected = make_dataset(ranks, job_of(tmp_path / "serial.tracekit"), serial)
     engine = Watched(engines.make_engine("ray", 2))
-    killed: list[int] = []
+    killed = []
     is_over = threading.Event()
 
     def kill_one():
@@ -250,16 +248,16 @@ def test_the_hint_without_the_extra_is_to_install_it(monkeypatch):
 class Starting:
     """A Ray that fails to start some times."""
 
-    def __init__(self, *failures: str) -> None:
+    def __init__(self, *failures):
         self.failures = list(failures)
         self.start_count = 0
 
-    def init(self, **_: object) -> None:
+    def init(self, **_):
         self.start_count += 1
         if self.failures:
             raise Exception(self.failures.pop(0))  # As Ray does.
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         pass
 
 

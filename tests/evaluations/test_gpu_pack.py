@@ -57,7 +57,7 @@ def test_a_pack_without_index_and_route_out(tmp_path):
         assert json.loads(member.read())["outcome"] == "ok"
 
 
-def call(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
+def call(*command, **variables):
     return subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -67,7 +67,7 @@ def call(*command: object, **variables: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def without_route() -> list[str]:
+def without_route():
     """Return what runs a command with no network but the loopback, if the kernel lets us."""
     # NCCL and gloo talk to this very machine.
     shell = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
@@ -77,7 +77,7 @@ def without_route() -> list[str]:
     return command
 
 
-def fresh_environment(folder: Path) -> Path:
+def fresh_environment(folder):
     """Return the Python of an environment that has this one's packages, less tracekit's own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (there,) = folder.glob("lib/python*/site-packages")
@@ -152,7 +152,7 @@ def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):
         os.utime(folder / "run.json", (number, number))
     left = carry.bring_back(kept, out, most_bytes=13_000)
     assert left == ["runs/run2: 0.1 MB", "runs/run5: 0.0 MB"]
-    found: dict[str, list[str]] = {}
+    found = {}
     for file in sorted(out.iterdir()):
         with tarfile.open(file) as archive:
             found[file.name] = [name for name in archive.getnames() if name.endswith(".json")]

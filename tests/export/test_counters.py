@@ -1,7 +1,6 @@
 """Counters and serving tracks of small traces that can be checked by hand."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from perfetto_engine import Engine, engine_folder
@@ -17,7 +16,7 @@ _VALUES = (
 )
 
 
-def memory(at: float, allocated_bytes: int, reserved_bytes: int) -> dict[str, Any]:
+def memory(at, allocated_bytes, reserved_bytes):
     args = {
         "Addr": 1,
         "Bytes": 1,
@@ -30,11 +29,11 @@ def memory(at: float, allocated_bytes: int, reserved_bytes: int) -> dict[str, An
     return {**event, "ts": at, "args": args}
 
 
-def counters_of(file: Path, out: Path) -> dict[str, list[tuple[int, float]]]:
+def counters_of(file, out):
     engine_folder()
     with tracekit.open(file, cache=False) as trace:
         exported(trace, out)
-    found: dict[str, list[tuple[int, float]]] = {}
+    found = {}
     with Engine(out) as engine:
         assert engine.problems() == {}
         for name, ts, value in engine.rows(_VALUES):

@@ -143,7 +143,7 @@ def served(tmp_path, monkeypatch):
         yield urlsplit(address).fragment.partition("url=")[2].partition("&")[0]
 
 
-def ask(address: str, path: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(address, path=None, **headers):
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
     connection.request("GET", parts.path if path is None else path, headers=headers)

@@ -1,7 +1,6 @@
 """Names and arguments may be anything: they are written as they are, and nothing is lost."""
 
 import json
-from typing import Any
 
 import pytest
 from perfetto_engine import Engine, engine_folder
@@ -31,7 +30,7 @@ NAMES = [
 ]
 
 
-def hostile() -> list[dict[str, Any]]:
+def hostile():
     """Return events, kernels and counters whose names mean something elsewhere."""
     numbers = {"big": 2**70, "least": -(2**63), "most": 2**64 - 1, "tiny": 5e-324}
     found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, **numbers)]

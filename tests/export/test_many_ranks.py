@@ -58,14 +58,14 @@ def test_the_clocks_of_16_ranks_are_aligned(tmp_path):
                 "FROM event AS e INNER JOIN trace AS t ON e.trace_id = t.trace_id"
             ).rows
         )
-        part: list[bytes] = []
+        part = []
         chosen = export_perfetto(trace, part.append, Selection(ranks=frozenset({5, 7})))
         assert chosen.trace_count == 2
         assert any("shifted by at most 3,000.000 µs" in note for note in chosen.notes)
     with Engine(out) as engine:
         assert engine.problems() == {}
         rows = engine.rows(_COLLECTIVES)
-        ends: dict[int, set[int]] = {}
+        ends = {}
         for rank, seq, ts, dur, wait_ns, transfer_ns, told_ns in rows:
             ends.setdefault(seq, set()).add(ts + dur)
             assert wait_ns + transfer_ns == dur

@@ -1,7 +1,5 @@
 """An export holds a block at a time, however large the trace is."""
 
-from typing import Any
-
 import pytest
 from traces_by_hand import call, kernel, span
 
@@ -11,7 +9,7 @@ from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
 
-def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, Any]]:
+def of_steps(count, name="gemm", end=27):
     """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
     events = []
     for number in range(count):
@@ -24,8 +22,8 @@ def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, 
     return events
 
 
-def exported(trace: tracekit.Trace) -> tuple[bytes, list[int]]:
-    blocks: list[bytes] = []
+def exported(trace):
+    blocks = []
     done = export_perfetto(trace, blocks.append)
     assert done.event_count == trace.sql("SELECT count(*) FROM event").rows[0][0]
     return b"".join(blocks), [len(block) for block in blocks]
@@ -61,7 +59,7 @@ def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
         assert sorted(slices_of(in_blocks)) == sorted(slices_of(at_once))
 
 
-def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
+def slices_of(trace):
     """Return time, kind and name of each packet of an event."""
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     return [
@@ -88,7 +86,7 @@ def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
     name = f"void kernel_with_arguments<{'float, ' * 60}>"
     with tracekit.open(tiny_trace(of_steps(40_000, name, 14)), cache=False) as trace:
-        sizes: list[int] = []
+        sizes = []
         done = export_perfetto(trace, lambda block: sizes.append(len(block)))
     assert done.event_count == 120_000
     # Gaps are slices too, one between each two kernels.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import opened_as_ranks, rows_by_rank
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 from tracekit.export.perfetto import export_perfetto
 
@@ -14,12 +14,12 @@ MEMBERS = ["Input Dims", "Input type", "Concrete Inputs", "Input Strides"]
 SAID = ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]]
 
 
-def flops_of(number: int) -> int:
+def flops_of(number):
     """Return the operations of a product in the trace of a number: no other trace has as many."""
     return 2 * 4 * (8 + number) * 16
 
 
-def events_that_say(said: Any, number: int) -> list[Event]:
+def events_that_say(said, number):
     """Return ops of which all but the first say something odd, each in another member."""
     dims = [[4, 8 + number], [8 + number, 16]]
     shapes = {"Input Dims": dims, "Input type": ["float", "float"]}
@@ -49,7 +49,7 @@ def answers(tmp_path_factory):
     """Ask all traces as the ranks of one run: each says one of `SAID`."""
     cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
     with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
-        blocks: list[bytes] = []
+        blocks = []
         event_count = export_perfetto(trace, blocks.append).event_count
         for name in ("mfu", "compute_memory"):
             trace.query(name)

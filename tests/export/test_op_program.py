@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import span
@@ -16,7 +15,7 @@ from tracekit.errors import QueryError
 LORA = Path(__file__).parents[1] / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
 
-def op(name: str, start: int, **args: Any) -> dict[str, Any]:
+def op(name, start, **args):
     return span("cpu_op", name, start, start + 10, **args)
 
 
@@ -28,7 +27,7 @@ ADD = {
 }
 
 
-def rows_of(program: str, path: Path) -> Any:
+def rows_of(program, path):
     path.write_text(program)
     command = [sys.executable, str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ FILES = [
 other programs that write the format in their own way are always among them."""
 
 
-def _files() -> list[str]:
+def _files():
     folder = os.environ.get("TRACEKIT_PUBLIC_TRACES")
     root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
     if os.environ.get("TRACEKIT_ALL_TRACES"):

@@ -1,7 +1,6 @@
 """A piece of the time is written as it is in the whole, whatever lies around it."""
 
 import json
-from typing import Any
 
 import pytest
 from made_runs import Layout, Step, make_run
@@ -33,7 +32,7 @@ LAUNCHES = [
 MODULES = [(4, 60, "a"), (105, 160, "b"), (200, 215, "a")]
 
 
-def events() -> list[dict[str, Any]]:
+def events():
     """Return two steps of three calls of modules, of which the second is a backward pass."""
     found = [
         span("user_annotation", "ProfilerStep#1", 1, 100),

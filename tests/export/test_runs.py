@@ -1,7 +1,5 @@
 """The rows of statements come in runs, each to a track; what fails on the way leaves nothing."""
 
-from typing import Any
-
 import pytest
 from cases_as_ranks import opened_as_ranks
 from traces_by_hand import call, kernel, span
@@ -23,7 +21,7 @@ SLICES = """
 """
 
 
-def events() -> list[dict[str, Any]]:
+def events():
     """Return ops that launch kernels, which overlap, with names and numbers that are odd."""
     found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, big=2**70)]
     for number, name in enumerate(('"quoted" \\back', "", "\U0001f600", "lone \ud800", "a\0b")):
@@ -41,7 +39,7 @@ def trace(tmp_path_factory):
         yield opened
 
 
-def write_slices(writer: Any, runs: Any) -> None:
+def write_slices(writer, runs):
     """Write the slices of runs with one column before them, each run on a track of its own."""
     for _, rows in runs:
         writer.slices(writer.track("t", 0, 1), rows, 1)
@@ -61,7 +59,7 @@ def test_a_run_ends_where_a_key_changes(trace):
 
 def test_values_and_runs_that_nobody_takes(trace):
     asked = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
-    blocks: list[bytes] = []
+    blocks = []
     writer = PacketWriter(blocks.append)
     for (key,), rows in runs_of(trace, [asked], 1):
         if key != 1:

@@ -70,12 +70,12 @@ def test_weights_add_up(answered, path):
     ).rows
     for weight, total_ns in zip(get_args(Weight), (host_ns, busy_ns), strict=True):
         stacks = read_stacks(ask.trace, weight)
-        lines: list[bytes] = []
+        lines = []
         write_collapsed(stacks, lines.append)
         found = b"".join(lines).decode().splitlines()
         assert sum(int(line.rpartition(" ")[2]) for line in found) == total_ns
         if path in BUNDLED:
-            blocks: list[bytes] = []
+            blocks = []
             write_speedscope(stacks, blocks.append)
             profiles = json.loads(b"".join(blocks))["profiles"]
             assert sum(profile["endValue"] for profile in profiles) == total_ns

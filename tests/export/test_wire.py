@@ -42,9 +42,9 @@ spans = st.lists(
 @given(spans)
 def test_on_a_lane_slices_nest_or_follow_one_another(given_spans):
     lanes = Lanes()
-    told: dict[int, list[tuple[str, int]]] = {}
+    told = {}
     for start, end in given_spans:
-        ended: list[tuple[int, int]] = []
+        ended = []
         lane = lanes.place(start, end, ended)
         for ended_lane, ended_at in ended:
             told.setdefault(ended_lane, []).append(("E", ended_at))
@@ -68,7 +68,7 @@ def test_on_a_lane_slices_nest_or_follow_one_another(given_spans):
 @given(spans)
 def test_on_a_flat_lane_nothing_overlaps(given_spans):
     lanes = FlatLanes()
-    last: dict[int, int] = {}
+    last = {}
     for start, end in given_spans:
         lane = lanes.place(start, end)
         assert last.get(lane, 0) <= start

@@ -20,7 +20,7 @@ COMMANDS = {
 }
 
 
-def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
+def cost_of(command, cache):
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
     done = subprocess.run(
         [sys.executable, "-m", "command_cost", *command],
@@ -37,11 +37,10 @@ def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
         text=True,
         check=True,
     )
-    found: dict[str, int] = json.loads(done.stderr.splitlines()[-1])
-    return found
+    return json.loads(done.stderr.splitlines()[-1])
 
 
-def costs(cache: Path) -> dict[str, dict[str, int]]:
+def costs(cache):
     """Count the costs; the first command makes the library and the cached store."""
     cost_of(COMMANDS["breakdown, warm"], cache)
     return {name: cost_of(command, cache) for name, command in COMMANDS.items()}

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.txt"))
 
 
-def commands_in(file: Path) -> list[tuple[str, str]]:
+def commands_in(file):
     return sessions(f"```console\n{file.read_text('utf-8')}```")
 
 

@@ -23,7 +23,7 @@ sys.path.append(str(PROGRAMS))
 _trial = pytest.StashKey[Trial]()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     """Allow warnings of libraries, whose versions are the host's; run on the CPU only nightly."""
     item.add_marker(pytest.mark.filterwarnings("default"))
     if item.get_closest_marker("gpu") is None:
@@ -57,7 +57,7 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-def is_context_lost(error: BaseException) -> bool:
+def is_context_lost(error):
     """Tell whether an error leaves the CUDA context of this process unusable."""
     # What a command said of an error of its own is no RuntimeError here.
     if not isinstance(error, RuntimeError) or "out of memory" in str(error):

@@ -40,7 +40,7 @@ def test_kernels_of_attention_have_their_class(backend, trial):
     with tracekit.open(trial.profile(step, warmup=1, active=2), cache=False) as trace:
         kernels = trace.query("kernels", limit=0).to_dicts()
         phases = {row["phase"] for row in trace.query("phases").to_dicts()}
-    classes: dict[str, list[str]] = {}
+    classes = {}
     for row in kernels:
         classes.setdefault(row["class"], []).append(row["name"][:120])
     trial.figures(kernels_by_class=classes)

@@ -1,7 +1,5 @@
 """Copies in a trace: bytes and bandwidth, compared with CUDA events around the same copies."""
 
-from typing import Any
-
 import pytest
 from devices import each
 
@@ -43,7 +41,7 @@ def test_bytes_and_times_of_copies(name, trial):
     else:
         other = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned and is_cuda)
     source, target = (other, on_device) if direction == "memcpy_h2d" else (on_device, other)
-    events: list[Any] = []
+    events = []
     count = _COUNTS.get(name, _USUAL_COUNT)
 
     def step():

@@ -5,17 +5,15 @@ import re
 import shutil
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 from devices import PROGRAMS, each
 from trace_claims import claim_trace
-from trial import Trial
 
 import tracekit
 
 # By name: the program and its words.
-LOOPS: dict[str, list[str]] = {
+LOOPS = {
     "plain": ["plain"],
     "compiled": ["compiled", "model", "inductor"],
     "compiled with CUDA graphs": ["compiled", "model", "reduce-overhead"],
@@ -80,7 +78,7 @@ def test_a_loop_is_recorded(loop, trial):
         _claim_compiled(trial, folder, loop)
 
 
-def _claim_compiled(trial: Trial, folder: Path, loop: str) -> None:
+def _claim_compiled(trial, folder, loop):
     with tracekit.open(folder, cache=False) as trace:
         health = {row["metric"]: row["value"] for row in trace.health().to_dicts()}
         classes = {row["class"] for row in trace.query("kernel_classes").to_dicts()}
@@ -94,7 +92,7 @@ def _claim_compiled(trial: Trial, folder: Path, loop: str) -> None:
         trial.claim("graphs were replayed", graphs > 0, graphs, "above 0")
 
 
-def free_port() -> int:
+def free_port():
     """Return an unused port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

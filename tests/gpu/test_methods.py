@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from typing import Any
 
 from devices import each
 from trace_claims import claim_training
@@ -12,7 +11,7 @@ from training_cases import CASES, RANKS, SMALL_LLAMA, arguments_of
 from tracekit import manifest
 
 
-def packages_of(values: dict[str, Any]) -> list[str]:
+def packages_of(values):
     """Return the packages that a training run needs besides torch."""
     opt, engine = values["opt"], values.get("engine")
     has_zero = "Z" in opt and engine != "fsdp2"

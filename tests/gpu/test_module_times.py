@@ -38,7 +38,7 @@ _INSIDE = """
 class Timer:
     """Instants on the stream of a device, or of the clock without one."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device):
         from tracekit.collectors.machine import accelerator
 
         self._now = lambda: accelerator.event(device) or time.perf_counter_ns()
@@ -46,15 +46,15 @@ class Timer:
         self._open: dict[str, Any] = {}
         self.is_on = False
 
-    def begin(self, name: str) -> None:
+    def begin(self, name):
         if self.is_on:
             self._open[name] = self._now()
 
-    def end(self, name: str) -> None:
+    def end(self, name):
         if self.is_on:
             self._spans[name].append((self._open.pop(name), self._now()))
 
-    def total_ns(self, name: str) -> float:
+    def total_ns(self, name):
         """Return the time of all spans; the device must be idle by now."""
         return sum(
             float(end - begin) if isinstance(begin, int) else float(begin.elapsed_time(end)) * 1e6
@@ -79,7 +79,7 @@ def test_times_of_modules_and_phases(trial):
 
     device = trial.device
     config = models.model_config("llama2-7b" if trial.is_cuda else "tiny", 2)
-    model: Any = models.build(config, seed=0, dtype=torch.bfloat16, device=device)
+    model = models.build(config, seed=0, dtype=torch.bfloat16, device=device)
     ids = torch.randint(config.vocab_size, (8, 1024) if trial.is_cuda else (1, 32), device=device)
     timer = Timer(device)
     for name in _MODULES:

@@ -3,13 +3,12 @@
 import gzip
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from devices import each
 
 _RANGES_AT_MOST_PCT = 5.0
-_OPTIONS: dict[str, dict[str, bool]] = {
+_OPTIONS = {
     "usual": {},
     "with stacks": {"with_stack": True},
     "with memory": {"profile_memory": True},
@@ -21,7 +20,7 @@ _TRIAL = {"model": "tiny", "layers": 2, "batch_size": 1, "seq_len": 64}
 _TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
 
 
-def _counts(trace: Path) -> Counter[str]:
+def _counts(trace):
     """Return how many events of each category a trace has."""
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     return Counter(event.get("cat") for event in events)

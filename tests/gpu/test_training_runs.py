@@ -1,7 +1,6 @@
 """Training runs of the paper's: Llama2-7B at full width, random weights, as many layers as fit."""
 
 import math
-from typing import Any
 
 import pytest
 from devices import each
@@ -36,7 +35,7 @@ def test_a_run_of_the_paper(name, trial):
     import torch
 
     stage, opt, batch_size = RUNS[name]
-    wanted: dict[str, Any] = {"stage": stage, "opt": opt, "batch_size": batch_size}
+    wanted = {"stage": stage, "opt": opt, "batch_size": batch_size}
     trial.needs(*packages_of(wanted))
     if trial.is_cuda:
         wanted |= {"model": "llama2-7b", **_STEPS}

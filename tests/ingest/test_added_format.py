@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-from collections.abc import Iterator
 
 import pytest
 from traces_by_hand import call, kernel
@@ -11,7 +10,6 @@ from traces_by_hand import call, kernel
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest import trace_readers
-from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventRows, event_columns
 from tracekit.ingest.event_reader import ROW_COLUMNS
 from tracekit.ingest.faults import Faults
@@ -27,12 +25,12 @@ class CsvReader:
 
     truncation = None
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream):
         self._stream = stream
         self.event_count = 0
         self.faults = Faults()
 
-    def blocks(self) -> Iterator[EventRows]:
+    def blocks(self):
         text = b"".join(self._stream).decode()
         columns = event_columns()
         for line in csv.reader(io.StringIO(text.removeprefix(HEAD + "\n"))):
@@ -47,10 +45,10 @@ class CsvReader:
             assert array is not None
             yield EventRows(1, array, columns.stream)
 
-    def metadata(self) -> dict[str, object]:
+    def metadata(self):
         return {"distributedInfo": {"rank": 3, "world_size": 4}}
 
-    def unreadable(self) -> TraceError:
+    def unreadable(self):
         return TraceError(f"{self._stream.path}: no line")
 
 
@@ -63,7 +61,7 @@ def lines():
     trace_readers.FORMATS[:] = others
 
 
-def text_of(*rows: str) -> bytes:
+def text_of(*rows):
     return "\n".join([HEAD, *rows]).encode() + b"\n"
 
 

@@ -11,8 +11,6 @@ import sqlite3
 import time
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from databases_by_hand import database
@@ -24,7 +22,7 @@ from tracekit.ingest import budget, byte_stream
 from tracekit.wire import bytes_field, number_field
 
 
-def refusal(path: Path) -> str:
+def refusal(path):
     """Check that a trace is refused in one bounded line that names it; return the line."""
     with pytest.raises(TraceError) as caught, tracekit.open(path, cache=False) as trace:
         trace.breakdown()
@@ -35,43 +33,43 @@ def refusal(path: Path) -> str:
     return message
 
 
-def shared(depth: int, leaf: object) -> object:
+def shared(depth, leaf):
     """Return a list of ten lists of ten lists and so on, each of which exists once."""
     for _ in range(depth):
         leaf = [leaf] * 10
     return leaf
 
 
-def entry(**more: object) -> dict[str, Any]:
+def entry(**more):
     return {"action": "alloc", "addr": 1, "size": 512, "time_us": 1, "frames": [], **more}
 
 
-def history(*entries: object) -> dict[str, object]:
+def history(*entries):
     return {"segments": [], "device_traces": [list(entries)]}
 
 
-def flight(**more: object) -> dict[str, object]:
+def flight(**more):
     call = {"time_created_ns": 1, "collective_seq_id": 1, "state": "scheduled", "retired": False}
     return {"entries": [{**call, "profiling_name": "nccl:all_reduce", **more}]}
 
 
-def in_itself() -> list[object]:
-    found: list[object] = []
+def in_itself():
+    found = []
     found.append(found)
     return found
 
 
-def deep(depth: int) -> object:
-    found: object = []
+def deep(depth):
+    found = []
     for _ in range(depth):
         found = [found]
     return found
 
 
-def chain() -> list[object]:
+def chain():
     """Return lists that are shallow individually and deep together."""
-    found: list[object] = []
-    last: object = 0
+    found = []
+    last = 0
     for _ in range(30):
         for _ in range(50):
             last = [last]
@@ -83,7 +81,7 @@ GROUP = {"desc": "x", "ranks": "[" + "0," * 100_000 + "0]"}
 SEGMENT = {"total_size": 0, "blocks": [], "device": 0}
 
 # Content of a pickle, and a word of the reason.
-PICKLES: dict[str, tuple[object, str]] = {
+PICKLES = {
     "shared lists": (flight(input_sizes=shared(12, 1)), "events"),
     "shared texts": (flight(state=["x" * 10_000] * 100_000), "events"),
     "tuples as an action": (history(entry(action=tuple([shared(9, ())] * 10))), "events"),
@@ -145,7 +143,7 @@ def test_shared_frames_of_an_ordinary_history_are_read(tmp_path, load_file):
     assert load_file(path).sql("SELECT count(*) FROM memory") == [(1_000,)]
 
 
-def shared_pages(path: Path, table: str, depth: int) -> None:
+def shared_pages(path, table, depth):
     """Make the tree of a table of one page per level, to which all cells above point."""
     size = 512
     with closing(sqlite3.connect(path)) as db:
@@ -168,7 +166,7 @@ def shared_pages(path: Path, table: str, depth: int) -> None:
     path.write_bytes(text)
 
 
-def small_pages(path: Path, tables: dict[str, Any]) -> Path:
+def small_pages(path, tables):
     """Write a database with pages of 512 bytes."""
     database(path, tables)
     with closing(sqlite3.connect(path)) as db:
@@ -286,7 +284,7 @@ def test_an_odd_row_affects_no_other(odd, tmp_path, load_file):
     assert found >= 2
 
 
-def stat_names(count: int, text: str) -> bytes:
+def stat_names(count, text):
     """Return the names of statistics; number 0 is a text that they refer to."""
     names = [
         number_field(1, n) + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n))
@@ -296,7 +294,7 @@ def stat_names(count: int, text: str) -> bytes:
     return b"".join(bytes_field(5, name) for name in names)
 
 
-def plane(stat_count: int, text: str, event_count: int) -> bytes:
+def plane(stat_count, text, event_count):
     """Return an XSpace whose events share long statistics of their kind."""
     names = stat_names(stat_count, text)
     stats = b"".join(

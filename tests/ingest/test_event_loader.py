@@ -2,14 +2,13 @@
 
 import json
 from collections import deque
-from typing import Any
 
 import duckdb
 import pytest
 
 from tracekit.analysis.library import library_file
-from tracekit.database.building import Build, build_temporary
-from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.database.building import build_temporary
+from tracekit.ingest.event_collector import EventCollector
 from tracekit.ingest.event_loader import EventLoader
 
 COLLECTOR = EventCollector()
@@ -22,7 +21,7 @@ def own_build():
         yield build
 
 
-def block(first: int, count: int) -> EventRows:
+def block(first, count):
     for number in range(first, first + count):
         event = {"ph": "X", "name": f"op{number}", "pid": 1, "tid": 2, "ts": number, "dur": 1}
         COLLECTOR.event_count = number
@@ -32,7 +31,7 @@ def block(first: int, count: int) -> EventRows:
     return rows
 
 
-def rows(build: Build) -> list[tuple[Any, ...]]:
+def rows(build):
     return build.connection.execute("SELECT trace_id, event_id FROM record").fetchall()
 
 
@@ -64,19 +63,19 @@ def test_an_error_of_the_store_is_raised(own_build):
 class FullMemory:
     """A cursor whose transactions run out of memory at commit."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, cursor):
         self._cursor = cursor
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._cursor, name)
 
-    def execute(self, *_: object) -> None:
+    def execute(self, *_):
         raise duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB")
 
 
 def test_a_transaction_without_memory_to_commit(own_build):
     loader = EventLoader(own_build.connection, 0)
-    loader._cursor = FullMemory(loader._cursor)  # type: ignore[assignment]
+    loader._cursor = FullMemory(loader._cursor)
     try:
         loader.add(block(0, 1))
         with pytest.raises(duckdb.OutOfMemoryException):

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import span
@@ -17,7 +15,7 @@ FLOAT, WHOLE = "Tensor(float)", "GenericList[Int,Int]"
 A, B, MADE = [3, 1, 0, 6, 4, "cpu"], [4, 2, 0, 12, 4, "cpu"], [9, 8, 0, 8, 4, "cpu"]
 
 
-def newer(number: int, name: str, given: list[Any], made: list[Any]) -> dict[str, Any]:
+def newer(number, name, given, made):
     """Return a node of schema 1.1.1: values, shapes, types and strides of either side."""
     keys = ("values", "shapes", "types", "strides")
     return {
@@ -30,7 +28,7 @@ def newer(number: int, name: str, given: list[Any], made: list[Any]) -> dict[str
     }
 
 
-GIVEN: list[Any] = [
+GIVEN = [
     [A, B, 2, True, [1, 1], "<None>", "cpu"],
     [[2, 3], [3, 4], [], [], [[], []], [], []],
     [FLOAT, FLOAT, "Int", "Bool", WHOLE, "None", "Device"],
@@ -52,20 +50,18 @@ OLDER = {
 }  # fmt: skip
 
 
-def written(
-    folder: Path, nodes: list[Any], schema: str = "1.1.1-chakra.0.0.4", pid: int = 1
-) -> Path:
+def written(folder, nodes, schema="1.1.1-chakra.0.0.4", pid=1):
     path = folder / "et.json"
     path.write_text(json.dumps({"schema": schema, "pid": pid, "time": "", "nodes": nodes}))
     return path
 
 
-def joined(folder: Path, trace: Path, beside: Path) -> dict[str, Any]:
+def joined(folder, trace, beside):
     store = ingest([trace, beside], folder / "a.duckdb", force=True)
     with tracekit.open(store) as opened:
         ((args,),) = opened.sql("SELECT args::VARCHAR FROM event WHERE category = 'cpu_op'").rows
         (op,) = opened.query("op_arguments").to_dicts()
-    found: dict[str, Any] = json.loads(args)
+    found = json.loads(args)
     assert op["shapes"] == json.dumps(found["Input Dims"]).replace(" ", "")
     return found
 
@@ -98,7 +94,7 @@ def test_a_compressed_file_is_part_of_the_cache_key(tmp_path, tiny_trace):
 
 
 def test_recorded_arguments_stay(tmp_path, tiny_trace):
-    own: dict[str, Any] = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
+    own = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
     # A node of Triton's: its last argument has no strides.
     short = newer(6, "triton_", [[A, 5], [[2, 3], []], [FLOAT, "Int"], [[3, 1]]], [[]] * 4)
@@ -117,7 +113,7 @@ def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path, tiny_trace):
         ([OLDER | {"rf_id": 1 << 70}], {}, "ExecutionTraceObserver"),
         (7, {}, "ExecutionTraceObserver"),
     ):
-        path = written(tmp_path, nodes, **more)  # type: ignore[arg-type]
+        path = written(tmp_path, nodes, **more)
         with pytest.raises(TraceError, match=word):
             ingest([trace, path], tmp_path / "a.duckdb")
         assert not (tmp_path / "a.duckdb").exists()

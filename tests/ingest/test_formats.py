@@ -2,14 +2,12 @@
 
 import gzip
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tracekit.ingest.array_frames import BLOCK_BYTES
 
-EVENTS: list[dict[str, Any]] = [
+EVENTS = [
     json.loads(line)
     for line in r"""
 {"ph":"M","name":"process_name","ts":1.5,"pid":7,"tid":0,"args":{"name":"python"}}
@@ -32,7 +30,7 @@ EVENTS: list[dict[str, Any]] = [
     .strip()
     .splitlines()
 ]
-METADATA: dict[str, Any] = {
+METADATA = {
     "schemaVersion": 1,
     "deviceProperties": [{"id": 0, "name": "H100", "totalGlobalMem": 85, "computeMajor": 9}],
     "distributedInfo": {"backend": "nccl", "rank": 2, "world_size": 4},
@@ -42,7 +40,7 @@ METADATA: dict[str, Any] = {
 }
 
 
-def kineto(events: list[dict[str, Any]] = EVENTS) -> str:
+def kineto(events=EVENTS):
     """Return the text in the layout of Kineto's own writer, with its odd line breaks."""
     head = "".join(f"    {json.dumps(key)}: {json.dumps(METADATA[key])},\n" for key in METADATA)
     texts = []
@@ -105,14 +103,14 @@ OPEN_FORMATTINGS = {
 }
 
 
-def named_member(text: bytes) -> bytes:
+def named_member(text):
     """A member whose header has a name, an extra field and a comment."""
     plain = gzip.compress(text)
     header = plain[:3] + bytes([0b11100]) + plain[4:10]
     return header + b"\x04\x00ABCD" + b"trace.json\0" + b"a comment\0" + plain[10:]
 
 
-PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+PACKINGS = {
     "plain": bytes,
     "gzip": gzip.compress,
     "two members": lambda text: gzip.compress(text[:1000]) + gzip.compress(text[1000:]),
@@ -129,12 +127,11 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture
 def expected_rows(load):
-    rows: dict[str, list[tuple[Any, ...]]] = load(ONE_LINE).everything()
-    return rows
+    return load(ONE_LINE).everything()
 
 
 N = [None] * 9
-ROWS: dict[str, list[tuple[Any, ...]]] = {
+ROWS = {
     "SELECT * EXCLUDE (ph, args, extra) FROM event WHERE category <> 'Trace' ORDER BY event_id": [
         (0, 2, 7, 8, "cpu_op", 'aten::"mm" \\ {a, [b}', 10250, 5001, None, 3, *N[:7]),
         (0, 3, 7, 8, "cuda_runtime", "cudaLaunchKernel", 11000, 2000, 9, 3, *N[:7]),

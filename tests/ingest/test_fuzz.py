@@ -9,15 +9,12 @@ opens a bracket that they or the end of the file close. Python's json decides th
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tracekit.errors import TraceError
-
-Split = Callable[..., Any]
 
 HEAD, TAIL = b'{"schemaVersion": 1, "traceEvents": [\n', b'\n], "traceName": "t.json"}'
 EVENTS = [
@@ -38,7 +35,7 @@ class Text(NamedTuple):
     spans: list[tuple[int, int]]
 
 
-def joined(events: Iterable[str], separator: bytes) -> Text:
+def joined(events, separator):
     data, spans = bytearray(HEAD), []
     for event in events:
         if spans:
@@ -48,7 +45,7 @@ def joined(events: Iterable[str], separator: bytes) -> Text:
     return Text(bytes(data + TAIL), spans)
 
 
-def sample() -> Text:
+def sample():
     """Return some events of the bundled trace as Kineto wrote them."""
     path = Path(__file__).resolve().parents[2] / "tests/traces/cpu_llama_lora/rank0.json.gz"
     text = gzip.decompress(path.read_bytes()).decode()
@@ -72,7 +69,7 @@ JUNK = rb"""" \ { } [ ] , : NaN "} {" }] }} ], },{ "ph": ,{"ph":"X" }]} [[[[ "x"
 JUNK += [b"\n", b"\0", b"\xff", b" ", b"\xc3", b"\xe2\x82"]
 
 
-def mutated(chance: random.Random, text: bytes) -> tuple[bytes, int, int]:
+def mutated(chance, text):
     """Replace a part of a text; return it and the replaced range."""
     start = chance.randrange(len(text))
     end = min(start + chance.choice([0, 1, 4, 60]), len(text))
@@ -82,7 +79,7 @@ def mutated(chance: random.Random, text: bytes) -> tuple[bytes, int, int]:
     return text[:start] + new + text[end:], start, end
 
 
-def object_end(data: bytes, at: int) -> int | None:
+def object_end(data, at):
     """Return the end of the JSON object that begins at an offset, by another reader."""
     try:
         value, end = json.JSONDecoder().raw_decode(data[at:].decode("latin-1"))
@@ -91,14 +88,12 @@ def object_end(data: bytes, at: int) -> int | None:
     return at + end if isinstance(value, dict) else None
 
 
-def rows_of(found: Any) -> list[dict[str, Any]]:
+def rows_of(found):
     assert [row["event_id"] for row in found.rows] == sorted(row["event_id"] for row in found.rows)
     return [{name: row[name] for name in row if name != "event_id"} for row in found.rows]
 
 
-def expect_kept(
-    split: Split, text: Text, new: bytes, kept: dict[int, int], touched: Iterable[int]
-) -> None:
+def expect_kept(split, text, new, kept, touched):
     """Check that events are read in order, by number and new offset, unless swallowed."""
     swallowed = [(at, end) for at in touched if (end := object_end(new, at)) is not None]
     whole = rows_of(split(text.data))

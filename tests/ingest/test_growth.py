@@ -8,8 +8,6 @@ counts as 0.1 s, so that neither a busy machine nor a coarse clock decides.
 import gzip
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cases_as_ranks import opened_as_ranks
@@ -25,14 +23,12 @@ EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 HEAD = '{"ph":"X","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":2'
 
 
-def trace(*events: str) -> str:
+def trace(*events):
     return '{"traceEvents":[' + ",".join(events) + "]}"
 
 
-Attack = Callable[[int], str]
-
 # Size of the first reading, the text of a given size, and its number of events, None if undefined.
-ATTACKS: dict[str, tuple[int, Attack, Callable[[int], int] | None]] = {
+ATTACKS = {
     "many arrays of events": (
         500, lambda n: "{" + f'"traceEvents":[{EVENT}],' * n + '"x":1}', lambda n: n
     ),
@@ -84,7 +80,7 @@ ATTACKS: dict[str, tuple[int, Attack, Callable[[int], int] | None]] = {
 }  # fmt: skip
 
 
-def expect_linear_growth(read: Callable[[int], None], first: int) -> None:
+def expect_linear_growth(read, first):
     """Read an attack of some size and of 16 times that size, and compare the CPU time."""
     taken_s = []
     for count in (first, TIMES * first):
@@ -139,7 +135,7 @@ def test_complete_events_amid_an_attack_are_read(load):
     assert names == {f"whole {place}" for place in range(0, 2_000, 100)}
 
 
-NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
+NESTED = {
     "modules": ("python_function", lambda number: f"nn.Module: Block_{number}"),
     "ranges": ("user_annotation", lambda number: f"range {number}"),
     "python calls": ("python_function", lambda number: f"file.py({number}): call"),
@@ -147,7 +143,7 @@ NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
 }
 
 
-def nested(count: int, kind_of: Callable[[int], tuple[str, Callable[[int], str]]]) -> str:
+def nested(count, kind_of):
     """Return nested spans, each of which launches a kernel before the next one begins."""
     events = []
     for number in range(count):
@@ -165,7 +161,7 @@ def nested(count: int, kind_of: Callable[[int], tuple[str, Callable[[int], str]]
     return trace(*map(json.dumps, events))
 
 
-def ask_all(path: Path) -> tuple[int, int]:
+def ask_all(path):
     """Run the analyses of nesting; return the greatest depth of spans and of modules."""
     with tracekit.open(path, cache=False) as opened:
         opened.breakdown()

@@ -1,7 +1,6 @@
 """Logs of NCCL's inspector in the form that its source code writes."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from tracekit.errors import TraceError
 START_US = 1_750_000_000_000_000
 
 
-def line(seq: int, collective: str, size: int, time_us: int, factor: float, **given: Any) -> str:
+def line(seq, collective, size, time_us, factor, **given):
     """Return a line with the bandwidth of inspectorComputeCollBw; factor: bus bytes per size."""
     bus = size * factor / 1e9 / (time_us / 1e6)
     metadata = {"inspector_output_format_version": given.pop("version", "v4.0"), "git_rev": ""}

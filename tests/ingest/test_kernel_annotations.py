@@ -3,7 +3,6 @@
 import gzip
 import json
 import pickle
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
@@ -12,7 +11,7 @@ import tracekit
 from tracekit.errors import TraceError
 
 NODE = 3 << 32
-NOTED: dict[int, Any] = {
+NOTED = {
     NODE: [{"module_fqn": "layers.0.wq", "name": "layers.0.wq"}],
     NODE + 1: [{"module_fqn": "layers.0.w1", "autograd_phase": "backward"}],
     NODE + 2: ["sampling"],
@@ -29,7 +28,7 @@ EXPECTED = [
 ]
 
 
-def replay() -> list[dict[str, Any]]:
+def replay():
     names = ["gemm_0", "gemm_1", "k"]
     return [
         call(0, 2, 1, "cudaGraphLaunch"),
@@ -40,7 +39,7 @@ def replay() -> list[dict[str, Any]]:
     ]
 
 
-def as_json(noted: dict[int, Any]) -> bytes:
+def as_json(noted):
     return json.dumps({str(node): one for node, one in noted.items()}).encode()
 
 

@@ -1,11 +1,10 @@
 """Every member of an event is kept, whether it has a column or not."""
 
 import json
-from typing import Any
 
 import pytest
 
-BASE: dict[str, Any] = {"pid": 1, "tid": 2, "ts": 3, "name": "n", "cat": "c"}
+BASE = {"pid": 1, "tid": 2, "ts": 3, "name": "n", "cat": "c"}
 TABLE = {"X": "event", "C": "counter", "M": "metadata"}
 TABLE |= dict.fromkeys("stf", "flow") | dict.fromkeys("iIR", "instant")
 

@@ -1,13 +1,13 @@
 """A file with the merged traces of several ranks is split into one trace per rank."""
 
 import pytest
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.ingest.merged_ranks import ranks_of
 
 
-def rank_events(prefix: str, gemm_us: float) -> list[Event]:
+def rank_events(prefix, gemm_us):
     """Return an op, its launch and its kernel, with the ids that every rank has."""
     events = [
         span("cpu_op", "aten::mm", 0, 30, 83, pid=83, **{"External id": 1}),

@@ -7,7 +7,7 @@ from tracekit.errors import TraceError
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 
 # Content of the file, and a word of the message or hint that tells the case from the others.
-UNREADABLE: dict[str, tuple[bytes, str]] = {
+UNREADABLE = {
     "empty": (b"", "empty"),
     "white space": (b" \n", "array"),
     "object": (b'{"a": 1}', "array"),

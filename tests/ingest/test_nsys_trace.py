@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from databases_by_hand import Rows, database
+from databases_by_hand import database
 from export_by_hand import FIRST, ID, SECOND, api, export, gemm, ranged, work
 from traces_by_hand import call, kernel, span
 
@@ -340,7 +340,7 @@ def test_times_of_the_epoch_have_no_base(tmp_path):
         ]
 
 
-def version(number: str) -> dict[str, Rows]:
+def version(number):
     return export(META_DATA_EXPORT=[{"name": "EXPORT_SCHEMA_VERSION", "value": number}])
 
 

@@ -1,7 +1,6 @@
 """The parser of events: which columns each member fills, and that no boundary loses an event."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -108,7 +107,7 @@ USUAL = (
     '"args": {"External id": %d, "stream": 7, "x": [1.50, {"y": "\\u00e9\\/"}]}}'
 )
 # What replaces a part of a usual event, and what the event becomes: a column and its value.
-ODD: dict[str, tuple[str, str, tuple[str, Any] | None]] = {
+ODD = {
     "args that are no object": ('"args": {', '"args": [1], "other": {', ("args", "[1]")),
     "a member twice": ('"pid": 0', '"pid": 0, "pid": 1', ("pid", 1)),
     "an escaped key": ('"name"', r'"n\u0061me"', ("name", "k40")),
@@ -153,7 +152,7 @@ def test_block_boundaries_among_odd_events(split):
 
 def test_nearly_all_events_of_real_traces_are_usual(split_file, sample_trace, monkeypatch):
     """Odd events are read by Python, which is slow."""
-    odd: list[int] = []
+    odd = []
     read_event = EventCollector.read_event
 
     def note(self, text, offset, event_id):

@@ -9,7 +9,6 @@ from traces_by_hand import kernel, span, work
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.export.perfetto import export_perfetto
-from tracekit.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -36,7 +35,7 @@ READ = """
 TOTALS = "SELECT device, count(*), sum(dur_ns), sum(wall_ns) FROM device_events GROUP BY ALL"
 
 
-def exported(trace: Trace, path: Path) -> Path:
+def exported(trace, path):
     with path.open("wb") as file:
         export_perfetto(trace, file.write)
     return path

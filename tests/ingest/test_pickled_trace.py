@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,17 +16,17 @@ FORWARD = {"filename": "/home/u/train.py", "line": 14, "name": "forward"}
 MM = {"filename": "??", "line": 0, "name": "at::_ops::mm::call(at::Tensor const&)"}
 
 
-def entry(action: str, at_us: int, addr: int, size: int, *frames: dict[str, Any]) -> dict[str, Any]:
+def entry(action, at_us, addr, size, *frames):
     return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": at_us,
             "frames": list(frames)}  # fmt: skip
 
 
-def written(path: Path, content: object, protocol: int = 4) -> Path:
+def written(path, content, protocol=4):
     path.write_bytes(pickle.dumps(content, protocol=protocol))
     return path
 
 
-def history() -> dict[str, Any]:
+def history():
     """Return a history: 512 bytes are there before, 1,024 stay, and 4,096 are freed."""
     blocks = [
         (1024, 1024, "active_allocated"),
@@ -135,7 +134,7 @@ def test_a_flight_recorder_dump_as_json(tmp_path):
     assert (row["seq"], row["missing_ranks"], row["finished_ranks"]) == (2, "1", "0")
 
 
-def recorded(seq: int, state: str, size: int = 8, line: int = 5) -> dict[str, Any]:
+def recorded(seq, state, size=8, line=5):
     return {
         "frames": [{"filename": "/home/u/t.py", "line": line, "name": "main"}],
         "process_group": ("0", "default_pg"),
@@ -169,7 +168,7 @@ def test_ranks_that_hang_in_a_collective(tmp_path):
 
 
 class Harmful:
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.system, ("touch harmed",)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pipes have name
 
 
 @contextmanager
-def pipe() -> Iterator[str]:
+def pipe():
     """Yield the name of a pipe that holds a trace."""
     out, into = os.pipe()
     os.write(into, json.dumps(TRACE).encode())

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator
 from itertools import count
 
 import pytest
@@ -11,7 +10,7 @@ from tracekit.ingest import bounded_queue
 from tracekit.ingest.bounded_queue import ReadAhead, StoppedError
 
 
-def until(is_reached: Callable[[], bool]) -> None:
+def until(is_reached):
     """Wait for another thread; the limit only guards against a hang."""
     end = time.monotonic() + 60
     while not is_reached():
@@ -19,7 +18,7 @@ def until(is_reached: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def numbers(made: list[int], error: BaseException | None = None) -> Generator[int, None, None]:
+def numbers(made, error=None):
     """Yield numbers without an end, or an error after two of them."""
     for number in count():
         if error is not None and number == 2:
@@ -28,7 +27,7 @@ def numbers(made: list[int], error: BaseException | None = None) -> Generator[in
         yield number
 
 
-def is_running() -> bool:
+def is_running():
     return any(thread.name == "tracekit-read-ahead" for thread in threading.enumerate())
 
 
@@ -43,7 +42,7 @@ def test_items_come_in_order(length, depth):
 @pytest.mark.parametrize("error", [ValueError("no more"), KeyboardInterrupt()])
 def test_an_error_arrives_after_the_items_before_it(error):
     ahead = ReadAhead(numbers([], error), 6)
-    taken: list[int] = []
+    taken = []
     with pytest.raises(type(error)) as raised:
         taken.extend(ahead)
     assert (raised.value, taken) == (error, [0, 1])
@@ -53,7 +52,7 @@ def test_an_error_arrives_after_the_items_before_it(error):
 
 def test_the_queue_is_bounded():
     """The thread holds one more item than fit in the queue."""
-    made: list[int] = []
+    made = []
     ahead = ReadAhead(numbers(made), 3)
     items = iter(ahead)
     for taken in range(5):

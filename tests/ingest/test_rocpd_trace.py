@@ -1,11 +1,9 @@
 """Databases of rocprofv3 (rocpd) with its schema versions 3 and 4."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from databases_by_hand import Rows, database
+from databases_by_hand import database
 
 import tracekit
 from tracekit.errors import TraceError
@@ -23,7 +21,7 @@ PID, TID = 4001, 4002
 class Process:
     """Rows of one process; each kernel, copy, and call comes with its event."""
 
-    def __init__(self, version: str, machine: str = "m1") -> None:
+    def __init__(self, version, machine="m1"):
         self.is_tracked = version.startswith("4")
         self.tables: dict[str, list[dict[str, Any]]] = {
             "rocpd_metadata": [{"tag": "schema_version", "value": version}],
@@ -52,9 +50,7 @@ class Process:
             ]
             self.tables |= {"rocpd_track": [], "rocpd_timestamp": []}
 
-    def add(
-        self, table: str, start: int, end: int, category: str, stack: int, **more: Any
-    ) -> Process:
+    def add(self, table, start, end, category, stack, **more):
         events = self.tables["rocpd_event"]
         extdata = more.pop("extdata", "{}")
         event = {"id": len(events) + 1, "category_id": ID[category], "stack_id": stack}
@@ -75,11 +71,11 @@ class Process:
         self.tables[table].append(place | times | {"event_id": event["id"]} | more)
         return self
 
-    def written(self, end: str = "_0001_7c") -> dict[str, Rows]:
+    def written(self, end="_0001_7c"):
         return {f"{table}{end}": rows for table, rows in self.tables.items() if rows}
 
 
-def process(version: str, machine: str = "m1") -> Process:
+def process(version, machine="m1"):
     """Return a process that launches two kernels and a copy inside a range."""
     size = {f"{kind}_size_{axis}": 1 for kind in ("grid", "workgroup") for axis in "xyz"}
     size |= {"grid_size_x": 1000, "workgroup_size_x": 256}
@@ -104,7 +100,7 @@ def process(version: str, machine: str = "m1") -> Process:
     )
 
 
-def finished(one: Process) -> Process:
+def finished(one):
     """Return a process with the members that only some rows have."""
     regions, copies = one.tables["rocpd_region"], one.tables["rocpd_memory_copy"]
     regions[3]["name_id"] = ID["hipMemcpyWithStream"]

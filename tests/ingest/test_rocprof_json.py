@@ -1,8 +1,6 @@
 """JSON of rocprofv3 is read into the same events as its database."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ NAMES = [
 CPU, GPU = {"handle": 40}, {"handle": 41}
 
 
-def record(kind: int, operation: int, number: int, start: int, end: int, **more: Any) -> Any:
+def record(kind, operation, number, start, end, **more):
     return {
         "size": 64, "kind": kind, "operation": operation,
         "correlation_id": {"internal": number, "external": 0}, "start_timestamp": start,
@@ -27,7 +25,7 @@ def record(kind: int, operation: int, number: int, start: int, end: int, **more:
     }  # fmt: skip
 
 
-def process(stream: int = 3) -> dict[str, Any]:
+def process(stream=3):
     size = {"x": 512, "y": 2, "z": 1}
     dispatch = {
         "agent_id": GPU,
@@ -61,7 +59,7 @@ def process(stream: int = 3) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, *processes: Any) -> Path:
+def written(folder, *processes):
     path = folder / "9_results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}))
     return path

@@ -1,8 +1,6 @@
 """Tables of run folders: their contents, and unreadable manifests and lines."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,7 @@ from tracekit.ingest import json_lines
 OK = {"request_id": 0, "outcome": "ok"}
 
 
-def table(folder: Path, text: str) -> list[tuple[Any, ...]]:
+def table(folder, text):
     with tracekit.open(folder, traces=False, cache=False) as runs:
         return runs.sql(text).rows
 
@@ -168,7 +166,7 @@ def test_blocks_and_long_lines(make_run, monkeypatch):
     monkeypatch.setattr(json_lines, "PART_BYTES", 500)
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 4096)
     monkeypatch.setattr(json_lines, "MAX_REJECTED", 2)
-    lines: list[Any] = [{**OK, "request_id": number} for number in range(50)]
+    lines = [{**OK, "request_id": number} for number in range(50)]
     lines[10:10] = ["x" * 10_000, "y", "z", "w"]
     folder = make_run("r", lines)
     rows = table(folder, "SELECT request_id FROM request ORDER BY ALL")

@@ -2,23 +2,18 @@
 
 import json
 import random
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from tracekit.ingest.span_pairs import NO_BEGIN, NO_END, TOO_LONG
 
-Event = dict[str, Any]
-Span = tuple[str, int, int]
 
-
-def edge(phase: str, ts: Any, name: str | None = None, **members: Any) -> Event:
+def edge(phase, ts, name=None, **members):
     named = {} if name is None else {"name": name}
     return {"ph": phase, "pid": 1, "tid": 2, "ts": ts, **named, **members}
 
 
-def edges(text: str) -> list[Event]:
+def edges(text):
     """Return the events of a text such as `B10 outer, E30`; `@3` is another thread."""
     found = []
     for part in text.split(", "):
@@ -28,7 +23,7 @@ def edges(text: str) -> list[Event]:
     return found
 
 
-def spans(loaded: Any) -> list[Span]:
+def spans(loaded):
     """Return name, start, and end in µs of the paired events, in order of start."""
     return list(
         loaded.sql(
@@ -38,7 +33,7 @@ def spans(loaded: Any) -> list[Span]:
     )
 
 
-def unpaired(loaded: Any) -> list[tuple[int, bool, str]]:
+def unpaired(loaded):
     return list(loaded.sql("SELECT event_id, is_begin, reason FROM unpaired ORDER BY event_id"))
 
 
@@ -201,11 +196,11 @@ def test_public_samples(load, public_traces):
 # -- random trees ----------------------------------------------------------------------------------
 
 
-def in_order(found: Sequence[Span]) -> list[Span]:
+def in_order(found):
     return sorted(found, key=lambda span: (span[1], -span[2], span[0]))
 
 
-def tree(chance: random.Random, start: int, end: int, depth: int) -> list[Span]:
+def tree(chance, start, end, depth):
     """Return nested spans, none of which begins or ends where another one does."""
     if depth == 0 or end - start < 8:
         return []

@@ -2,7 +2,6 @@
 
 import json
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,7 @@ from tracekit.event_description import MAX_DUR_US, MAX_TIME_US, MIN_TIME_US
 EPOCH_US = 1_694_128_201_545_123
 
 
-def trace(*times: tuple[str, str]) -> str:
+def trace(*times):
     events = ",".join(
         f'{{"ph":"X","cat":"kernel","name":"k{at}","pid":0,"tid":7,"ts":{ts},"dur":{dur}}}'
         for at, (ts, dur) in enumerate(times)
@@ -21,12 +20,11 @@ def trace(*times: tuple[str, str]) -> str:
     return f'{{"traceEvents":[{events}]}}'
 
 
-def times(loaded: Any) -> list[tuple[int, int]]:
-    rows: list[tuple[int, int]] = loaded.sql("SELECT ts_ns, dur_ns FROM event ORDER BY event_id")
-    return rows
+def times(loaded):
+    return loaded.sql("SELECT ts_ns, dur_ns FROM event ORDER BY event_id")
 
 
-def exact_ns(text: str) -> int:
+def exact_ns(text):
     return int((Decimal(text) * 1000).to_integral_value())
 
 

@@ -5,7 +5,6 @@ import json
 import random
 import tracemalloc
 import zlib
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.trace_metadata import OutsideText
 
-EVENTS: list[dict[str, Any]] = [
+EVENTS = [
     {"ph": "M", "name": "process_name", "ts": 1.5, "pid": 7, "args": {"name": 'p "q" \\'}},
     {"ph": "X", "cat": "cpu_op", "name": "f({a, [b}", "pid": 7, "tid": 8, "ts": 10, "dur": 5}
     | {"args": {"External id": 3, "Input Dims": [[2], [], [[1]]], "note": "}, {", "e": "é"}},
@@ -33,7 +32,7 @@ LAYOUTS = {
 }
 
 
-def event_ends(text: str) -> list[int]:
+def event_ends(text):
     """Return where each event ends in the encoded text."""
     at = text.index("[") if text.startswith("[") else text.index('"traceEvents": [') + 15
     ends = []
@@ -87,7 +86,7 @@ def test_an_endless_header_takes_memory_of_its_size(characters):
     assert peak_bytes < 10 * size
 
 
-def inflated(data: bytes) -> bytes:
+def inflated(data):
     """Return what zlib extracts from a stream, byte by byte, before it fails."""
     inflater = zlib.decompressobj(31)
     out = b""
@@ -224,7 +223,7 @@ def test_progress_is_in_bytes_of_the_file(tmp_path):
     noise = random.Random(1)
     text = json.dumps([noise.random() for _ in range(200_000)]).encode()
     path.write_bytes(gzip.compress(text, 1))
-    seen: list[tuple[int, int]] = []
+    seen = []
     stream = ByteStream(path, lambda s: seen.append((s.file_bytes_read, s.file_bytes)))
     assert b"".join(stream) == text
     size = path.stat().st_size

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,11 @@ WHERE = (
 )
 
 
-def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
+def named(kind, name, pid, tid=0):
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
 
 
-def ran(called: str, tid: int, start: float, end: float, **args: str) -> dict[str, Any]:
+def ran(called, tid, start, end, **args):
     pid = 1 if tid == 20 else 701
     return {"ph": "X", "pid": pid, "tid": tid, "ts": start, "dur": end - start, "name": called} | (
         {"args": args} if args else {}

@@ -3,8 +3,6 @@
 import gzip
 import random
 import struct
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,25 +15,25 @@ from tracekit.wire import bytes_field, number_field, text_field, varint
 SESSION_NS = 10**18
 
 
-def double_field(number: int, value: float) -> bytes:
+def double_field(number, value):
     return varint(number << 3 | 1) + struct.pack("<d", value)
 
 
 class Space:
     """Builds an XSpace; field numbers are those of tsl/profiler/protobuf/xplane.proto."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.planes: list[bytes] = []
 
-    def plane(self, name: str, lines: dict[str, list[Any]], **stats: Any) -> None:
+    def plane(self, name, lines, **stats):
         """Add a plane; an event is name, start and end in ps, and stats."""
-        names: dict[str, int] = {}
-        kinds: dict[str, int] = {}
+        names = {}
+        kinds = {}
 
-        def number(text: str) -> int:
+        def number(text):
             return names.setdefault(text, len(names) + 1)
 
-        def stats_of(field: int, stats: dict[str, Any]) -> bytes:
+        def stats_of(field, stats):
             found = b""
             for key, value in stats.items():
                 stat = number_field(1, number(key))
@@ -65,7 +63,7 @@ class Space:
             parts += bytes_field(5, number_field(1, at) + bytes_field(2, text_field(2, text)))
         self.planes.append(bytes_field(1, parts + own))
 
-    def program(self, name: str, ops: list[tuple[str, str, str]]) -> None:
+    def program(self, name, ops):
         """Add a program of XLA, which stores its instructions in reverse order."""
         instructions = [
             text_field(1, one)
@@ -82,16 +80,16 @@ class Space:
         kind = number_field(1, 1) + bytes_field(2, text_field(2, name) + bytes_field(5, stat))
         self.planes.append(bytes_field(1, text_field(2, "/host:metadata") + bytes_field(4, kind)))
 
-    def data(self) -> bytes:
+    def data(self):
         return b"".join([*self.planes, text_field(4, "node7")])
 
-    def file(self, folder: Path) -> Path:
+    def file(self, folder):
         path = folder / "host.xplane.pb"
         path.write_bytes(self.data())
         return path
 
 
-def gpu_space() -> Space:
+def gpu_space():
     space = Space()
     forward = {"name": "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"}
     backward = {"name": "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general"}
@@ -288,7 +286,7 @@ def test_damaged_planes_are_refused(plane, tmp_path):
 def test_random_damage_is_read_or_refused(tmp_path):
     whole, path = gpu_space().data(), tmp_path / "a.xplane.pb"
     chance = random.Random(5)
-    outcomes: set[bool | None] = set()
+    outcomes = set()
     for _ in range(300):
         data = bytearray(whole)
         for _ in range(chance.randrange(1, 4)):

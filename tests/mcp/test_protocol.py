@@ -57,7 +57,7 @@ def over_stdio(folder, environment):
         parameters = StdioServerParameters(
             command=sys.executable, args=arguments(folder, *more), env=environment
         )
-        return Client(parameters, mode=mode)  # type: ignore[arg-type]
+        return Client(parameters, mode=mode)
 
     return client
 

@@ -262,8 +262,8 @@ def test_the_budget_is_kept(ask, trace, budget):
         assert token_count(text) <= budget, (tool, text)
 
 
-def _log_in_each_step() -> list[dict[str, object]]:
-    events: list[dict[str, object]] = []
+def _log_in_each_step():
+    events = []
     for number, start in enumerate((0, 100, 200)):
         events += [
             span("user_annotation", f"ProfilerStep#{number}", start, start + 100),

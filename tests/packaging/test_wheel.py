@@ -25,7 +25,7 @@ PACKAGES = {
 pytestmark = pytest.mark.nightly("builds and installs wheels")
 
 
-def run(*command: str | Path, cwd: Path, **env: str) -> str:
+def run(*command, cwd, **env):
     """Run a command outside of this test's environment and return what it printed on stdout."""
     inherited = {
         name: value
@@ -84,7 +84,7 @@ def installed(wheel, tmp_path_factory):
     return environment / "bin"
 
 
-def sources(clone: Path) -> set[str]:
+def sources(clone):
     """Return the names in the wheel of everything that has to be in it."""
     return {
         str(PurePosixPath(inside) / path.relative_to(clone / folder).as_posix())

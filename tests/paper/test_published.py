@@ -1,7 +1,6 @@
 """The published figures: what cannot be right is marked, and names lead to them."""
 
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ ROMAN = {name: number for number, name in enumerate(NUMERALS, start=1)}
 # -- marks: what cannot be right -------------------------------------------------------------------
 
 
-def marked(name: str, column: str) -> set[tuple[Any, ...]]:
+def marked(name, column):
     return {
         (row["model"], row["method"], row["platform"])
         for row in find_table(name).rows
@@ -24,7 +23,7 @@ def marked(name: str, column: str) -> set[tuple[Any, ...]]:
     }
 
 
-def by_row(name: str, column: str) -> dict[tuple[str, frozenset[str], str], Any]:
+def by_row(name, column):
     return {
         (str(row["model"]), frozenset(str(row["method"]).split("+")), str(row["platform"])): row[
             column

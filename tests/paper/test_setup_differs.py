@@ -2,15 +2,11 @@
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit.manifest import Environment, Parallel
-
-Cli = Callable[..., Any]
 
 REPO = Path(__file__).resolve().parents[2]
 CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
@@ -28,7 +24,7 @@ ROW = {"batch_size": 1, "tokens_per_s_mean": 1.0}
 """A run of the paper's Table III."""
 
 
-def forward(module: str, op: str = "") -> str:
+def forward(module, op=""):
     return f"tk/phase/forward;tk/module/forward/{module}{op}"
 
 
@@ -38,14 +34,13 @@ def kept(tmp_path_factory):
     return {"TRACEKIT_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
 
 
-def rows_of(cli: Cli, *args: str | Path, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def rows_of(cli, *args, env=None):
     done = cli("compare", "paper", *args, "--format", "json", env=env)
     assert (done.exit_code, done.stderr) == (0, "")
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
-def of_run(rows: list[dict[str, Any]], run: str, *, is_beside: bool) -> list[dict[str, Any]]:
+def of_run(rows, run, *, is_beside):
     own = [row for row in rows if row["run"] == run]
     return [row for row in own if (row["paper_hardware"] is not None) == is_beside]
 

@@ -3,9 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,26 +12,23 @@ from tracekit.manifest import Environment, Load, RankMemory
 from tracekit.paper.bench_figures import BENCH_FIGURES
 from tracekit.paper.tables import find_table
 
-Cli = Callable[..., Any]
-
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
+def rows_of(cli, *args):
     done = cli("compare", "paper", *args, "--format", "json")
     assert (done.exit_code, done.stderr) == (0, "")
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
-def beside(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+def beside(rows, run):
     """The lines where a run stands beside a row of the paper."""
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is not None]
 
 
-def alone(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+def alone(rows, run):
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is None]
 
 
@@ -137,7 +131,7 @@ def test_table1_lists_our_hardware_once(cli, write_run):
 
 # -- phases and parts, from traces -----------------------------------------------------------------
 
-TRAINING: list[tuple[str, str, float]] = [
+TRAINING = [
     ("tk/phase/forward;tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 6.0),
     (
         "tk/phase/forward;tk/module/forward/model.layers.0.self_attn#LlamaAttention",
@@ -309,13 +303,13 @@ def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(cli, write_ru
     assert {row["run"] for row in done.json()} == {"fine", None}
 
 
-def point(number: int, family: str, op: str, **members: Any) -> dict[str, Any]:
+def point(number, family, op, **members):
     times = {"median_ns": 1e6, "low_ns": 9e5, "high_ns": 1.1e6, "outcome": "ok"}
     device = {"device": "cuda:0", "device_name": "NVIDIA A100-SXM4-80GB", "timer": "cuda_event"}
     return {"bench_id": number, "family": family, "op": op, **times, **device, **members}
 
 
-def product(number: int, m: int, n: int, k: int, series: str | None, **more: Any) -> dict[str, Any]:
+def product(number, m, n, k, series, **more):
     sizes = {"dtype": "bf16", "m": m, "n": n, "k": k, "series": series, "op": "mm"} | more
     return point(number, "gemm", sizes.pop("op"), **sizes)
 
@@ -340,7 +334,7 @@ def run(make_run):
     return str(make_run("ours", benchmarks=lines, stage="bench", engine="torch"))
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def asked(capsys, *arguments):
     assert main(["compare", "paper", *arguments, "--no-cache"]) == 0
     return capsys.readouterr().out
 

@@ -16,7 +16,6 @@ from traces_by_hand import kernel, span
 import tracekit
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
 from tracekit.plot import PARAMS, chart_names, find_chart
 
@@ -37,7 +36,7 @@ by_kind = pytest.mark.parametrize(
 Charts = Callable[[Path], dict[str, Any]]
 
 
-def charts(trace: tracekit.Trace) -> dict[str, Any]:
+def charts(trace):
     found = {}
     for name in chart_names():
         try:
@@ -116,12 +115,12 @@ def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(opened, tmp_path
         opened(TRACES["step"]).plot.step_spread()
 
 
-def fields(spec: Any) -> set[str]:
+def fields(spec):
     """Return the fields of rows that a chart refers to, less those that it makes."""
-    found: set[str] = set()
-    made: set[str] = set()
+    found = set()
+    made = set()
 
-    def walk(part: Any) -> None:
+    def walk(part):
         if isinstance(part, list):
             for one in part:
                 walk(one)
@@ -226,10 +225,10 @@ def test_colours_are_told_apart_on_both_pages_and_named_for_terminals():
     assert many["0"] == many["10"] == many["20"]
 
 
-def contrast(first: str, second: str) -> float:
+def contrast(first, second):
     """Contrast of two colours as WCAG 2.2 defines it, 1 to 21."""
 
-    def luminance(colour: str) -> float:
+    def luminance(colour):
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
@@ -260,7 +259,7 @@ def test_texts_stand_out_from_the_marks_that_they_are_in():
             assert contrast(text, shown) >= max(4.5, contrast(other, shown)), shown
 
 
-def without(result: Result, column: str, named: str) -> Result:
+def without(result, column, named):
     """Return a result whose first row that has something for `named` has nothing for `column`."""
     place, has = (result.column_names.index(name) for name in (column, named))
     at = next(at for at, row in enumerate(result.rows) if row[has] is not None)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ from every_trace import on_every_trace
 from tracekit.analysis.catalog import load_catalog
 
 Row = dict[str, Any]
-Sums = dict[tuple[Any, ...], int]
 
 EVERYTHING = 2**62
 
@@ -29,8 +28,8 @@ class Said:
     where: Callable[[Row], Any] = bool
     params: dict[str, Any] = field(default_factory=dict)
 
-    def sums(self, rows: list[Row]) -> Sums:
-        found: Sums = defaultdict(int)
+    def sums(self, rows):
+        found = defaultdict(int)
         for row in rows:
             if self.where(row):
                 place = () if self.by in ("", "rank") else (row["rank"], row["device"])
@@ -38,11 +37,11 @@ class Said:
         return {key: ns for key, ns in found.items() if ns}
 
 
-def is_comm(row: Row) -> bool:
+def is_comm(row):
     return str(row.get("class", row.get("comm_class"))).startswith("comm_")
 
 
-def is_copied_or_set(row: Row) -> bool:
+def is_copied_or_set(row):
     return str(row.get("class", row.get("direction"))).startswith(("memcpy_", "memset"))
 
 
@@ -52,7 +51,7 @@ ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each question, all that answer it. Of these, any two must say the same.
-SAYINGS: dict[str, list[Said]] = {
+SAYINGS = {
     "kernel time by class": [
         Said("kernel_classes", "class", "kernel_ns"),
         Said("module_classes", "class", "self_kernel_ns"),
@@ -236,7 +235,7 @@ def test_what_was_compiled_and_the_rest_are_all(answered, path):
     assert found in ({}, all_of_it)
 
 
-def _with_classes_or_phases() -> Iterator[str]:
+def _with_classes_or_phases():
     for spec in load_catalog().analyses.values():
         names = {column.name for column in spec.columns}
         if {"rank", "device"} <= names and {"class", "phase", "direction"} & names:

@@ -1,10 +1,9 @@
 """Captures of graphs in a file of their own; others are in tests/cases/captures.case."""
 
 import json
-from pathlib import Path
 
 import pytest
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.errors import StoreError, TraceError, UsageError
@@ -26,7 +25,7 @@ REPLAYS = [
 ]
 
 
-def written(folder: Path, events: list[Event], name: str) -> Path:
+def written(folder, events, name):
     path = folder / name
     path.write_text(json.dumps({"traceEvents": events}))
     return path

@@ -6,15 +6,12 @@ times; the limit is eight. Only CPU time counts, and a short first run counts as
 
 import json
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tracekit.cli._main import main
 
-Event = dict[str, Any]
-OF_EACH: dict[str, Callable[[int], Event]] = {
+OF_EACH = {
     "streams": lambda i: {"stream": i},
     "streams alone": lambda i: {"stream": i, "is_alone": True},
     "threads": lambda i: {"tid": i + 1},
@@ -51,12 +48,12 @@ COMMANDS = {
 _NIGHTLY = pytest.mark.nightly("compares CPU times")
 
 
-def _span(category: str, name: str, ts: int, dur: int, tid: int, **args: Any) -> Event:
+def _span(category, name, ts, dur, tid, **args):
     shown = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid}
     return shown | {"ts": ts, "dur": dur, "args": args}
 
 
-def _events(of_each: Callable[[int], Event], count: int) -> list[Event]:
+def _events(of_each, count):
     found = []
     for i in range(count):
         one, at, number = of_each(i), 100 * i, {"correlation": i + 1, "External id": i + 1}

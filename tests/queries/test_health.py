@@ -2,8 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 from traces_by_hand import call as launch
 from traces_by_hand import kernel, span
@@ -133,7 +131,7 @@ HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
 FOUND = "accelerator, is_recorded, launch_count, reason"
 
 
-def found_alone(path: Path) -> tuple[Any, ...]:
+def found_alone(path):
     with tracekit.open(path, cache=False) as trace:
         (row,) = trace.sql(f"SELECT {FOUND} FROM accelerator").rows
         assert trace.query("timeline").rows == []

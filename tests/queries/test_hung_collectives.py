@@ -1,20 +1,13 @@
 """Analysis hung_collectives: who did not enter, mixed up or did not finish a collective."""
 
 import pickle
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 
 import tracekit
 
-Call = dict[str, Any]
-Told = tuple[object, ...]
 
-
-def call(
-    record: int, seq: int, name: str = "all_reduce", state: str = "completed", **members: Any
-) -> Call:
+def call(record, seq, name="all_reduce", state="completed", **members):
     is_p2p = name.startswith(("send", "recv"))
     return {
         "record_id": record,
@@ -34,13 +27,13 @@ def call(
     }
 
 
-def pair(record: int, seq: int, *args: str, **members: Any) -> Call:
+def pair(record, seq, *args, **members):
     return call(record, seq, *args, process_group=("1", "pair"), **members)
 
 
 ALL = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
 
-CASES: dict[str, tuple[Mapping[int, Sequence[Call]], list[Told]]] = {
+CASES = {
     "all is well": ({rank: [call(0, 1), call(1, 2)] for rank in range(3)}, []),
     "one did not come": (
         {

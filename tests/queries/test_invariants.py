@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 from every_trace import PATHS, on_every_trace, on_some_traces
@@ -13,9 +12,7 @@ import tracekit
 from tracekit.analysis.breakdown import HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.result import Result
 from tracekit.analysis.run import run_analysis, with_values
-from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
 
@@ -24,7 +21,7 @@ MANY = 1_000
 """More rows than these are sooner made again than read as text."""
 
 
-def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[str]:
+def broken_invariants(trace, spec, relation):
     """The invariants that do not hold for every row of a relation, with a row that fails."""
     if not spec.invariants:
         return []
@@ -45,7 +42,7 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
     ]
 
 
-def rows_of(answer: Result) -> str:
+def rows_of(answer):
     types = {column.name: column.type for column in answer.columns}
     return f"({select_rows(types, answer.rows)})"
 
@@ -112,8 +109,8 @@ def test_why_says_what_the_table_says(opened, path):
     assert other == []
 
 
-def per_device(rows: list[dict[str, Any]], column: str) -> Counter[tuple[Any, str]]:
-    total: Counter[tuple[Any, str]] = Counter()
+def per_device(rows, column):
+    total = Counter()
     for row in rows:
         total[row["rank"], row["device"]] += row[column]
     return total
@@ -150,7 +147,7 @@ def test_analyses_agree(answered, path):
     about = ask("trace").to_dicts()
     events = sum(row["device_event_count"] for row in about)
     assert events == sum(row["event_count"] for row in timeline)
-    health: Counter[str] = Counter()
+    health = Counter()
     for row in ask("health").to_dicts():
         health[row["metric"]] += row["value"] or 0
     assert health["device_events"] == events
@@ -191,7 +188,7 @@ def test_shuffled_traces_have_the_same_figures(answered, tmp_path):
     def rows_of_all(ask, name):
         return counted(ask(name, **(ALL if name == "kernels" else {})).to_dicts())
 
-    expected: dict[str, Counter[str]] = {name: Counter() for name in ASKED}
+    expected = {name: Counter() for name in ASKED}
     for path in SMALL:
         for name in ASKED:
             expected[name] += rows_of_all(answered(path), name)

@@ -106,7 +106,7 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
     answers = answered(path)
 
     def sums(name, key, value):
-        found: Counter[str] = Counter()
+        found = Counter()
         for row in answers(name).to_dicts():
             found[str(row[key])] += row[value]
         return {key: value for key, value in found.items() if value}
@@ -117,7 +117,7 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
     found = {measure: answers.trace.pivot(keys, values=measure).rows for measure in measures}
 
     def pivot(key, measure):
-        summed: Counter[str] = Counter()
+        summed = Counter()
         for row in found[measure][:-1]:
             summed[row[keys.index(key)]] += row[-2]
         assert sum(summed.values()) == found[measure][-1][-2]

@@ -18,8 +18,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 def events_of(path):
     with gzip.open(path) as file:
-        events = json.load(file, parse_float=Decimal)["traceEvents"]
-    return events
+        return json.load(file, parse_float=Decimal)["traceEvents"]
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ Kernel classes are applied as the loader applies them, as one CASE of constant R
 import functools
 import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -36,25 +34,22 @@ RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
 
 OPERATOR_CATEGORIES = {"cpu_op", "Operator", "user_annotation"}
 
-Named = tuple[str, str]
-"""A category and a name."""
-
 
 @functools.cache
-def document() -> dict[str, Any]:
+def document():
     return tomllib.loads(RULES_FILE.read_text(encoding="utf-8"))
 
 
-def kinds() -> dict[str, str]:
+def kinds():
     return {name: facts["kind"] for name, facts in document()["class"].items()}
 
 
-def rules() -> list[dict[str, str]]:
+def rules():
     return [{"applies_to": "device", **rule} for rule in document()["rule"]]
 
 
 @functools.cache
-def first_match_sql(applies_to: str) -> str:
+def first_match_sql(applies_to):
     """The CASE that gives the position of the first rule that matches `name` and `category`."""
     branches = []
     for position, rule in enumerate(rules()):
@@ -67,7 +62,7 @@ def first_match_sql(applies_to: str) -> str:
     return f"CASE {' '.join(branches)} END"
 
 
-def winners(applies_to: str, named: Iterable[Named]) -> dict[Named, int | None]:
+def winners(applies_to, named):
     """Which rule wins each name, by its position in the file; None where no rule matches."""
     distinct = sorted(set(named))
     if not distinct:
@@ -81,7 +76,7 @@ def winners(applies_to: str, named: Iterable[Named]) -> dict[Named, int | None]:
     return {(category, name): position for category, name, position in rows}
 
 
-def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
+def classes(applies_to, named):
     return {
         key: "other" if position is None else rules()[position]["class"]
         for key, position in winners(applies_to, named).items()
@@ -202,11 +197,11 @@ def test_no_pattern_matches_an_empty_or_unknown_name():
 EXAMPLES = Path(__file__).with_name("example_kernel_names.txt")
 
 
-def examples() -> list[list[str]]:
+def examples():
     return [line.split(" | ") for line in EXAMPLES.read_text("utf-8").splitlines()]
 
 
-def subject_of(category: str) -> str:
+def subject_of(category):
     return "cpu" if category in OPERATOR_CATEGORIES else "device"
 
 
@@ -229,7 +224,7 @@ TRAPS = Path(__file__).with_name("misleading_kernel_names.txt")
 
 
 def test_names_that_mislead():
-    expected: dict[Named, str] = {}
+    expected = {}
     for line in TRAPS.read_text("utf-8").splitlines():
         class_name, _, name = line.partition(" | ")
         expected[("kernel", name)] = class_name

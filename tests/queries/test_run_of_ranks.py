@@ -1,7 +1,5 @@
 """Analyses of many ranks on runs that are made up: every injected fault is found, and alone."""
 
-from typing import Any
-
 import pytest
 from made_runs import Faults, Late, Layout, Step, make_run
 
@@ -15,7 +13,7 @@ PIPELINED = Step(
 )
 
 
-def late(*values: Any) -> Any:
+def late(*values):
     return pytest.param(*values, marks=pytest.mark.nightly("a run like another of the gate"))
 
 
@@ -168,7 +166,7 @@ def test_bubbles_are_those_of_the_schedule(asked, schedule):
         kernels=1,
         layers=1,
         microbatches=6,
-        schedule=schedule,  # type: ignore[arg-type]
+        schedule=schedule,
         steps=2,
     )
     run, found = asked("pipeline_bubbles", "rank_summary", layout=PIPELINE, step=step)

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import tracekit
 from tracekit.analysis.breakdown import BENCH_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
 from tracekit.analysis.run import with_values
-from tracekit.analysis.spec import Spec
 from tracekit.ingest import json_lines
 
 MS = 1_000_000
@@ -18,18 +16,16 @@ ANALYSES = [spec for spec in load_catalog().analyses.values() if spec.scope == "
 PARTS = ("queued", "prefill", "decode", "between steps", "not traced", "answering")
 
 
-def line(
-    number: int, family: str, op: str, median_ns: float | None = 1000.0, **members: Any
-) -> Any:
+def line(number, family, op, median_ns=1000.0, **members):
     """A point whose interval is a fifth below and a quarter above its median."""
-    times: dict[str, Any] = {"outcome": "ok"}
+    times = {"outcome": "ok"}
     if median_ns is not None:
         times |= {"median_ns": median_ns, "low_ns": 0.8 * median_ns, "high_ns": 1.25 * median_ns}
         times |= {"confidence_pct": 95, "repeat_count": 10, "sample_ns": [median_ns]}
     return {"bench_id": number, "family": family, "op": op, **times, **members}
 
 
-def broken(trace: tracekit.Trace, spec: Spec) -> list[str]:
+def broken(trace, spec):
     """Return the invariants of an analysis that do not hold."""
     relation = with_values(spec, bind(spec, {}))
     failing = "SELECT * FROM ({}) WHERE ({}) IS DISTINCT FROM TRUE"
@@ -39,7 +35,7 @@ def broken(trace: tracekit.Trace, spec: Spec) -> list[str]:
 def test_invariants_of_benchmarks_hold_whatever_the_lines_say(make_run):
     biggest = 2**31 - 1
     families = {"gemm": "mm", "memcpy": "d2d", "collective": "all_reduce", "launch": "op_call"}
-    lines: list[Any] = []
+    lines = []
     for family, op in families.items():
         for median_ns in (None, 0.0, 1e-9, 1.0, 1e300):
             for members in (
@@ -132,7 +128,7 @@ def test_invariants_of_runs_of_every_kind(make_run, tmp_path):
             assert broken(trace, spec) == [], spec.name
 
 
-def request(number: int, outcome: str = "ok", **members: Any) -> dict[str, Any]:
+def request(number, outcome="ok", **members):
     times = {name: members.pop(name) * MS for name in ("sent_ns", "end_ns") if name in members}
     return {"request_id": number, "outcome": outcome, "prompt_token_count": 4, **times, **members}
 

@@ -2,30 +2,26 @@
 
 import random
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 import tracekit
 
-Event = Mapping[str, Any]
 
-
-def kernel(ts: int, correlation: int, **more: Any) -> Event:
+def kernel(ts, correlation, **more):
     args = {"stream": 7, "device": 0, "correlation": correlation, **more}
     return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": ts, "dur": 1} | {
         "args": args
     }
 
 
-def call(ts: int, correlation: int, **more: Any) -> Event:
+def call(ts, correlation, **more):
     args = {"correlation": correlation, **more}
     shown = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
     return shown | {"ts": ts, "dur": 1, "args": args}
 
 
-def op(ts: int, **args: Any) -> Event:
+def op(ts, **args):
     return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1} | {
         "ts": ts,
         "dur": 2,

@@ -2,20 +2,16 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tracekit
 
-Write = Callable[..., Path]
 COMPUTE, COMM, COPY = "my_gemm", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "Memcpy HtoD"
 KIND = {COMPUTE: "compute", COMM: "comm", COPY: "memcpy"}
 RANK = ["compute", "comm", "memcpy"]
-Event = tuple[str, int, int, int]
 
 
-def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[int]]:
+def by_nanosecond(events):
     """The timeline of one device, and for each event its part of it and of its kind's union."""
     start, end = min(e[1] for e in events), max(e[2] for e in events)
     line = dict.fromkeys(["compute", "comm", "memcpy", "exposed_comm", "exposed_memcpy"], 0)
@@ -43,7 +39,7 @@ def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[
 def test_devices_against_every_nanosecond(tiny_trace):
     """Each device is a case of its own: events of three kinds on several streams."""
     chance = random.Random(2)
-    cases: list[list[Event]] = []
+    cases = []
     for _ in range(250):
         count, length = chance.randint(1, 12), chance.choice([3, 10, 40])
         case = []
@@ -62,7 +58,7 @@ def test_devices_against_every_nanosecond(tiny_trace):
     ]
     with tracekit.open(tiny_trace("[" + ",\n".join(texts) + "]"), cache=False) as trace:
         rows = {int(row["device"]): row for row in trace.query("timeline").to_dicts()}
-        parts: dict[int, list[tuple[int, int]]] = {}
+        parts = {}
         for device, wall_ns, kind_wall_ns in trace.sql(
             "SELECT device::INTEGER, wall_ns, kind_wall_ns FROM device_events ORDER BY event_id"
         ).rows:
@@ -88,29 +84,29 @@ class Op(NamedTuple):
     category: str = "cpu_op"
 
     @property
-    def event(self) -> dict[str, Any]:
+    def event(self):
         place = {"ph": "X", "cat": self.category, "name": self.name, "pid": 1, "tid": self.tid}
         return place | {"ts": self.start_us, "dur": self.end_us - self.start_us}
 
     @property
-    def is_collective(self) -> bool:
+    def is_collective(self):
         return self.name.startswith("c10d::") or self.category == "user_annotation"
 
     @property
-    def is_work(self) -> bool:
+    def is_work(self):
         return self.is_collective or (
             "::" in self.name and not self.name.startswith(("autograd::", "torch::autograd::"))
         )
 
 
-def by_stack(ops: list[Op]) -> dict[int, set[int]]:
+def by_stack(ops):
     """The times of each op of one thread, whose ops nest: of all that are open, the innermost."""
-    owned: dict[int, set[int]] = defaultdict(set)
+    owned = defaultdict(set)
     # Of equal ones a range is outside of an op, and of ops without a number the name decides.
     order = sorted(range(len(ops)), key=lambda at: ops[at].name, reverse=True)
     order.sort(key=lambda at: (ops[at].start_us, -ops[at].end_us, ops[at].category == "cpu_op"))
     for now in range(min(op.start_us for op in ops), max(op.end_us for op in ops)):
-        stack: list[int] = []
+        stack = []
         for at in order:
             inside_collective = bool(stack) and ops[stack[-1]].is_collective
             if ops[at].start_us <= now < ops[at].end_us and not inside_collective:
@@ -120,13 +116,13 @@ def by_stack(ops: list[Op]) -> dict[int, set[int]]:
     return owned
 
 
-def nested(chance: random.Random, tid: int) -> list[Op]:
+def nested(chance, tid):
     """Ops of one thread that nest cleanly, collectives and nodes of autograd among them."""
     names = ["aten::mm", "aten::add", "autograd::engine::evaluate_function: X", "MyRange"]
     names += ["torch::autograd::AccumulateGrad", "c10d::allreduce_", "aten::to"]
-    ops: list[Op] = []
+    ops = []
 
-    def put(start: int, end: int, depth: int) -> None:
+    def put(start, end, depth):
         while start < end and depth < 5:
             begin = chance.randint(start, end)
             stop = chance.randint(begin, end)
@@ -142,9 +138,9 @@ def nested(chance: random.Random, tid: int) -> list[Op]:
     return ops
 
 
-def owned_times(write: Write, ops: list[Op]) -> dict[int, set[int]]:
+def owned_times(write, ops):
     """Return the µs that table cpu_work gives each op; none is given twice."""
-    found: dict[int, set[int]] = defaultdict(set)
+    found = defaultdict(set)
     with tracekit.open(write([op.event for op in ops]), cache=False) as trace:
         for at, start_ns, dur_ns in trace.sql("SELECT event_id, ts_ns, dur_ns FROM cpu_work").rows:
             times = set(range(start_ns // 1000, (start_ns + dur_ns) // 1000))
@@ -158,7 +154,7 @@ def test_every_time_of_a_thread_has_the_innermost_op(tiny_trace):
     chance = random.Random(11)
     threads = [nested(chance, tid) for tid in range(120)]
     found = owned_times(tiny_trace, [op for thread in threads for op in thread])
-    expected: dict[int, set[int]] = {}
+    expected = {}
     first = 0
     for thread in threads:
         if thread:
@@ -189,7 +185,7 @@ def test_nesting_is_what_a_stack_would_say(tiny_trace):
         tid, start = numbers.randint(1, 2), numbers.randint(0, 300)
         spans.append(Op(tid, start, start + numbers.randint(0, 60), f"op{number}"))
     order = sorted(range(200), key=lambda at: (spans[at].start_us, -spans[at].end_us, at))
-    wanted: dict[str, tuple[str | None, int]] = {}
+    wanted = {}
     for place, inner in enumerate(order):
         mine = spans[inner]
         before = (spans[at] for at in order[:place])

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from given_rows import analysis_of, rows_of
@@ -13,11 +12,10 @@ from tracekit.analysis.breakdown import TOTALS
 from tracekit.errors import UsageError
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
-Rows = list[dict[str, Any]]
 RUN = SAMPLES / "pretrain_R+Z3"
 
 
-def _also(name: str) -> Any:
+def _also(name):
     return pytest.param(name, marks=pytest.mark.nightly("a second run of the same kind"))
 
 
@@ -46,7 +44,7 @@ def test_totals_are_the_sums_of_the_rows(opened, run):
             and column in found[name].column_names
         ]
         assert summed
-        sums: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
+        sums = defaultdict(Counter)
         for row in found[name].to_dicts():
             sums[tuple(row[column] for column in key)].update({c: row[c] for c in summed})
         assert sums == {
@@ -92,9 +90,9 @@ def test_an_analysis_may_call_another_with_parameters(opened, tmp_path):
 # ---- icicles -------------------------------------------------------------------------------------
 
 
-def assert_nested(rows: Rows) -> None:
+def assert_nested(rows):
     """Check that rows of one depth do not overlap, and that each lies within one above it."""
-    levels: defaultdict[int, Rows] = defaultdict(list)
+    levels = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["from_ns"], row["to_ns"])):
         levels[row["depth"]].append(row)
     for level in levels.values():
@@ -142,8 +140,8 @@ def test_below_each_class_lie_the_modules_that_had_its_work(run, opened):
     totals = trace.query("kernel_class_totals").to_dicts()
     tops = {(r["class"], r["kind"]): r["total_wall_ns"] for r in rows if not r["depth"]}
     assert tops == {(row["class"], row["kind"]): row["wall_ns"] for row in totals}
-    modules: Counter[str] = Counter()
-    own: Counter[str] = Counter()
+    modules = Counter()
+    own = Counter()
     for row in rows:
         if row["module_path"] is not None:
             modules[row["module_path"]] += row["total_wall_ns"]

@@ -1,8 +1,6 @@
 """Results made by hand, so that what is drawn can be compared to the letter."""
 
 import io
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from given_rows import analysis_of, rows_of
@@ -14,11 +12,11 @@ from tracekit.analysis.result import Column, Result
 from tracekit.render import renderer
 
 
-def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Result:
+def make(name, columns, *rows):
     return Result(name, tuple(Column(*column) for column in columns.items()), list(rows))
 
 
-def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
+def with_totals(data):
     """Add the totals that a breakdown computes from the given analyses."""
     specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
     required = {one.removesuffix("()") for spec in specs for one in reads(spec.name)}
@@ -56,7 +54,7 @@ def rendered(monkeypatch):
 MS = 1_000_000
 
 
-def trace_row(rank: int | None, **changes: Any) -> dict[str, Any]:
+def trace_row(rank, **changes):
     row = {
         "rank": rank,
         "rank_source": "distributedInfo",
@@ -77,7 +75,7 @@ def trace_row(rank: int | None, **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def timeline_row(rank: int | None) -> dict[str, Any]:
+def timeline_row(rank):
     times_ms = {"window": 200, "compute": 100, "exposed_comm": 60, "exposed_memcpy": 20}
     times_ms |= {"idle": 20, "busy": 180, "comm": 80, "memcpy": 25}
     shares = {"compute": 50.0, "exposed_comm": 30.0, "exposed_memcpy": 10.0, "idle": 10.0}
@@ -91,7 +89,7 @@ def timeline_row(rank: int | None) -> dict[str, Any]:
     }
 
 
-def table(name: str, columns: str, /, *rows: tuple[Any, ...], **same: Any) -> Result:
+def table(name, columns, /, *rows, **same):
     """Return the rows of an analysis; `columns` names the values, other columns are NULL."""
     names = columns.split()
     return rows_of(name, *(same | dict(zip(names, row, strict=True)) for row in rows))

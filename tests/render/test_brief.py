@@ -12,7 +12,7 @@ from tracekit.render.brief import MARK, MAX_ROWS, brief, counted, render, token_
 COLUMNS = (Column("rank", "INTEGER"), Column("name", "VARCHAR"), Column("wall_ns", "BIGINT"))
 
 
-def table(count: int, name: str = "gemm") -> Result:
+def table(count, name="gemm"):
     rows = [(0, f"{name}_{at}", 1_000_000 * (count - at)) for at in range(count)]
     return Result("kernels", COLUMNS, rows)
 

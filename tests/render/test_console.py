@@ -2,11 +2,9 @@
 
 import io
 import os
-from typing import Any
 
 import pytest
 
-from tracekit.analysis.result import Result
 from tracekit.render import renderer
 from tracekit.render._console import make_console
 
@@ -14,7 +12,7 @@ from tracekit.render._console import make_console
 class Terminal(io.StringIO):
     encoding = "utf-8"
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -25,10 +23,9 @@ def environment(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
-def drawn(stream: Any, data: dict[str, Result]) -> str:
+def drawn(stream, data):
     renderer("table")(data, stream)
-    text: str = stream.getvalue()
-    return text
+    return stream.getvalue()
 
 
 def test_a_terminal_gets_colour(breakdown):

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 
-def cells_of(text: str) -> list[list[str]]:
+def cells_of(text):
     return list(csv.reader(io.StringIO(text)))
 
 

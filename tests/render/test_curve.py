@@ -9,7 +9,7 @@ from tracekit.render._curves import Curve, RateCurve, curve_lines, rate_curve_li
 MS = 1_000_000
 
 
-def drawn(*curves: Curve, width: int = 28) -> list[str]:
+def drawn(*curves, width=28):
     return [line.plain for line in curve_lines(curves, width)]
 
 
@@ -39,7 +39,7 @@ def test_one_value():
         assert [line[7:] for line in lines[:11]] == ["•"] * 10 + [""]
 
 
-def drawn_rates(*curves: RateCurve) -> list[str]:
+def drawn_rates(*curves):
     lines = rate_curve_lines(curves, 25, lambda size: f"{size:.0f}", lambda rate: f"{rate:.0f}")
     return [line.plain for line in lines]
 
@@ -56,7 +56,7 @@ def test_one_size_and_no_rate():
     assert drawn_rates(RateCurve("x", [8], [0]))[10] == "0 ┤•"
 
 
-def cells(amounts: list[float], width: int) -> list[int]:
+def cells(amounts, width):
     bar = stacked_bar([Part(a, g, "") for a, g in zip(amounts, "abcd", strict=False)], width).plain
     assert len(bar) == width
     return [bar.count(glyph) for glyph in "abcd"[: len(amounts)]]

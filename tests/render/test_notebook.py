@@ -3,7 +3,6 @@
 import re
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,13 +14,13 @@ NAME = Column("name", "VARCHAR")
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
 
 
-def cells(html: str) -> list[list[str]]:
+def cells(html):
     """Return the texts of a table's cells, row by row."""
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     return [[unescape(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", r)] for r in rows]
 
 
-def result_of(rows: list[tuple[Any, ...]], *columns: Column, name: str = "kernels") -> Result:
+def result_of(rows, *columns, name="kernels"):
     return Result(name, columns, rows)
 
 

@@ -1,7 +1,5 @@
 """Sections of the breakdown and of comparisons: runs, requests, communication, noise."""
 
-from typing import Any
-
 import pytest
 from given_rows import rows_of
 
@@ -12,11 +10,11 @@ from tracekit.render.sections.device_time import step_sentence
 MS = 1_000_000
 
 
-def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
+def result(name, *rows):
     return {name: rows_of(name, *rows)}
 
 
-def texts(section: str, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
+def texts(section, data, width=100, full=False):
     lines = [line.plain for line in SECTIONS[section].lines(data, width, full=full)]
     assert all(len(line) <= width for line in lines)
     return lines
@@ -39,7 +37,7 @@ def test_all_notes_are_shown_whole():
     )
 
 
-def latencies() -> dict[str, Result]:
+def latencies():
     percentiles = {"p50_ns": 60 * MS, "p90_ns": 100 * MS, "p99_ns": 100 * MS, "max_ns": 100 * MS}
     e2e = {"metric": "e2e", "value_count": 4, "mean_ns": 67.75 * MS, **percentiles}
     none = {"metric": "ttft", "value_count": 0}
@@ -132,7 +130,7 @@ communication_lines = SECTIONS["communication"].lines
 REASON = "its launch was not recorded"
 
 
-def communication(*, device: str = "0") -> Result:
+def communication(*, device="0"):
     """Return two all-reduces on each of two ranks, and a collective of unknown size."""
     reduced = {"class": "comm_allreduce", "pg_name": "0", "call_count": 2, "wall_ns": MS}
     reduced |= {"sized_count": 2, "message_bytes": 4_000_000}
@@ -221,12 +219,12 @@ _NOISE = {
 }
 
 
-def _table(name: str, *rows: dict[str, Any]) -> Result:
+def _table(name, *rows):
     columns = tuple(Column(key, "VARCHAR") for key in (rows[0] if rows else {"effect": 0}))
     return Result(name, columns, [tuple(row.values()) for row in rows])
 
 
-def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
+def _told(whole=None, **noise):
     data = {
         "comparison": _table("comparison", _WHOLE | (whole or {})),
         "comparison_noise": _table("comparison_noise", _NOISE | noise),

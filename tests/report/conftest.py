@@ -23,7 +23,7 @@ class Opened:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def show_all(self) -> None:
+    def show_all(self):
         """Scroll to the end, so that every picture and table is made."""
         # Asked from here: the page's policy lets no condition be evaluated again and again in it.
         for _ in range(_MOST_SCROLLS):

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -29,7 +28,7 @@ def shown(request, opened, in_browser):
 of_training_and_serving = pytest.mark.parametrize("shown", [TRAINING, "serve_vllm"], indirect=True)
 
 
-def rows_in(page: Any, name: str) -> list[dict[str, Any]]:
+def rows_in(page, name):
     data = page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")["data"]
     return [dict(zip(data[name]["columns"], row, strict=True)) for row in data[name]["rows"]]
 

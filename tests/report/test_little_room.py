@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -37,7 +36,7 @@ def shown(tmp_path_factory, in_browser):
         return in_browser(trace)
 
 
-def _cells(page: Any, table: str, column: str) -> list[Any]:
+def _cells(page, table, column):
     names = page.locator(f"[data-rows={table}] th").all_text_contents()
     at = names.index(column) + 1
     return list(page.locator(f"[data-rows={table}] tbody td:nth-child({at})").all())
@@ -210,7 +209,7 @@ _NAMES = """() => {
 }"""
 
 
-def _at(drawn: Any, width: int) -> Any:
+def _at(drawn, width):
     drawn.page.set_viewport_size({"width": width, "height": 900})
     drawn.page.wait_for_timeout(200)
     drawn.show_all()

@@ -6,7 +6,6 @@ import shlex
 import shutil
 from html import unescape
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -29,11 +28,10 @@ def sweep(make_run):
     return made.parent
 
 
-def page_data(html: str) -> dict[str, Any]:
+def page_data(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
     assert found is not None
-    content: dict[str, Any] = json.loads(found[1])
-    return content
+    return json.loads(found[1])
 
 
 def test_the_samples_side_by_side():

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -18,8 +17,7 @@ def packed(tiny_trace):
         work = [kernel(name, 10 * at, 10 * at + 5) for at, name in enumerate(names)]
         with tracekit.open(tiny_trace(work), cache=False) as trace:
             text = events.packed_events(trace.query("timeline_events"))
-        content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
-        return content
+        return json.loads(gzip.decompress(base64.b64decode(text)))
 
     return of_names
 

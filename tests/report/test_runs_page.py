@@ -4,7 +4,6 @@ import json
 import re
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +26,10 @@ def html():
         return runs_page(runs, ["my runs", "bench"])
 
 
-def page_data(html: str) -> dict[str, Any]:
+def page_data(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
     assert found is not None
-    content: dict[str, Any] = json.loads(found[1])
-    return content
+    return json.loads(found[1])
 
 
 def test_every_figure_that_runs_have_is_drawn(html):

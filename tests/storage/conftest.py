@@ -2,13 +2,11 @@
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 
 import object_servers
 import pytest
 import s3_server
 import web_server
-from object_servers import ObjectServer
 
 from tracekit.storage import Location, stores
 
@@ -23,7 +21,7 @@ def s3(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def new_clients() -> Iterator[None]:
+def new_clients():
     """Create clients anew inside the block: they read credentials when created."""
     stores.forget_stores()
     try:
@@ -50,7 +48,7 @@ def bucket(s3, monkeypatch, tmp_path):
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory):
     """Return a function that starts the emulator of a URL scheme once."""
-    servers: dict[str, ObjectServer] = {}
+    servers = {}
     with contextlib.ExitStack() as stack:
 
         def start(scheme):

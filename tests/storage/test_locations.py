@@ -6,7 +6,6 @@ import re
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
@@ -16,7 +15,7 @@ from tracekit.errors import TraceError, UsageError
 from tracekit.storage import Location
 
 
-def names(places: list[Location]) -> list[str]:
+def names(places):
     return [place.name for place in places]
 
 
@@ -47,7 +46,7 @@ def test_write_new_replaces_no_file(folder):
 def test_of_many_writers_at_once_one_succeeds(folder):
     file = folder / "manifest.json"
     file.parent.join("ready").write_bytes(b"")
-    outcomes: list[int | None] = []
+    outcomes = []
     begin = threading.Barrier(8)
 
     def write(number):
@@ -182,7 +181,7 @@ def test_traces_in_a_bucket(bucket, tiny_trace, monkeypatch):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tiny_trace([]).parent / "cache"))
     for rank in (0, 1, 10, 2):
         events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
         path = tiny_trace(events, f"rank{rank}.json.gz", **top)
         (bucket / path.name).upload(path)
     question = "SELECT file_name, rank, path FROM trace ORDER BY trace_id"

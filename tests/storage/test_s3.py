@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
@@ -28,7 +27,7 @@ def ranks(tiny_trace, tmp_path):
     """Return a folder with the traces of four ranks."""
     for rank in (0, 1, 10, 2):
         events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
         tiny_trace(events, f"ranks/rank{rank}.json.gz", **top)
     return tmp_path / "ranks"
 

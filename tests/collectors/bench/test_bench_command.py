@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, ranks_of, wait_for
@@ -21,7 +20,7 @@ TIMEOUT_S = 600
 nightly = pytest.mark.nightly("starts processes that import torch; points are measured in process")
 
 
-def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(tmp_path, *arguments):
     """Start the command in its own process."""
     return subprocess.Popen(
         [sys.executable, "-m", "tracekit", "bench", *arguments, *SMALL],
@@ -32,11 +31,11 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
+def lines_of(folder):
     return [json.loads(line) for line in (folder / "benchmarks.jsonl").read_text().splitlines()]
 
 
-def measured(folder: Path) -> int:
+def measured(folder):
     """Return how many points have a line while the run is being made."""
     found = folder.glob(".run.partial-*/.work/lines-*.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in found)

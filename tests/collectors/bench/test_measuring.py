@@ -1,7 +1,6 @@
 """The timed calls, and points that cannot be measured."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,11 +16,11 @@ CPU = torch.device("cpu")
 QUICK = Settings(families=("gemm",), point_s=0.01)
 
 
-def product(op: str = "mm", dtype: str = "fp32", batch: int = 1, m: int = 16) -> Point:
+def product(op="mm", dtype="fp32", batch=1, m=16):
     return Point("gemm", op, dtype=dtype, m=m, n=48, k=32, batch=batch)
 
 
-def called(module: Any, point: Point) -> Any:
+def called(module, point):
     with module.prepared(point, CPU) as call:
         return call()
 
@@ -59,7 +58,7 @@ def test_the_precision_of_fp32_is_restored(monkeypatch, has_new):
     class Old:
         allow_tf32 = False
 
-    matmul: Any = New() if has_new else Old()
+    matmul = New() if has_new else Old()
     monkeypatch.setattr(torch.backends.cuda, "matmul", matmul)
     before = vars(type(matmul)).copy()
     with gemm._fp32_precision("tf32", torch.device("cuda")):

@@ -1,7 +1,6 @@
 """Which points are measured: those of the paper in full, all kinds of them in small."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -9,14 +8,14 @@ torch = pytest.importorskip("torch")
 
 from tracekit.collectors.bench import gemm  # noqa: E402
 from tracekit.collectors.bench.plan import plan  # noqa: E402
-from tracekit.collectors.bench.point import FAMILIES, Point  # noqa: E402
+from tracekit.collectors.bench.point import FAMILIES  # noqa: E402
 from tracekit.collectors.bench.settings import Settings  # noqa: E402
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ALL = ("bf16", "fp16", "tf32", "fp32", "fp8")
 
 
-def points(family: str, device: Any = GPU, group_size: int = 8, **members: Any) -> list[Point]:
+def points(family, device=GPU, group_size=8, **members):
     settings = Settings(families=members.pop("families", FAMILIES), **members)
     return plan(settings, device, family, group_size)
 
@@ -37,7 +36,7 @@ def test_types_by_device(monkeypatch):
 
 def test_figure_11():
     """M from 4096 to 16384 by 512 for three shapes of weights, and 13 rows more for one of them."""
-    curves: dict[str, list[tuple[int | None, ...]]] = {}
+    curves = {}
     for point in points("gemm", dtypes=("bf16",)):
         curves.setdefault(str(point.series), []).append((point.m, point.n, point.k))
     rows = range(4096, 16385, 512)

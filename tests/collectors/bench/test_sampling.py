@@ -2,8 +2,6 @@
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -23,23 +21,21 @@ BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, most_inne
 class Machine:
     """A call that takes given times, on a clock that moves with it."""
 
-    def __init__(self, times_ns: Iterator[float]) -> None:
+    def __init__(self, times_ns):
         self._times_ns = times_ns
         self.now_ns = 0.0
         self.counts: list[int] = []
 
-    def timed(self, count: int) -> float:
+    def timed(self, count):
         self.counts.append(count)
         took = next(self._times_ns) * count
         self.now_ns += took
         return took
 
-    def now_s(self) -> float:
+    def now_s(self):
         return self.now_ns / 1e9
 
-    def sample(
-        self, budget: Budget = BUDGET, agree: Callable[[Sequence[float]], Sequence[float]] = tuple
-    ) -> Timing:
+    def sample(self, budget=BUDGET, agree=tuple):
         return take_samples(self.timed, budget, agree, self.now_s)
 
 
@@ -122,30 +118,30 @@ def test_all_ranks_stop_at_the_slowest_ones_figures():
 class Cuda:
     """Stands for torch.cuda, and logs its calls."""
 
-    def __init__(self, elapsed_ms: float = 1.5) -> None:
+    def __init__(self, elapsed_ms=1.5):
         self.told: list[str] = []
         self._elapsed_ms = elapsed_ms
         self._count = 0
 
-    def synchronize(self, device: object) -> None:
+    def synchronize(self, device):
         self.told.append(f"synchronize {device}")
 
-    def _sleep(self, cycles: int) -> None:
+    def _sleep(self, cycles):
         self.told.append(f"sleep {cycles}")
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch's name
+    def Event(self, *, enable_timing):  # noqa: N802 - torch's name
         assert enable_timing
         cuda, self._count = self, self._count + 1
         number = self._count
 
         class Event:
-            def record(self) -> None:
+            def record(self):
                 cuda.told.append(f"record {number}")
 
-            def synchronize(self) -> None:
+            def synchronize(self):
                 cuda.told.append(f"wait {number}")
 
-            def elapsed_time(self, other: object) -> float:
+            def elapsed_time(self, other):
                 del other
                 return cuda._elapsed_ms
 
@@ -154,7 +150,7 @@ class Cuda:
 
 def test_events_hold_nothing_but_the_calls():
     cuda = Cuda()
-    clock = EventClock("cuda:0", cuda)  # type: ignore[arg-type]
+    clock = EventClock("cuda:0", cuda)
     took = clock.time_ns(lambda: cuda.told.append("call"), 2)
     assert took == 1_500_000
     assert cuda.told == [
@@ -165,14 +161,14 @@ def test_events_hold_nothing_but_the_calls():
 @pytest.mark.parametrize(("count", "cycles"), [(1, 75_000), (100, 1_500_000), (9999, 15_000_000)])
 def test_the_device_is_held_for_as_long_as_calls_are_queued(count, cycles):
     cuda = Cuda()
-    EventClock("cuda:0", cuda).time_ns(lambda: None, count)  # type: ignore[arg-type]
+    EventClock("cuda:0", cuda).time_ns(lambda: None, count)
     assert cuda.told[1] == f"sleep {cycles}"
 
 
 def test_a_device_without_that_kernel_is_timed_all_the_same():
     cuda = Cuda(2.0)
-    cuda._sleep = None  # type: ignore[assignment,method-assign]
-    assert EventClock("cuda:0", cuda).time_ns(lambda: None, 1) == 2e6  # type: ignore[arg-type]
+    cuda._sleep = None
+    assert EventClock("cuda:0", cuda).time_ns(lambda: None, 1) == 2e6
     assert not any(told.startswith("sleep") for told in cuda.told)
 
 

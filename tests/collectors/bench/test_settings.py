@@ -1,7 +1,6 @@
 """The arguments of `tracekit bench` are checked before anything starts."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from tracekit.errors import UsageError
 
 
 def test_values_become_settings(tmp_path):
-    given: dict[str, Any] = {
+    given = {
         "sizes": "512x256x128, 1KiB,3MB",
         "dtype": "bf16,fp32,bf16",
         "ops": "mm,all_reduce",

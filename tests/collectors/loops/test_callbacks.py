@@ -2,7 +2,7 @@
 
 import pytest
 from _expected import assert_unharmed
-from _loops import TOKENS, Loops, Outcome, needs
+from _loops import TOKENS, needs
 
 # By package: the program, its words, and the class of the model.
 TRAINERS = {
@@ -22,7 +22,7 @@ each_trainer = pytest.mark.parametrize(
 )
 
 
-def recorded(loops: Loops, package: str, *words: str) -> Outcome:
+def recorded(loops, package, *words):
     needs(package)
     script, own, _ = TRAINERS[package]
     return loops.run(script, *(words or own), "callback", is_bare=True)

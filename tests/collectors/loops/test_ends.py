@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from _expected import assert_unharmed, expected, is_same, lines_of
-from _loops import PROGRAMS, Loops, Outcome
+from _loops import PROGRAMS
 
 from tracekit.collectors.loop import folder as loop_folder
 from tracekit.collectors.loop.plan import LoopPlan
@@ -153,9 +153,7 @@ TAKE_TERMINAL = (
 )
 
 
-def on_a_terminal(
-    loops: Loops, command: list[str], wait_for: str, keys: bytes
-) -> tuple[str, Outcome]:
+def on_a_terminal(loops, command, wait_for, keys):
     """Run a command on its own terminal, and press keys once it has printed a text.
 
     Returns:

@@ -3,12 +3,10 @@
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed, is_same
-from _loops import OPTIONS, TOKENS, Loops, Outcome, needs
+from _loops import OPTIONS, TOKENS, needs
 
 import tracekit
 
@@ -58,19 +56,19 @@ class Loop:
     steps: tuple[int, ...] | None = (6, 7)
     note: str = ""
 
-    def run(self, loops: Loops) -> Outcome:
+    def run(self, loops):
         needs(*self.needs)
         how = {"is_torchrun": True} if self.is_torchrun else {}
         return loops.run(*self.program.split(), ranks=self.ranks, **how)
 
     @property
-    def section(self) -> str:
+    def section(self):
         """Heading of the expected output."""
         ranks = f"{self.ranks} ranks{', torchrun' * self.is_torchrun}"
         return f"{self.program} ({ranks})" if self.ranks > 1 else self.program
 
 
-def calls(kind: str, note: str = "", tokens: int = TOKENS, **phases: int) -> Loop:
+def calls(kind, note="", tokens=TOKENS, **phases):
     """Return a loop that calls its model outside the step, too."""
     return Loop(
         program=f"calls {kind}",
@@ -82,12 +80,12 @@ def calls(kind: str, note: str = "", tokens: int = TOKENS, **phases: int) -> Loo
     )
 
 
-def in_turn(kind: str, note: str) -> Loop:
+def in_turn(kind, note):
     """Return the last of several loops of one process, which is recorded."""
     return Loop(program=f"loops_in_turn {kind}", parameters=PARAMETERS, note=note)
 
 
-def compiled(program: str, tokens: int = TOKENS, **members: Any) -> Loop:
+def compiled(program, tokens=TOKENS, **members):
     """Return a compiled loop, whose expected output includes the counters of Dynamo."""
     return Loop(program=program, tokens=tokens, phases={"optimizer": 2}, steps=None, **members)
 
@@ -409,7 +407,7 @@ def test_a_pipeline_stage_waits_inside_the_step_it_waits_for(words, loops):
     assert run.manifest["ranks"][1]["wall_ns"] < 1_000_000_000
 
 
-def ops(path: Path) -> Counter[str]:
+def ops(path):
     """Return the number of each torch operator in a trace, and of the loop's own marks."""
     events = json.loads(path.read_bytes())["traceEvents"]
     kept = ("aten::", "own/", "ProfilerStep#", "Optimizer.")

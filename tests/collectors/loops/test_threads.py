@@ -1,9 +1,6 @@
 """Loops on threads of the program: torch's profiler crashes if two threads use it."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed
@@ -45,15 +42,13 @@ def test_a_loop_on_a_thread(kind, steps, note, loops):
 class Beginning:
     """A loop of this process that calls a function (`meanwhile`) while it claims its rank."""
 
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]
-    ) -> None:
+    def __init__(self, folder, monkeypatch, meanwhile):
         self.loop = program_loop._Loop(folder, LoopPlan(), lambda _, why: pytest.fail(why))
         self.loop._watch = self.watch = LoopWatch(self.loop)
         self.loop._profilers = LoopProfilers()
         self.claim_count = 0
 
-        def take(claim: RankClaim) -> bool:
+        def take(claim):
             del claim
             self.claim_count += 1
             if self.claim_count == 1:
@@ -64,17 +59,17 @@ class Beginning:
         monkeypatch.setattr(RankClaim, "take", take)
         monkeypatch.setattr(program_loop, "at_exit", lambda _: None)
 
-    def step(self) -> None:
+    def step(self):
         model = nn.Linear(2, 2)
         self.loop.training_call_begins(model, (), {})
         self.loop.optimizer_stepped(next(model.parameters()))
 
     @property
-    def is_recorded(self) -> bool:
+    def is_recorded(self):
         return self.loop.recorder is not None and not self.loop.recorder.is_done
 
 
-def on_a_thread(call: Callable[[], Any]) -> Any:
+def on_a_thread(call):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
@@ -88,7 +83,7 @@ def test_of_two_threads_that_step_at_once_one_is_recorded(tmp_path, monkeypatch)
 
 def test_steps_of_other_threads_are_ignored_while_one_begins(tmp_path, monkeypatch):
     """Else their optimizers would take part in its steps, and it would wait for them."""
-    seen: list[bool] = []
+    seen = []
 
     def look():
         seen.append(on_a_thread(lambda: begun.watch.thread.is_elsewhere))

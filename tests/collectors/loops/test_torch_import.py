@@ -1,9 +1,7 @@
 """The import of torch is noticed, however a program imports it."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from processes import finished
@@ -75,9 +73,7 @@ def test_a_torch_that_is_only_asked_for(tmp_path):
     assert not (tmp_path / "work" / UNUSABLE).exists()
 
 
-def run(
-    program: str, folder: Path, *, path: list[str] | None = None, is_wrapped: bool = True
-) -> subprocess.CompletedProcess[str]:
+def run(program, folder, *, path=None, is_wrapped=True):
     """Run a program with the torch above, as `tracekit collect` would."""
     work, site, packages = folder / "work", folder / "site", folder / "packages"
     for made in (work, site, packages):

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from processes import wait_for
@@ -13,13 +12,13 @@ nightly = pytest.mark.nightly("requests of windows are tested in test_loop_parts
 STEPS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
 
 
-def step_numbers(run: Path) -> list[int]:
+def step_numbers(run):
     """Return the steps that tracekit sees in a run folder."""
     with tracekit.open(run, cache=False) as trace:
         return sorted(set(trace.query("steps").column("step")))
 
 
-def windows_of(run: Path) -> list[str]:
+def windows_of(run):
     return sorted(path.name for path in run.glob("step-*"))
 
 

@@ -1,7 +1,5 @@
 """Stand-in servers, one process per engine for the session, and runs against them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,7 +8,6 @@ import urllib.request
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import free_port, wait_for
@@ -24,36 +21,35 @@ STAND_IN = Path(__file__).with_name("_stand_in.py")
 class StandIn:
     """A stand-in server in its own process."""
 
-    def __init__(self, engine: str, folder: Path) -> None:
+    def __init__(self, engine, folder):
         port_file = folder / "port"
         self.engine = engine
         self._process = subprocess.Popen([sys.executable, str(STAND_IN), engine, str(port_file)])
         wait_for(port_file.exists, 300)
         self.url = f"http://127.0.0.1:{port_file.read_text()}"
 
-    def behave(self, **quirks: Any) -> StandIn:
+    def behave(self, **quirks):
         """Restart the server with these quirks (see `_stand_in.Quirks`)."""
         self._ask(json.dumps(quirks).encode())
         return self
 
-    def seen(self) -> dict[str, Any]:
+    def seen(self):
         return self._ask(None)
 
-    def stop(self) -> None:
+    def stop(self):
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, data: bytes | None) -> dict[str, Any]:
+    def _ask(self, data):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.url}/stand_in", data, timeout=300) as answer:
-            value: dict[str, Any] = json.loads(answer.read())
-            return value
+            return json.loads(answer.read())
 
 
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory):
     """Return a function that returns the stand-in of an engine, with quirks given by keyword."""
-    servers: dict[str, StandIn] = {}
+    servers = {}
 
     def get(engine, **quirks):
         if engine not in servers:
@@ -80,7 +76,7 @@ def stand_in_command(tmp_path):
     return command
 
 
-def told_of(folder: Path) -> list[str]:
+def told_of(folder):
     """Stands for the figures that `tracekit collect` computes."""
     return [f"figures of {folder.name}"]
 
@@ -93,27 +89,27 @@ class ServeRun:
     lines: list[str]
 
     @property
-    def manifest(self) -> manifest.Manifest:
+    def manifest(self):
         return manifest.read(self.folder)
 
     @property
-    def load(self) -> manifest.Load:
+    def load(self):
         load = self.manifest.load
         assert load is not None
         return load
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self):
         """The notes of the manifest, without the ones about the load of this machine."""
         return [note for note in self.manifest.notes if not note.startswith("the client was ")]
 
     @property
-    def all_requests(self) -> list[dict[str, Any]]:
+    def all_requests(self):
         text = (self.folder / "requests.jsonl").read_text("utf-8")
         return [json.loads(line) for line in text.splitlines()]
 
     @property
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self):
         """The requests that count."""
         return [r for r in self.all_requests if not r["is_warmup"] and not r["is_profiled"]]
 
@@ -133,7 +129,7 @@ def serve(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
 
     def start(server, *, is_incomplete=False, **values):
-        lines: list[str] = []
+        lines = []
         given = {
             "stage": "serve",
             "out": tmp_path / "run",

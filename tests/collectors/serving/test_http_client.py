@@ -27,29 +27,29 @@ CHUNKED_BODY = b"hello,\r\n world \r\n"
 class Kept:
     """Keeps all that it receives."""
 
-    def __init__(self, enough: int = 1 << 30) -> None:
+    def __init__(self, enough=1 << 30):
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.pieces: list[tuple[int, bytes]] = []
         self._enough = enough
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None:
+    def head(self, status, headers):
         self.status = status
         self.headers = headers
 
-    def body(self, at_ns: int, data: bytes) -> bool:
+    def body(self, at_ns, data):
         self.pieces.append((at_ns, data))
         return len(self.data) < self._enough
 
     @property
-    def data(self) -> bytes:
+    def data(self):
         return b"".join(data for _, data in self.pieces)
 
 
-def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30) -> Kept:
+def receive(packets, *, closes=True, enough=1 << 30):
     """Give packets to a connection, all readable at once, and return the received answer."""
 
-    async def run() -> Kept:
+    async def run():
         kept = Kept(enough)
         ticks = itertools.count(1)
         connection = Connection(lambda: next(ticks), asyncio.get_running_loop())
@@ -173,7 +173,7 @@ STREAM = (
 PAYLOADS = ['{"a": "é"}'.encode(), b"two", b"1\n2"]
 
 
-def payloads_of(packets: list[bytes]) -> list[bytes]:
+def payloads_of(packets):
     reader = SseReader()
     payloads = [payload for packet in packets for payload in reader.feed(packet)]
     return payloads + reader.rest()

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,13 +122,7 @@ class Interrupted:
     pids: list[int]
 
 
-def interrupted(
-    tmp_path: Path,
-    launch: tuple[str, str],
-    sign: signal.Signals,
-    *more: str,
-    is_in_background: bool = False,
-) -> Interrupted:
+def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
     """Run the collector as a process, and send it a signal while requests are under way."""
     command, url = launch
     words = [

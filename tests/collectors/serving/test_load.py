@@ -10,14 +10,13 @@ from tracekit.collectors.serving.plan import (
     Arrival,
     LoadPlan,
     LoadProgress,
-    LoadResult,
     Mark,
     Prompt,
     parse_arrival,
     parse_mark,
 )
 from tracekit.collectors.serving.run import text_prompts, token_id_prompts
-from tracekit.collectors.serving.runner import LoadRunner, Pass
+from tracekit.collectors.serving.runner import LoadRunner
 from tracekit.errors import UsageError
 
 
@@ -96,7 +95,7 @@ def test_small_vocabularies_have_prompts_too(vocabulary_size):
 
 
 def test_words_are_added_until_the_engine_counts_enough():
-    asked: list[str] = []
+    asked = []
 
     def count(text):
         asked.append(text)
@@ -131,11 +130,11 @@ PLAN = LoadPlan(
 class MadeUp:
     """Answers each request but one 5 ns after it was due, with one token; may break."""
 
-    def __init__(self, breaks_at: str | None = None) -> None:
+    def __init__(self, breaks_at=None):
         self.sent: list[tuple[str, list[int]]] = []
         self._breaks_at = breaks_at
 
-    def send(self, part: Pass, result: LoadResult) -> None:
+    def send(self, part, result):
         if part.stage == self._breaks_at:
             raise ConnectionError("gone")
         part.begin()
@@ -155,9 +154,7 @@ class MadeUp:
             result.window_start_ns, result.window_end_ns = part.begin_ns, part.begin_ns + 100
 
 
-def carried_out(
-    transport: MadeUp, states: list[LoadProgress], *, is_traced: bool = True
-) -> LoadResult:
+def carried_out(transport, states, *, is_traced=True):
     runner = LoadRunner(PLAN, states.append)
     try:
         for part in runner.passes(is_traced=is_traced):

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, wait_for
@@ -27,7 +25,7 @@ from tracekit.redaction import Redactor
 ONE_BY_ONE = {"warmup_requests": 0, "concurrency": 1}
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
+def records(folder):
     lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

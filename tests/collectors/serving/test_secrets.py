@@ -4,10 +4,8 @@ import base64
 import gzip
 import json
 import shlex
-import subprocess
 import sys
 import urllib.parse
-from pathlib import Path
 
 import pytest
 from processes import finished
@@ -25,20 +23,20 @@ SECRETS = (IN_LAUNCH, IN_ASSIGNMENT, IN_BODY, IN_BODY_URL, IN_URL, IN_KEY, IN_TO
 BODY = {"api_key": IN_BODY, "extra": [{"webhook": f"https://me:{IN_BODY_URL}@host/"}]}
 
 
-def forms(secret: str) -> list[str]:
+def forms(secret):
     escaped = json.dumps(secret)[1:-1]
     encoded = base64.b64encode(secret.encode()).decode()
     user = base64.b64encode(f"me:{secret}".encode()).decode()
     return [secret, escaped, urllib.parse.quote(secret, safe=""), encoded, user]
 
 
-def assert_clean(text: str, where: str) -> None:
+def assert_clean(text, where):
     for secret in SECRETS:
         for form in forms(secret):
             assert form not in text, f"{secret} is in {where}"
 
 
-def arguments(tmp_path: Path, *more: str) -> list[str]:
+def arguments(tmp_path, *more):
     """Return the arguments of a load with secrets in its body and, as USER, in its URL."""
     user = f"me:{urllib.parse.quote(IN_URL, safe='')}"
     words = ["--stage", "serve", "--engine", "lightllm", "--out", str(tmp_path / "kept" / "run")]
@@ -47,9 +45,7 @@ def arguments(tmp_path: Path, *more: str) -> list[str]:
     return [*words, *(word.replace("USER", user) for word in more)]
 
 
-def collect(
-    tmp_path: Path, *more: str, program: tuple[str, ...]
-) -> subprocess.CompletedProcess[str]:
+def collect(tmp_path, *more, program):
     """Run the collector with a secret in every input, and check its output."""
     words = [sys.executable, *program, *arguments(tmp_path, *more)]
     done = finished(*words, OPENAI_API_KEY=IN_KEY, HF_TOKEN=IN_TOKEN)
@@ -59,7 +55,7 @@ def collect(
     return done
 
 
-def assert_nothing_kept(folder: Path) -> list[str]:
+def assert_nothing_kept(folder):
     """Look through every file of a folder, and return their names."""
     names = []
     for path in sorted(folder.rglob("*")):

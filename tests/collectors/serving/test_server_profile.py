@@ -4,8 +4,6 @@ import gzip
 import json
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,7 @@ from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_comple
 from tracekit.redaction import Redactor
 
 
-def trace_of(folder: Path, rank: int) -> Any:
+def trace_of(folder, rank):
     with gzip.open(folder / f"rank{rank}.json.gz") as file:
         return json.load(file)
 
@@ -173,7 +171,7 @@ def test_sglang_receives_the_trace_folder(stand_in, serve):
 TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
 
 
-def nothing() -> None:
+def nothing():
     pass
 
 

@@ -4,23 +4,16 @@ Times are below a microsecond, where the summary shows every nanosecond.
 """
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from tracekit import manifest
 from tracekit.cli.collect import _serving_figures as figures_of
 from tracekit.collectors.serving import manifest as serving_manifest
 from tracekit.collectors.serving import records as requests_file
-from tracekit.collectors.serving.records import Outcome, RequestRecord
+from tracekit.collectors.serving.records import RequestRecord
 from tracekit.manifest import Load, Manifest
 
-Row = dict[str, Any]
 
-
-def request(
-    number: int, outcome: Outcome, sent_ns: int | None, end_ns: int | None, **members: Any
-) -> RequestRecord:
+def request(number, outcome, sent_ns, end_ns, **members):
     """A request whose tokens came singly, unless its members say otherwise."""
     token_ns = members.get("token_ns", [])
     derived = {
@@ -50,7 +43,7 @@ REQUESTS = [
 ]
 
 
-def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
+def write(folder, records):
     """Write the folder of a run and return the part of its manifest with figures."""
     folder.mkdir()
     measured = serving_manifest.counted(records)
@@ -87,8 +80,7 @@ def test_figures_on_paper(cli, tmp_path):
     assert without == [*shown[:2], shown[-1]]
 
     def asked(name):
-        rows: list[Row] = json.loads(cli("query", name, folder, "--format", "json").stdout)
-        return rows
+        return json.loads(cli("query", name, folder, "--format", "json").stdout)
 
     (throughput,) = asked("throughput")
     latency = asked("latency")

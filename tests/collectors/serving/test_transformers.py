@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
 from tracekit.collectors.serving.plan import LoadPlan, LoadResult, Mark, ProfilePlan
-from tracekit.collectors.serving.records import RequestRecord
 from tracekit.collectors.serving.run import token_id_prompts
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
@@ -32,9 +30,9 @@ PROMPT_LEN = 40
 NEW_TOKEN_COUNT = 10
 
 
-def plan_of(count: int = 12, *, prompt_len: int = PROMPT_LEN, **members: Any) -> LoadPlan:
+def plan_of(count=12, *, prompt_len=PROMPT_LEN, **members):
     prompts = token_id_prompts(count + 1, prompt_len, 2048, seed=0)
-    settings: dict[str, Any] = {
+    settings = {
         "prompts": prompts[:count],
         "arrival_ns": [0] * count,
         "max_new_token_count": NEW_TOKEN_COUNT,
@@ -43,11 +41,11 @@ def plan_of(count: int = 12, *, prompt_len: int = PROMPT_LEN, **members: Any) ->
     return LoadPlan(**(settings | members))
 
 
-def ignore(_: object) -> None:
+def ignore(_):
     """Ignore the progress."""
 
 
-def records_of(result: LoadResult, *, is_profiled: bool = False) -> list[RequestRecord]:
+def records_of(result, *, is_profiled=False):
     """Return the measured requests, or the profiled ones."""
     return [
         record
@@ -145,7 +143,7 @@ def test_trace_holds_steps_phases_and_batches(run, trace):
     phases = Counter(name for name in names if name.startswith("tk/phase/"))
     assert set(phases) == {"tk/phase/prefill", "tk/phase/mixed", "tk/phase/decode"}
     assert phases.total() == len(steps)
-    tokens: Counter[str] = Counter()
+    tokens = Counter()
     pattern = re.compile(r"tk/batch/prefill_(\d+)\((\d+)\)_decode_(\d+)\((\d+)\)")
     batches = [match for match in map(pattern.fullmatch, names) if match]
     assert len(batches) == len(steps)
@@ -174,7 +172,7 @@ def test_phases_and_modules_of_the_trace(run, trace):
     in_steps = sum(int(phases[name]["kernel_count"]) for name in ("prefill", "mixed", "decode"))
     assert in_steps >= 0.99 * op_count
     rows = trace.query("modules").to_dicts()
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for row in rows:
         counts[str(row["source"])] += int(row["kernel_count"])
     # What the engine itself does in a step (choosing, index tensors, sampling) is the rest.
@@ -196,8 +194,7 @@ def test_collect_and_then_breakdown(cli, tmp_path):
     def tracekit_command(*arguments):
         done = cli(*arguments, env={"OMP_NUM_THREADS": "1"})
         assert done.exit_code == 0, done.stderr
-        text: str = done.stdout
-        return text
+        return done.stdout
 
     load = ("--requests", "8", "--prompt-len", "24", "--max-new-tokens", "6")
     printed = tracekit_command("collect", "--stage", "serve", *load, "--out", str(folder))

@@ -7,7 +7,6 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, free_port
@@ -91,7 +90,7 @@ def test_a_load_on_transformers_serve(model_folder, tmp_path):
     assert run.traces == []
 
     lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
-    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    records = [json.loads(line) for line in lines]
     assert len(records) == REQUEST_COUNT + WARMUP_COUNT
     for record in records:
         assert record["outcome"] == "ok", record["reason"]

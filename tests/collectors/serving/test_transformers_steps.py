@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,7 @@ def model():
     return models.build(config, seed=0, dtype=torch.float32, attention="sdpa").eval()
 
 
-def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
+def prompts_of(count, prompt_len=PROMPT_LEN):
     prompts = token_id_prompts(count, prompt_len, 2048, seed=0)
     return [list(prompt.token_ids or ()) for prompt in prompts]
 
@@ -40,24 +39,22 @@ def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
 class Recorder(StepRecorder):
     """Keeps the batches."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.batches: list[Batch] = []
 
-    def batch_chosen(self, batch: Batch) -> None:
+    def batch_chosen(self, batch):
         self.batches.append(batch)
 
-    def stage(self, name: str) -> Any:
+    def stage(self, name):
         assert name in {"schedule", "prepare", "compute", "update"}
         return contextlib.nullcontext()
 
 
-def generate_all(
-    model: Any, prompts: list[list[int]], size: EngineSize, new_token_count: int
-) -> tuple[dict[int, list[int]], list[Batch]]:
+def generate_all(model, prompts, size, new_token_count):
     """Return the output for prompts that arrive at once, and the batches of its steps."""
     recorder = Recorder()
-    outputs: dict[int, list[int]] = {}
+    outputs = {}
     with running(ContinuousBatching(model, size, recorder)) as engine:
         for index, prompt in enumerate(prompts):
             engine.submit(str(index), prompt, new_token_count)
@@ -69,7 +66,7 @@ def generate_all(
     return outputs, recorder.batches
 
 
-def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dict[int, list[int]]:
+def reference(model, prompts, new_token_count):
     ids = torch.tensor(prompts)
     generated = model.generate(
         ids,
@@ -146,7 +143,7 @@ def test_phase_and_name_of_a_batch(shares, phase, name):
 
 
 def test_steps_of_a_request_are_ranges():
-    steps: list[list[int]] = []
+    steps = []
     for number in (4, 5, 5, 6, 9, 12, 13):
         add_step(steps, number)
     assert steps == [[4, 6], [9, 9], [12, 13]]

@@ -46,7 +46,7 @@ def make_run(
     """
     step, faults = step or Step(), faults or Faults()
 
-    def programs(rank: int) -> list[list]:  # type: ignore[type-arg]
+    def programs(rank: int) -> list[list]:
         return [list(step.program(layout, rank)) for _ in range(step.steps)]
 
     made = Simulation(layout, faults, programs, _BEGIN_NS)
