@@ -90,15 +90,9 @@ IMPOSSIBLE = {
         "module has a module",
     ),
     "rows that come twice": ("INSERT INTO attribution FROM attribution", "attribution has several"),
-    "times that overflow": (
-        "UPDATE record SET ts_ns = 9223372036854775000",
-        "impossible times",
-    ),
+    "times that overflow": ("UPDATE record SET ts_ns = 9223372036854775000", "impossible times"),
     "times of the past": (f"UPDATE record SET ts_ns = {-(2**63)}", "impossible times"),
-    "durations that overflow": (
-        "UPDATE record SET dur_ns = 9 * 10 ** 17",
-        "impossible times",
-    ),
+    "durations that overflow": ("UPDATE record SET dur_ns = 9 * 10 ** 17", "impossible times"),
 }
 
 

@@ -74,10 +74,7 @@ def test_names_of_other_things(name):
             "https://b/k?OSSAccessKeyId={}&x-cos-security-token={}",
         ),
         ("Authorization: Token abc", "Authorization: Token {}"),
-        (
-            "SignedHeaders=host, Signature=0123456789abcdef0123",
-            "SignedHeaders=host, Signature={}",
-        ),
+        ("SignedHeaders=host, Signature=0123456789abcdef0123", "SignedHeaders=host, Signature={}"),
         ("X-Amz-Signature: 0f", "X-Amz-Signature: {}"),
         ("the signature: (Tensor x); st=1, policy=fsdp", None),
         ("curl -H 'X-Api-Key: abc' url", "curl -H 'X-Api-Key: {}' url"),

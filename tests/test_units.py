@@ -58,8 +58,7 @@ def test_a_column_of_milliseconds_has_sensible_digits(values, decimals):
 
 
 @pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (1_250_000_000, "1.25 GB")],
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (1_250_000_000, "1.25 GB")]
 )
 def test_a_gigabyte_is_1e9_bytes(size, text):
     assert units.format_bytes(size) == text
@@ -83,7 +82,7 @@ def test_sizes_are_read(text, size_bytes):
 
 def test_times_are_read():
     assert [units.parse_duration(text) for text in ("41.4ms", "1 s", "2µs")] == [
-        *(41_400_000, 10**9, 2_000),
+        *(41_400_000, 10**9, 2_000)
     ]
 
 

@@ -3,14 +3,7 @@
 import pytest
 
 from tracekit.analysis.glossary import COLUMN_MEANINGS
-from tracekit.analysis.header import (
-    ColumnSpec,
-    Key,
-    Param,
-    parameters,
-    parse_header,
-    views_of,
-)
+from tracekit.analysis.header import ColumnSpec, Key, Param, parameters, parse_header, views_of
 from tracekit.errors import QueryError
 
 GOOD = """\
@@ -181,10 +174,7 @@ BAD = {
     "param not declared": (analysis(sql="SELECT $x AS a"), r"\$x"),
     "column without type": (analysis("-- Columns:", "--   a  x"), "'a  x'"),
     "column without meaning": (analysis("-- Columns:", "--   a  INTEGER"), "a"),
-    "column twice": (
-        analysis("-- Columns:", "--   a  INTEGER  x", "--   a  INTEGER  y"),
-        "twice",
-    ),
+    "column twice": (analysis("-- Columns:", "--   a  INTEGER  x", "--   a  INTEGER  y"), "twice"),
     "empty invariant": (analysis("-- Invariant:"), "Invariant"),
     "a needed parameter with a default": (
         analysis("-- Params:", X, "-- Needs: x", sql="SELECT $x AS a"),

@@ -191,10 +191,7 @@ def test_the_date_of_a_run_comes_from_its_manifest(make_bench):
     ):
         (row,) = peak_rates_of(cpu(), make_bench(name, [point], created_at=created_at, **CPU))
         date = f", {expected[:10]}" if expected else ""
-        assert (row["measured_at"], row["source"]) == (
-            expected,
-            f"{name}{date}: mm 10 × 10 × 10",
-        )
+        assert (row["measured_at"], row["source"]) == (expected, f"{name}{date}: mm 10 × 10 × 10")
 
 
 @pytest.mark.nightly("opens two runs")

@@ -81,11 +81,9 @@ def test_arrow_keeps_types_and_digits(result):
 def test_an_empty_result_keeps_its_columns(library):
     pytest.importorskip(library)
     result = Result("x", (Column("a_ns", "BIGINT"), Column("b", "DECIMAL(9,2)")), [])
-    frame = {
-        "polars": result.to_polars,
-        "pandas": result.to_pandas,
-        "pyarrow": result.to_arrow,
-    }[library]()
+    frame = {"polars": result.to_polars, "pandas": result.to_pandas, "pyarrow": result.to_arrow}[
+        library
+    ]()
     columns = frame.column_names if library == "pyarrow" else list(frame.columns)
     assert columns == ["a_ns", "b"]
     assert len(frame) == 0

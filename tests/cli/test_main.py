@@ -12,13 +12,7 @@ import pytest
 
 import tracekit
 from tracekit.cli._main import SUBCOMMANDS, _check_owner, group
-from tracekit.errors import (
-    QueryError,
-    StoreError,
-    TraceError,
-    UsageError,
-    WorkloadError,
-)
+from tracekit.errors import QueryError, StoreError, TraceError, UsageError, WorkloadError
 
 HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio")
 

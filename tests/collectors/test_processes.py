@@ -13,11 +13,7 @@ from processes import running, wait_for
 from tracekit.collectors.process import child, gloo_threads, launch, power, sessions
 from tracekit.collectors.process.child import Child, end
 from tracekit.collectors.process.distributed import Place, place_in
-from tracekit.collectors.process.ending import (
-    describe_exit_code,
-    shell_code,
-    signal_name,
-)
+from tracekit.collectors.process.ending import describe_exit_code, shell_code, signal_name
 from tracekit.collectors.process.launch import Failure, run_ranks
 from tracekit.errors import UsageError
 

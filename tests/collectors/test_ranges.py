@@ -72,8 +72,7 @@ def llama_traces(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "mode",
-    [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])],
+    "mode", [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])]
 )
 def test_ops_are_on_module_paths(mode, llama_traces, opened):
     model = tiny_llama()
@@ -358,8 +357,7 @@ def in_cuda_graph(model, inputs):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
-    "capture",
-    [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph],
+    "capture", [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph]
 )
 def test_what_torch_captures_has_no_range_and_is_no_step(tmp_path, capture):
     heard = []

@@ -65,10 +65,7 @@ class Read:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "tiny",
-        pytest.param("sample", marks=pytest.mark.nightly("reads a sample thrice")),
-    ],
+    params=["tiny", pytest.param("sample", marks=pytest.mark.nightly("reads a sample thrice"))],
 )
 def read(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixed")

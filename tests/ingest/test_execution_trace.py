@@ -36,12 +36,7 @@ GIVEN = [
 ]
 NODES = [
     newer(0, "[pytorch|profiler|execution_trace|thread]", [[]] * 4, [[]] * 4),
-    newer(
-        5,
-        "aten::mm",
-        GIVEN,
-        [[MADE], [[2, 4]], [FLOAT], [[4, 1]]],
-    ),
+    newer(5, "aten::mm", GIVEN, [[MADE], [[2, 4]], [FLOAT], [[4, 1]]]),
 ]
 OLDER = {
     "name": "aten::mm", "id": 25, "rf_id": 5, "inputs": [A, B], "input_shapes": [[2, 3], [3, 4]],

@@ -96,9 +96,7 @@ def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path):
 def test_missing_tables_and_symbols(tmp_path):
     content = process()
     del content["kernel_symbols"]
-    content["buffer_records"] = {
-        "kernel_dispatch": content["buffer_records"]["kernel_dispatch"],
-    }
+    content["buffer_records"] = {"kernel_dispatch": content["buffer_records"]["kernel_dispatch"]}
     with tracekit.open(written(tmp_path, content), cache=False) as trace:
         (row,) = trace.sql("SELECT name, dur_ns, link FROM attributed_events").rows
     assert (row[0], row[1]) == ("kernel 8", 400)

@@ -76,8 +76,7 @@ SAYINGS = {
         Said("communication", "class", "wall_ns"),
         Said("collectives", "class", "wall_ns", params=ALL),
         Said(
-            *("overlap", "comm_class", "overlap_ns"),
-            lambda row: row["compute_name"] == "(exposed)",
+            *("overlap", "comm_class", "overlap_ns"), lambda row: row["compute_name"] == "(exposed)"
         ),
     ],
     "number of device events of communication by class": [

@@ -83,11 +83,7 @@ CASES = {
         [],
     ),
     "nothing of the group is held any more": (
-        {
-            0: [call(0, 1, state="started")],
-            1: [call(0, 1, state="started")],
-            2: [pair(9, 5)],
-        },
+        {0: [call(0, 1, state="started")], 1: [call(0, 1, state="started")], 2: [pair(9, 5)]},
         [(1, "unfinished", None, "0, 1", None, None)],
     ),
     "coalesced calls have one number": (

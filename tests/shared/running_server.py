@@ -29,12 +29,7 @@ def running(
     output = folder / "output.txt"
     with output.open("wb") as said:
         process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said
         )
     try:
         _wait_until_up(process, output, is_up)

@@ -205,11 +205,7 @@ def test_the_hint_without_the_extra_is_to_install_it(clients_anew, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("url", "variables"),
-    [
-        ("s3://bucket/run", "AWS_*"),
-        ("az://container/run", "AZURE_STORAGE_*"),
-    ],
+    ("url", "variables"), [("s3://bucket/run", "AWS_*"), ("az://container/run", "AZURE_STORAGE_*")]
 )
 @pytest.mark.parametrize("text", ["", "AccountKey=c2VjcmV0"])
 def test_missing_credentials_are_reported_without_a_request(

@@ -175,7 +175,7 @@ def test_a_trace_on_an_unreliable_server(web, tiny_trace, monkeypatch, tmp_path)
             {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n}
             | {"dur": 3, "args": {"device": 0, "stream": 7, "correlation": n}}
             for n in range(5000)
-        ),
+        )
     ]
     path = tiny_trace(events, "rank0.json")
     web.files["rank0.json"] = path.read_bytes()
