@@ -130,7 +130,6 @@ def keep_stores(opened):
         for path in paths:
             cache.mkdir(parents=True, exist_ok=True)
             store = opened(path).store_path
-            assert store is not None
             shutil.copyfile(store, cache / store.name)
 
     return keep

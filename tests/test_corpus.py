@@ -12,8 +12,6 @@ FILES = sorted(path for path in (HERE / "corpus").glob("*/*") if path.is_file())
 
 def load_targets():
     spec = importlib.util.spec_from_file_location("fuzz_targets", HERE / "fuzz" / "targets.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -176,10 +176,8 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace, cache):
     """
     running = [run_python(script, sample_trace) for _ in range(2)]
     for process in running:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in running:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     outputs = [process.communicate(timeout=600) for process in running]

@@ -300,7 +300,6 @@ def test_a_damaged_cached_store_under_a_statement(sample_trace, keep_stores, tmp
     with tracekit.open(sample_trace) as trace:
         right = ask(trace)
         path = trace.store_path
-    assert path is not None
     data = path.read_bytes()
     path.write_bytes(damaged(data, 1))
     with tracekit.open(sample_trace) as trace:

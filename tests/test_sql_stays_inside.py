@@ -37,7 +37,6 @@ def test_sql_reaches_no_file_no_network_and_no_setting(kernels, tmp_path, cached
 def test_sql_cannot_change_the_store(kernels, cache):
     with tracekit.open(kernels) as trace:
         store = trace.store_path
-        assert store is not None
         before = store.read_bytes()
         assert refused(trace, ON_THE_STORE, store=store) == []
         # Nor under the name that DuckDB uses.

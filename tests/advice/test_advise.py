@@ -44,7 +44,6 @@ def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
     low, high = first.prediction.range_pct
     assert low <= true_pct <= high
     told = first.prediction
-    assert told.predicted_ns is not None
     assert 100 * (1 - told.predicted_ns / told.before_ns) == pytest.approx(true_pct, abs=4)
 
 

@@ -54,7 +54,6 @@ from tracekit.database.connections import create_tables
 )
 def test_names_of_traces(name, product, bf16, memory):
     peak = peak_of(name)
-    assert peak is not None
     assert (peak.product, peak.flop_per_s.get("bf16")) == (product, bf16)
     assert peak.memory_bytes_per_s == memory
 

@@ -100,7 +100,6 @@ def test_the_bar_comes_after_half_a_second_and_goes_away(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     with progress_bar() as progress:
-        assert progress is not None
         now[0] = 0.4
         progress(Progress())
         assert capsys.readouterr().err == ""

@@ -190,9 +190,6 @@ def test_a_reader_that_goes_away_is_no_error():
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write("200000")
         process.stdin.close()
         process.stdout.readline()
@@ -308,7 +305,6 @@ def test_commands_are_few_and_described_shortly():
     assert len(names) <= 20
     for name in (*names, *SUBCOMMANDS):
         _, command, _ = group.resolve_command(click.Context(group), [name])
-        assert command is not None
         assert len(command.get_short_help_str(200)) <= 61, name
 
 

@@ -38,7 +38,6 @@ def at_work(tmp_path, small_model):
         encoding="utf-8",
         start_new_session=True,
     )
-    assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("measuring"):
             break
@@ -194,10 +193,8 @@ def test_out_of_memory_is_a_result(cli, tmp_path):
     assert done.exit_code == 6
     run = manifest.read(out)
     assert run.outcome == "oom"
-    assert run.reason is not None
     assert "can't allocate memory" in run.reason
     assert run.traces == []
-    assert run.model is not None
     assert run.model.parameter_count == 4_212_992
 
 

@@ -60,7 +60,6 @@ def test_a_rank_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
         "sys.exit(3)\n",
     )
     failure = run_ranks(arguments, 2, tmp_path)
-    assert failure is not None
     assert (failure.rank, failure.exit_description) == (1, "exit code 3")
 
 
@@ -101,7 +100,6 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path):
 )
 def test_the_error_of_a_rank(text, exit_description, last_error, tmp_path):
     failure = run_ranks(script(tmp_path, text), 1, tmp_path)
-    assert failure is not None
     assert failure.exit_description == exit_description
     assert failure.last_error().endswith(last_error)
 
@@ -272,7 +270,6 @@ def start(program, **options):
 
 
 def read_line(process):
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
@@ -441,7 +438,6 @@ def test_sampling_ends_with_its_parent(nvidia_smi, tmp_path):
         [sys.executable, "-m", power.__name__, str(tmp_path / "a.csv")], stdin=subprocess.PIPE
     )
     wait_for(nvidia_smi.exists, 300)
-    assert process.stdin is not None
     process.stdin.close()
     assert process.wait(600) == 0
 

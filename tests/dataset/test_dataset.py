@@ -263,7 +263,6 @@ def test_the_cache_lists_and_clears_datasets(tmp_path, monkeypatch):
     files = write_ranks(tmp_path / "run", 2)
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
         place = trace.store_path
-    assert place is not None
     [cached] = list_cached()
     assert str(files[0]) in cached.source_path
     assert cached.size_bytes > 1000

@@ -53,7 +53,6 @@ def test_a_pack_without_index_and_route_out(tmp_path):
     assert "1 passed" in (out / "alone.log").read_text()
     with tarfile.open(out / "kept-1.tar.gz") as archive:
         member = archive.extractfile("runs/cpu/loops/plain/run.json")
-        assert member is not None
         assert json.loads(member.read())["outcome"] == "ok"
 
 
@@ -167,7 +166,6 @@ def test_nothing_that_a_run_started_is_left(tmp_path):
     process = subprocess.Popen(
         sleeper, env=environment, stdout=subprocess.PIPE, start_new_session=True
     )
-    assert process.stdout is not None
     process.stdout.readline()
     carry.end_all(tmp_path / "other")
     assert process.poll() is None

@@ -218,8 +218,6 @@ pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.rea
         env={**os.environ, "TMPDIR": str(temporary), "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
              "BROWSER": f"{browser} %s"},
     )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stderr is not None
     address = process.stdout.readline().strip()
     while "Ctrl-C" not in process.stderr.readline():
         pass

@@ -71,8 +71,6 @@ def http_server(folder, environment, *more):
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
         line = process.stderr.readline()
         assert line.startswith("listening on "), line
         assert process.stderr.readline() == f"header: Authorization: Bearer {TOKEN}\n"
@@ -318,10 +316,8 @@ def test_a_link_that_comes_after_the_check_leads_nowhere(folder, environment):
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            assert process.stdin is not None
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-            assert process.stdout is not None
             answer = json.loads(process.stdout.readlines()[-1])
         assert answer["is_error"] is is_error, answer
         assert is_error is ("Permission denied" in answer["text"])
@@ -342,12 +338,9 @@ def test_what_is_printed_is_no_protocol(folder, environment):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdin is not None
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         process.wait(60)
-        assert process.stdout is not None
-        assert process.stderr is not None
         *_, line = process.stdout.read().splitlines()
         assert not json.loads(line)["is_error"]
         assert "every user can write to this cache folder" in process.stderr.read()

@@ -199,7 +199,6 @@ def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(ins
 def test_random_input_of_the_library_under_sanitizers(tmp_path):
     """`make fuzz` does so for longer."""
     command = re.search(r"^SANITIZE := (.*)$", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert command is not None
     sources = sorted((REPO / "native").glob("*.c"))
     program = tmp_path / "fuzz_native"
     run("cc", *command[1].split(), "-o", program, "tests/fuzz/native.c", *sources, cwd=REPO)

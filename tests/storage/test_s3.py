@@ -56,7 +56,6 @@ def test_a_changed_object_is_read_again(ranks, uploaded):
         assert trace.store_path != kept
         assert (before, trace.sql("SELECT rank FROM trace").rows) == ([(0,)], [(10,)])
     # The store of the old object is removed.
-    assert kept is not None
     assert not kept.exists()
 
 
@@ -76,7 +75,6 @@ def test_an_object_that_changes_while_it_is_read_is_no_mixture(bucket):
 def test_cached_stores_are_private_and_hold_no_secret(ranks, uploaded, s3, own_cache):
     with tracekit.open(uploaded(ranks)) as trace:
         trace.breakdown()
-        assert trace.store_path is not None
         assert trace.store_path.stat().st_mode & 0o077 == 0
     contents = [file.read_bytes() for file in own_cache.rglob("*") if file.is_file()]
     assert not any(s3.secret.encode() in one or s3.key_id.encode() in one for one in contents)
@@ -93,11 +91,9 @@ def test_a_store_behind_a_url(ranks, uploaded, tmp_path, own_cache, cli):
     for _ in range(2):
         with tracekit.open(behind) as trace:
             assert trace.query("timeline").rows == local
-            assert trace.store_path is not None
             assert trace.store_path.parent == own_cache
     with tracekit.open(behind, cache=False) as trace:
         assert trace.query("timeline").rows == local
-        assert trace.store_path is not None
         temporary = trace.store_path.parent
     assert temporary != own_cache
     assert not temporary.exists()

@@ -159,7 +159,6 @@ def engine(tmp_path_factory):
 
     made = engine_module.create({"model": "tiny", "precision": "fp32"})
     facts = made.start(tmp_path_factory.mktemp("engine"), lambda _: None)
-    assert facts.model is not None
     assert facts.model.parameter_count == 4_212_992
     assert (facts.vocabulary_size, facts.max_token_count) == (2048, 2048)
     assert (facts.precision, facts.attention_backend) == ("fp32", "torch SDPA")

@@ -142,7 +142,6 @@ def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
         text=True,
         env={**os.environ, "PID_FILE": str(tmp_path / "pid")},
     )
-    assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("sending"):
             break
@@ -172,7 +171,6 @@ def test_an_interrupt_keeps_the_results_and_ends_the_server(
     outcomes = Counter(json.loads(line)["outcome"] for line in lines)
     assert outcomes.total() == outcomes["ok"] + outcomes["cancelled"] == 80
     assert outcomes["ok"] > 0
-    assert run.load is not None
     assert (run.load.ok_count, run.load.failed_count) == (outcomes["ok"], outcomes["cancelled"])
 
 

@@ -183,7 +183,6 @@ def test_the_passes_go_by_in_order_and_times_begin_with_the_load():
     assert (warmup.is_warmup, warmup.arrival_ns < 0) == (True, True)
     assert (warmup.prompt_token_count, warmup.prompt_source) == (7, "text")
     assert traced.is_profiled
-    assert result.window_start_ns is not None
     assert (result.window_start_ns, result.window_end_ns) == (
         traced.arrival_ns,
         result.window_start_ns + 100,
@@ -207,7 +206,6 @@ def test_a_load_that_breaks_keeps_its_results(stage):
     assert [record.outcome[0] for record in result.records] == list(outcomes)
     assert (result.wall_ns > 0) == (stage == "trace")
     # Since the load began, or since it was to begin; never a reading of the clock itself.
-    assert result.lost_ns is not None
     assert 0 < result.lost_ns <= time.perf_counter_ns() - begin_ns
     # What was never due has no time.
     never = [record for record in result.records if record.outcome == "cancelled"]

@@ -86,7 +86,6 @@ def test_every_request_is_recorded(run):
         assert record.outcome == "ok", record.reason
         assert record.prompt_token_count == PROMPT_LEN
         assert record.output_token_count == len(record.token_ns) == NEW_TOKEN_COUNT
-        assert record.sent_ns is not None
         assert record.first_token_ns == record.token_ns[0]
         assert record.end_ns == record.token_ns[-1]
         assert record.token_ns == sorted(set(record.token_ns))
@@ -121,12 +120,9 @@ def test_steps_and_tokens_add_up(run):
 def test_the_window_covers_complete_steps(run):
     result = run.result
     assert result.traces == ["rank0.json.gz"]
-    assert result.window_start_ns is not None
-    assert result.window_end_ns is not None
     assert result.wall_ns < result.window_start_ns < result.window_end_ns
     assert result.profile_note is not None
     steps = re.search(r"steps (\d+) to (\d+)$", result.profile_note)
-    assert steps is not None
     # The first load may have taken other steps, as requests arrive during a step.
     assert result.profiled_step_count == int(steps[2]) - int(steps[1]) + 1
 
@@ -201,11 +197,8 @@ def test_collect_and_then_breakdown(cli, tmp_path):
     assert printed == f"{folder}\n"
     made = manifest.read(folder)
     assert (made.engine, made.outcome, made.precision) == ("transformers", "ok", "bf16")
-    assert made.load is not None
     assert (made.load.ok_count, made.load.failed_count, made.load.warmup_count) == (8, 0, 2)
-    assert made.tokens_per_s_mean is not None
     # From the first request sent to the last answered, which is within the load's wall time.
-    assert made.load.wall_ns is not None
     assert made.tokens_per_s_mean >= 8 * 6 / (made.load.wall_ns / NS_PER_S)
 
     shown = json.loads(tracekit_command("breakdown", str(folder), "--format", "json"))

@@ -60,7 +60,6 @@ def generate_all(model, prompts, size, new_token_count):
             engine.submit(str(index), prompt, new_token_count)
         while len(outputs) < len(prompts):
             output = engine.result(300.0)
-            assert output is not None
             assert output.error is None
             outputs[int(output.request_id)] = output.generated_tokens
     return outputs, recorder.batches
