@@ -1,9 +1,6 @@
 """The walk over host threads: random spans, and limits; see also `ingest_context_walk.case`."""
 
-import random
-
 import pytest
-from cases_as_ranks import opened_as_ranks
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -13,51 +10,6 @@ from tracekit.analysis import context_walk, walked_modules
 def work(at, correlation=1, tid=1):
     """Return a launch without duration and its kernel."""
     return [call(at, at, correlation, tid=tid), kernel("k", at + 1e6, at + 1e6 + 1, correlation)]
-
-
-def random_spans(seed):
-    """Return launches and ops of two threads that cross, touch, coincide, or are empty."""
-    chance = random.Random(seed)
-    events = []
-    correlation = 0
-    for tid in (1, 2):
-        for _ in range(60):
-            start = 2 * chance.randrange(200)
-            length = 2 * chance.choice((0, 1, 1, 2, 5, 20, 80))
-            events.append(span("cpu_op", "aten::x", start, start + length, tid))
-        for _ in range(60):
-            correlation += 1
-            events += work(2 * chance.randrange(250), correlation, tid)
-    chance.shuffle(events)
-    return events
-
-
-def innermost(events, at, tid):
-    """Return the number of the op that was opened last of those that are open."""
-    ops = [
-        (event["ts"], -event["ts"] - event["dur"], number)
-        for number, event in enumerate(events)
-        if event["cat"] == "cpu_op" and event["tid"] == tid
-        if event["ts"] <= at < event["ts"] + event["dur"]
-    ]
-    return max(ops)[2] if ops else None
-
-
-def test_random_spans(tmp_path):
-    cases = [random_spans(seed) for seed in range(12)]
-    with opened_as_ranks(tmp_path, cases) as trace:
-        rows = trace.sql(
-            "SELECT t.rank, e.correlation, e.op_id FROM attributed_events AS e"
-            " JOIN trace AS t USING (trace_id)"
-        ).rows
-    found = {(rank, correlation): op for rank, correlation, op in rows}
-    expected = {
-        (seed, event["args"]["correlation"]): innermost(events, event["ts"], event["tid"])
-        for seed, events in enumerate(cases)
-        for event in events
-        if event["cat"] == "cuda_runtime"
-    }
-    assert found == expected
 
 
 def test_the_number_of_modules_is_bounded(tiny_trace, monkeypatch):

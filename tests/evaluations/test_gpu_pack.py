@@ -7,7 +7,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -85,59 +84,6 @@ def fresh_environment(folder):
         if "tracekit" not in path.name.lower():
             (there / path.name).symlink_to(path)
     return folder / "bin" / "python"
-
-
-def test_what_cannot_be_had_is_said_and_what_is_too_much_left_out(tmp_path, monkeypatch, capsys):
-    def pip(*words, **_):
-        wheels = tmp_path / "pack" / "wheels"
-        if "nvtx" in words:
-            raise carry.CarryError("no matching distribution")
-        wheels.mkdir(exist_ok=True)
-        name = "tracekit" if words[0] == "wheel" and "deepspeed" not in words else f"n{len(words)}"
-        (wheels / f"{name}-1.whl").write_bytes(b"." * 100_000)
-
-    carried = sum(path.stat().st_size for path in carry.ROOT.glob("tests/*/*.py"))
-    monkeypatch.setattr(carry, "_pip", pip)
-    monkeypatch.setattr(carry, "MOST_BYTES", carried + 250_000)
-    parts = ["tracekit", "needs", "nvtx", "deepspeed"]
-    assert carry.pack(tmp_path / "pack", parts, "") == 0
-    said = capsys.readouterr().out
-    assert "nvtx             0.00 MB  no matching distribution" in said
-    assert "tracekit         0.10 MB\n" in said
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine.txt").write_text("")
-    with pytest.raises(SystemExit, match="is not empty"):
-        carry.pack(tmp_path / "other", parts, "")
-
-
-def test_a_wheel_keeps_the_libraries_of_the_host_alone(tmp_path, monkeypatch):
-    names = [f"libbitsandbytes_{one}.so" for one in ("cpu", "cuda130", "cuda118")]
-    with zipfile.ZipFile(tmp_path / "bitsandbytes-1-py3-none-any.whl", "w") as archive:
-        for name in (*names, "__init__.py"):
-            archive.writestr(f"bitsandbytes/{name}", "content")
-    monkeypatch.setattr(carry, "_fetch", lambda *_: None)
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    carry.strip_bitsandbytes(wheels, tmp_path)
-    (stripped,) = wheels.iterdir()
-    with zipfile.ZipFile(stripped) as archive:
-        kept = {Path(name).name for name in archive.namelist()}
-    assert kept == {*names[:2], "__init__.py"}
-
-
-def test_lightllm_is_exported_from_a_clone(tmp_path, monkeypatch):
-    clone, source = tmp_path / "clone", tmp_path / "source"
-    for name in (*carry._LIBROSA_FILES, "LICENSE", "docs/much.md"):
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        (clone / name).write_text("import librosa\nimport librosa.util as util\n")
-    git = ["git", "-C", str(clone), "-c", "user.name=n", "-c", "user.email=e"]
-    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
-        subprocess.run([*git, *words], check=True)
-    monkeypatch.setattr(carry, "_LIGHTLLM_COMMIT", "HEAD")
-    carry.export_lightllm(str(clone), source, tmp_path)
-    assert sorted(path.name for path in source.iterdir()) == ["LICENSE", "lightllm"]
-    text = (source / carry._LIBROSA_FILES[0]).read_text()
-    assert text == "librosa = None\nimport librosa.util as util\n"
 
 
 def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):

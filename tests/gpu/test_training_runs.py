@@ -68,28 +68,3 @@ def test_a_run_of_the_paper(name, trial):
 def test_a_table_of_training(table, trial):
     """Tables III, V to IX and XII to XIV are made, ours with the paper's, and kept."""
     trial.table("compare", "paper", table, about="training/*")
-
-
-_GIB = 2**30
-
-
-@pytest.mark.parametrize(
-    ("opt", "batch_size", "memory_bytes", "layers"),
-    [
-        # Weights, gradients and two moments in bf16 are 54 GB of 80.
-        ("Naive", 2, 80 * _GIB, 32),
-        ("R", 32, 80 * _GIB, 32),
-        ("L", 1, 80 * _GIB, 32),
-        ("QL", 1, 24 * _GIB, 32),
-        ("Naive", 1, 4 * _GIB, 1),
-    ],
-)
-def test_layers_that_fit(opt, batch_size, memory_bytes, layers):
-    assert layers_that_fit(opt, batch_size, memory_bytes) == layers
-
-
-def test_states_in_single_precision_leave_room_for_fewer_layers():
-    found = layers_that_fit("R+Z3", 32, 80 * _GIB)
-    # 18 bytes a parameter, 3.6 GB a layer.
-    assert 10 <= found <= 18
-    assert layers_that_fit("R+Z3", 32, 141 * _GIB) > found

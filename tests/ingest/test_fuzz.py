@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tracekit.errors import TraceError
-
 HEAD, TAIL = b'{"schemaVersion": 1, "traceEvents": [\n', b'\n], "traceName": "t.json"}'
 EVENTS = [
     {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
@@ -143,59 +141,3 @@ def test_damage_anywhere(split, layout):
         touched = [a for a, b in text.spans if a <= end and b + 5 > start]
         touched += range(max(0, start - 5), start + 6)
         expect_kept(split, text, new, kept, touched)
-
-
-def test_damage_around_the_events(split):
-    """Metadata may be lost, but no event, as long as the array is found."""
-    text = TEXTS["lines"]
-    array, last = text.data.index(b'"traceEvents"'), text.spans[-1][1] + 2
-    for seed in range(SEEDS):
-        chance = random.Random(seed)
-        if is_in_front := seed % 2 == 0:
-            new = text.data[:1] + mutated(chance, text.data[1:array])[0] + text.data[array:]
-        else:
-            new = text.data[:last] + mutated(chance, text.data[last:])[0]
-        moved = len(new) - len(text.data) if is_in_front else 0
-        if split(new).text.found_array:
-            kept = {n: at + moved for n, (at, _) in enumerate(text.spans)}
-            expect_kept(split, text, new, kept, [])
-
-
-def test_every_event_is_in_a_table_or_rejected(load):
-    for seed in range(40):
-        chance = random.Random(seed)
-        middle = TEXTS["lines"].data[len(HEAD) : -len(TAIL)]
-        for _ in range(chance.randrange(1, 5)):
-            middle = mutated(chance, middle)[0]
-        try:
-            loaded = load(HEAD + middle + TAIL, block_bytes=chance.choice([400, 1 << 20]))
-        except TraceError:
-            continue  # Nothing is left to read.
-        ids = [
-            event_id
-            for table in ("event", "flow", "instant", "counter", "memory", "metadata", "rejected")
-            for (event_id,) in loaded.sql(f"SELECT event_id FROM {table}")
-            if event_id is not None
-        ]
-        assert sorted(ids) == list(range(len(ids)))
-        ((count, rejected, repaired),) = loaded.sql(
-            "SELECT event_count, rejected_count, repaired_count FROM trace"
-        )
-        nameless = loaded.sql("SELECT count(*) FROM rejected WHERE event_id IS NULL")[0][0]
-        assert count + rejected == len(ids) + nameless
-        assert repaired == loaded.sql("SELECT count(*) FROM repaired")[0][0]
-
-
-def test_much_damage_keeps_every_other_event(split):
-    chance = random.Random(4)
-    events, whole = [], []
-    for at in range(5_000):
-        text = json.dumps({"ph": "X", "name": f"k{at}", "ts": at, "dur": 1, "args": {"x": [at]}})
-        if chance.random() < 0.25:
-            place = chance.randrange(1, len(text) - 1)
-            text = text[:place] + chance.choice('"\\}]{[,:\n') + text[place:]
-        else:
-            whole.append(f"k{at}")
-        events.append(text)
-    found = split(("[" + ",\n".join(events) + "]").encode())
-    assert {row.get("name") for row in found.rows}.issuperset(whole)

@@ -76,55 +76,7 @@ def test_waits_of_a_dlrm_step_on_eight_ranks(public_traces, missing):
         assert (told["rank"], told["amount_ns"], told["count"]) == (7, sum(behind), len(behind))
 
 
-def test_arguments_of_collectives(public_traces, trace_of):
-    """Of a DDP run of two ranks with NCCL's arguments: the bus moves each message once."""
-    sums = defaultdict(lambda: [0, 0, 0])
-    for event in events_of(public_traces / "hta_ddp_nccl_metadata.json.gz"):
-        told = event.get("args", {})
-        if event.get("cat") == "kernel" and "Collective name" in told:
-            size = {"Float": 4, "Long": 8}[told["dtype"]]
-            row = sums[told["Collective name"]]
-            row[0] += 1
-            row[1] += int(event["dur"] * 1000)
-            row[2] += told["In msg nelems"] * size
-    rows = trace_of("hta_ddp_nccl_metadata").query("communication").to_dicts()
-    found = {
-        row["collective"]: [row["call_count"], row["kernel_ns"], row["message_bytes"]]
-        for row in rows
-    }
-    assert found == sums
-    for row in rows:
-        rate = row["message_bytes"] * 1e9 / row["kernel_ns"]
-        assert row["algorithm_bytes_per_s"] == pytest.approx(rate)
-        assert row["bus_bytes_per_s"] == pytest.approx(rate)
-
-
 # ---- GEMMs and memory ----------------------------------------------------------------------------
-
-
-def test_gemms_of_a_model(public_traces, trace_of):
-    """Every GEMM of an H100 trace, its operations and its time, from the JSON again."""
-    gemms = ("aten::mm", "aten::addmm", "aten::bmm")
-    ops, kernels = {}, defaultdict[int, int](int)
-    for event in events_of(public_traces / "tl_h100_owlv2_large.json.gz"):
-        args = event.get("args", {})
-        if event.get("cat") == "cpu_op" and event["name"] in gemms:
-            ops[args["External id"]] = (event["name"], args["Input Dims"])
-        # The library clears its workspace first: that is the GEMM's time, too.
-        if event.get("cat") in ("kernel", "gpu_memset"):
-            kernels[args["External id"]] += int(event["dur"] * 1000)
-    expected = defaultdict(lambda: [0, 0])
-    for external_id, (name, dims) in ops.items():
-        a, b = dims[1:3] if name == "aten::addmm" else dims[:2]
-        size = (a[-2], b[-1], a[-1], a[0] if name == "aten::bmm" else 1)
-        expected[name, *size][0] += 1
-        expected[name, *size][1] += kernels[external_id]
-    found = defaultdict(lambda: [0, 0])
-    for row in trace_of("tl_h100_owlv2_large").query("gemms", limit=0).to_dicts():
-        key = tuple(row[column] for column in ("op_name", "m", "n", "k", "batch"))
-        found[key][0] += row["call_count"]
-        found[key][1] += row["kernel_ns"]
-    assert found == expected
 
 
 @pytest.mark.parametrize("name", ["tl_h100_owlv2_large", "tl_h100_qwen", "tl_mi300_qwen"])
@@ -178,52 +130,6 @@ def test_linked_device_time_is_placed(trace_of, name):
         .rows
     )
     assert unplaced_pct <= 3
-
-
-def test_recomputation_has_the_modules_of_the_forward(trace_of):
-    """mi300_resnet checkpoints whole blocks: what runs again is what ran, class by class."""
-    forward, recompute = (
-        dict(
-            trace_of("tl_mi300_resnet_ddp_recompute")
-            .sql(
-                "SELECT m.class, count(*) FROM attribution AS c"
-                " JOIN module AS m USING (trace_id, module_id)"
-                f" WHERE c.phase = '{phase}' AND c.link = 'launch'"
-                " AND m.path LIKE '%CheckpointWrapper%' GROUP BY ALL"
-            )
-            .rows
-        )
-        for phase in ("forward", "recompute")
-    )
-    assert recompute
-    assert recompute == {name: forward[name] for name in recompute}
-
-
-def test_ranges_of_hooks_name_the_modules_of_the_backward_pass(trace_of):
-    """Hooks named every module: a backward op inside of a `bwd:` range is of that module."""
-    trace = trace_of("cpu_llama_ckpt_module_ranges")
-    paths = {path for (path,) in trace.sql("SELECT path FROM module").rows}
-    assert {"model.layers.1.self_attn.q_proj", "model.layers.0.mlp.gate_proj"} <= paths
-    wrong = trace.sql(
-        """
-        WITH hook AS (
-            SELECT trace_id, tid, ts_ns, ts_ns + dur_ns AS end_ns, substr(name, 5) AS path
-            FROM annotations WHERE name LIKE 'bwd:%'
-        ), inside AS (
-            SELECT d.event_id, m.path, arg_max(h.path, h.ts_ns) AS hook_path
-            FROM attribution AS c
-            JOIN event AS d USING (trace_id, event_id)
-            JOIN hook AS h ON d.tid = h.tid AND d.ts_ns >= h.ts_ns
-                AND d.ts_ns + d.dur_ns <= h.end_ns
-            JOIN module AS m USING (trace_id, module_id)
-            WHERE c.phase = 'backward'
-            GROUP BY ALL
-        )
-        SELECT path, hook_path FROM inside
-        WHERE NOT starts_with(path, hook_path) AND NOT starts_with(hook_path, path)
-        """
-    ).rows
-    assert wrong == []
 
 
 TRAINING = (
@@ -285,29 +191,6 @@ def test_the_line_that_loads_the_data(trace_of):
     assert len(gaps) == 4
     assert {gap["python_line"] for gap in gaps} == {"scipy/ndimage/_interpolation.py(739): zoom"}
     assert {gap["next_kernel"] for gap in gaps} == {"Memcpy HtoD (Pageable -> Device)"}
-
-
-INNERMOST = """
-    SELECT gap_id, start_ns, arg_max(name, (ts_ns, -dur_ns))
-    FROM idle_gap INNER JOIN event USING (trace_id, pid, tid)
-    WHERE category = 'python_function' AND ts_ns <= busy_at_ns AND ts_ns + dur_ns > busy_at_ns
-        AND NOT regexp_matches(name, '^(<built-in|nn.Module: |torch/)|/torch/')
-    GROUP BY gap_id, start_ns ORDER BY gap_id, start_ns
-"""
-
-
-def test_the_wait_of_a_serving_worker_is_named(opened):
-    """Functions of gaps are those that a plain comparison of times finds."""
-    trace = opened(SAMPLES / "serve_vllm")
-    found = trace.sql(
-        "SELECT gap_id, start_ns, name FROM idle_gap AS g INNER JOIN event AS e "
-        "ON g.trace_id = e.trace_id AND g.python_event_id = e.event_id ORDER BY gap_id, start_ns"
-    )
-    assert found.rows == trace.sql(INNERMOST).rows
-    assert len(found) > 1_000
-    (row,) = trace.query("idle_causes").to_dicts()
-    assert row["top_op"] is None
-    assert row["top_python"] == "vllm/distributed/utils.py(44): sched_yield"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Numbers that programs share out once, and that a damaged or hostile file shares out often."""
 
-import random
 import time
 
 import pytest
@@ -27,29 +26,6 @@ def op(ts, **args):
         "dur": 2,
         "args": args,
     }
-
-
-def test_the_call_of_several_with_one_number(tiny_trace):
-    """The last that began before the device event, else the nearest; by a plain search too."""
-    chance = random.Random(7)
-    # Each kernel has a number of its own, or equal ones would be one that was delivered twice.
-    events = [
-        kernel(chance.randrange(60), chance.randrange(1, 6), number=number) for number in range(60)
-    ]
-    events += [call(chance.randrange(60), chance.randrange(1, 5)) for _ in range(40)]
-    chance.shuffle(events)
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        launch_of = dict(trace.sql("SELECT event_id, launch_id FROM launch_link").rows)
-    assert len(launch_of) == 60
-    for kernel_id, launch_id in launch_of.items():
-        event = events[kernel_id]
-        calls = [
-            (other["ts"] > event["ts"], abs(other["ts"] - event["ts"]), call_id)
-            for call_id, other in enumerate(events)
-            if other["cat"] == "cuda_runtime"
-            and other["args"]["correlation"] == event["args"]["correlation"]
-        ]
-        assert launch_id == (min(calls)[2] if calls else None)
 
 
 @pytest.mark.parametrize("shared", ["correlation", "everything"])

@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import shutil
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -17,9 +16,7 @@ from _loops import PROGRAMS
 from tracekit.collectors.loop import folder as loop_folder
 from tracekit.collectors.loop.plan import LoopPlan
 
-nightly = pytest.mark.nightly(
-    "exit codes and signals of programs are tested in test_run_program.py"
-)
+nightly = pytest.mark.nightly("exit codes and signals of programs are tested in test_processes.py")
 
 BEFORE, WITHIN, AFTER = 3, 7, 10  # the recorded steps are 6 and 7
 
@@ -110,42 +107,6 @@ def test_nothing_can_be_written_into_a_folder_that_is_removed(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-EARLY, LATE = "step 3 ", "step 20 "
-
-
-@nightly
-@pytest.mark.parametrize(
-    ("name", "what", "line", "exit_code"),
-    [
-        ("SIGTERM", "0", EARLY, 0),
-        ("SIGTERM", "default", LATE, 143),
-        ("SIGINT", "7", EARLY, 7),
-        ("SIGINT", "default", LATE, 130),
-        ("SIGHUP", "5", LATE, 5),
-        ("SIGUSR1", "go-on", LATE, 0),
-        ("SIGUSR2", "default", EARLY, 140),
-    ],
-)
-def test_a_signal_reaches_the_program_once(name, what, line, exit_code, loops):
-    """The program decides what happens, and has the time that it needs."""
-    process = loops.start([*loops.collect(), *loops.program("signalled", name, what)])
-    process.wait_for(line)
-    process.popen.send_signal(getattr(signal, name))
-    result = process.end()
-    assert result.exit_code == exit_code, result.stderr
-    own = [text for text in result.stdout.splitlines() if not text.startswith("step ")]
-    last = "saved" if what.isdigit() else "went on"
-    wanted = [f"{name} number 1", f"{last} after 1 signals"]
-    assert own == ([] if what == "default" else wanted)
-    assert result.files == (["work/checkpoint.pt"] if what.isdigit() else [])
-    assert result.left == []
-    if line == LATE or exit_code:
-        made = result.run.manifest
-        assert made["exit_code"] == exit_code
-        assert made["outcome"] == ("failed" if exit_code else "ok")
-        assert result.run.traces == (["rank0.json.gz"] if line == LATE else [])
-
-
 # Makes the terminal on stdin the controlling one, and executes another program.
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -181,15 +142,6 @@ def on_a_terminal(loops, command, wait_for, keys):
     os.close(ours)
     assert is_pressed, shown
     return shown, result
-
-
-@nightly
-def test_ctrl_c_reaches_the_program_once(loops):
-    command = [*loops.collect(), *loops.program("signalled", "SIGINT", "7")]
-    shown, result = on_a_terminal(loops, command, EARLY, b"\x03")
-    assert (result.exit_code, result.left) == (7, []), shown
-    assert shown.count("SIGINT number") == 1
-    assert "saved after 1 signals" in shown
 
 
 def test_the_program_can_read_from_the_terminal(loops):
