@@ -11,7 +11,7 @@ import click
 import pytest
 
 import tracekit
-from tracekit.cli._main import SUBCOMMANDS, _check_owner, group
+from tracekit.cli._main import SUBCOMMANDS, group, main
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError, WorkloadError
 
 HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio")
@@ -308,12 +308,13 @@ def test_commands_are_few_and_described_shortly():
         assert len(command.get_short_help_str(200)) <= 61, name
 
 
-def test_a_folder_that_another_distribution_shares_is_refused(tmp_path):
+def test_a_folder_that_another_distribution_shares_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tracekit, "__file__", str(tmp_path / "tracekit" / "__init__.py"))
     (tmp_path / "tracekit_llm-0.1.0.dist-info").mkdir()
-    _check_owner(tmp_path / "tracekit")
+    assert main(["--version"]) == 0
     (tmp_path / "tracekit-0.3.1.dist-info").mkdir()
-    with pytest.raises(UsageError, match=r"shared with another distribution, tracekit-0\.3\.1 \("):
-        _check_owner(tmp_path / "tracekit")
+    assert main(["--version"]) == UsageError.exit_code
+    assert "tracekit-0.3.1" in capsys.readouterr().err
 
 
 def test_no_page_and_no_hint_installs_the_library_of_others():
