@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import finished, running, wait_for
+from processes import running, wait_for
 
-import tracekit
 from tracekit import manifest
 from tracekit.cli._main import main as tracekit_main
 from tracekit.collectors.sweep import cell as sweep_cell
@@ -304,42 +303,3 @@ def test_a_killed_sweep_takes_its_cell_with_it(tmp_path, behave):
     assert sweep(tmp_path, "--opt", "R") == 0
     assert running(pids) == []
     assert names(tmp_path / "runs") == ["pretrain_tiny_R_bs1_n1"]
-
-
-# -- with training ---------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly("trains on two ranks; the methods are trained in test_engines.py")
-def test_a_sweep_that_trains(tmp_path):
-    """The traces show the bytes that compression saves."""
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    runs = tmp_path / "runs"
-    # An even number of steps, and of profiled ones: ACP-SGD sends P and Q in turn.
-    few = ["--layers", "1", "--seq-len", "16", "--steps", "1", "--repeats", "2"]
-    words = [*few, "--profile-steps", "2", "--nproc", "2", "--opt", "Naive,GC:acpsgd"]
-    words = ["collect", "sweep", *words, "--out", str(runs), "--format", "json"]
-    done = finished(sys.executable, "-m", "tracekit", *words, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert [row["cell"] for row in rows] == names(runs)[::-1]
-    assert [row["outcome"] for row in rows] == ["ok", "ok"]
-    assert all(row["tokens_per_s_mean"] > 0 and row["peak_bytes"] > 10**7 for row in rows)
-    sent = {}
-    for folder in runs.iterdir():
-        assert {"run.json", "rank0.json.gz", "rank1.json.gz"} <= set(names(folder))
-        with tracekit.open(folder, cache=False) as trace:
-            collectives = trace.query("collectives").to_dicts()
-        sent[folder.name] = sum(
-            row["message_bytes"]
-            for row in collectives
-            if row["rank"] == 0
-            and row["class"] == "comm_allreduce"
-            and row["span_of"] == "transfer"
-        )
-    report = manifest.read(runs / "pretrain_tiny-1layers_GC-acpsgd_bs1_n2").extra["compression"]
-    assert sent == {
-        "pretrain_tiny-1layers_Naive_bs1_n2": 2 * report["dense_bytes_per_step"],
-        "pretrain_tiny-1layers_GC-acpsgd_bs1_n2": 2 * report["sent_bytes_per_step"],
-    }
-    assert report["sent_bytes_per_step"] < report["dense_bytes_per_step"] / 40

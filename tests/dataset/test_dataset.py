@@ -116,16 +116,6 @@ def test_an_unreadable_rank_is_listed_and_read_later(tmp_path, cli, monkeypatch)
         make(tmp_path)
 
 
-@pytest.mark.nightly("ingest names them, too")
-def test_a_breakdown_names_missing_ranks(tmp_path, cli):
-    files = write_ranks(tmp_path / "run", 3)
-    files[1].write_bytes(b"{")
-    done = cli("breakdown", str(tmp_path / "run"), "--engine", "serial", "--format", "json")
-    assert done.exit_code == TraceError.exit_code
-    assert [row["rank"] for row in json.loads(done.stdout)["timeline"]] == [0, 2]
-    assert f"  {files[1]}: " in done.stderr
-
-
 def test_no_readable_rank_is_an_error(tmp_path):
     for file in write_ranks(tmp_path / "run", 2):
         file.write_bytes(b"no trace at all")

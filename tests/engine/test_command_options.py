@@ -30,13 +30,3 @@ def test_an_engine_prints_the_same(command, tmp_path, cli):
     assert done.exit_code == TraceError.exit_code
     assert done.stdout
     assert "rank2.json" in done.stderr
-
-
-@pytest.mark.nightly("the gate compares datasets with stores in test_equality.py")
-@pytest.mark.parametrize("options", [(), ("--full",)])
-def test_a_breakdown_without_a_cache_is_the_same(tmp_path, cli, options):
-    write_ranks(tmp_path / "run", 3)
-    engine = ("--engine", "serial", "--workers", "1", *options)
-    arguments = ("breakdown", str(tmp_path / "run"), "--format", "json", *engine)
-    cached, uncached = cli(*arguments), cli(*arguments, "--no-cache")
-    assert (uncached.exit_code, uncached.stdout) == (0, cached.stdout)

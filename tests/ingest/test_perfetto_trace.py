@@ -63,17 +63,6 @@ def test_every_event_comes_back(tmp_path, tiny_trace):
             assert trace.query("steps").to_dicts() == steps
 
 
-@pytest.mark.nightly("a large sample; the tiny trace above has every kind of event")
-def test_a_sample_comes_back(tmp_path):
-    sample = REPO / "sample_traces" / "pretrain_Naive" / "rank0.json.gz"
-    with tracekit.open(sample, cache=False) as trace:
-        path = exported(trace, tmp_path / "a.pftrace")
-        events, phases = trace.sql(READ).rows, trace.query("phases").to_dicts()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql(READ).rows == events
-        assert trace.query("phases").to_dicts() == phases
-
-
 @pytest.mark.nightly("exports and damages a trace many times")
 def test_truncated_damaged_and_merged_exports(tmp_path, tiny_trace):
     source = tiny_trace(EVENTS)
