@@ -108,8 +108,9 @@ def test_a_page_size_that_is_none(size):
     assert words[words.index("--cache-blocks") + 1] == "9"
 
 
-def test_nothing_is_recorded_that_nobody_agreed_to(cli, make_run, tmp_path):
-    """A run's command is shown; a module of the current folder is not imported."""
+@pytest.fixture
+def unsafe_run(make_run, tmp_path):
+    """Return a run whose command names a module of the current folder, and that folder."""
     command = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
     run = make_run("run", command=command, traces=["rank0.json.gz"])
     shutil.copy(CHECKPOINTED, run)
@@ -117,12 +118,23 @@ def test_nothing_is_recorded_that_nobody_agreed_to(cli, make_run, tmp_path):
     cwd.mkdir()
     for name in ("evilmod", "tracekit", "torch", "transformers"):
         (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
-    words = ("advise", run, "--try", "--rule", "advice_recompute")
-    refused = cli(*words, cwd=cwd)
+    return run, cwd
+
+
+def test_nothing_is_recorded_that_nobody_agreed_to(unsafe_run, cli):
+    run, cwd = unsafe_run
+    refused = cli("advise", run, "--try", "--rule", "advice_recompute", cwd=cwd)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "--try would run tracekit collect --opt Naive --engine megatron" in refused.stderr
+    assert cli("advise", run, "--yes").exit_code == 2
+
+
+@pytest.mark.nightly("starts the collector; the command of a rerun is tested above")
+def test_no_module_of_the_current_folder_is_imported(unsafe_run, tmp_path):
+    run, cwd = unsafe_run
+    command = Path(sys.executable).with_name("tracekit")
     ended = subprocess.run(
-        [Path(sys.executable).with_name("tracekit"), *words, "--yes"],
+        [command, "advise", run, "--try", "--rule", "advice_recompute", "--yes"],
         cwd=cwd,
         env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), "RANK": "0"},
         text=True,
@@ -132,7 +144,6 @@ def test_nothing_is_recorded_that_nobody_agreed_to(cli, make_run, tmp_path):
     assert ended.returncode in (6, 7), ended.stderr  # without a GPU or with one
     assert "records tracekit collect --opt Naive --engine megatron" in ended.stderr
     assert not (tmp_path / "pwned").exists()
-    assert cli("advise", run, "--yes").exit_code == 2
 
 
 def test_what_cannot_be_recorded_again_is_refused():

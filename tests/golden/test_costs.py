@@ -20,10 +20,11 @@ COMMANDS = {
 }
 
 
-def cost_of(command, cache):
+def run(module, command, cache):
+    """Return what a command says on stderr, run by a module."""
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
-    done = subprocess.run(
-        [sys.executable, "-m", "command_cost", *command],
+    return subprocess.run(
+        [sys.executable, "-m", module, *command],
         cwd=REPO,
         env={
             "PATH": os.environ["PATH"],
@@ -36,14 +37,14 @@ def cost_of(command, cache):
         capture_output=True,
         text=True,
         check=True,
-    )
-    return json.loads(done.stderr.splitlines()[-1])
+    ).stderr
 
 
 def costs(cache):
     """Count the costs; the first command makes the library and the cached store."""
-    cost_of(COMMANDS["breakdown, warm"], cache)
-    return {name: cost_of(command, cache) for name, command in COMMANDS.items()}
+    run("tracekit", COMMANDS["breakdown, warm"], cache)
+    counted = {name: run("command_cost", command, cache) for name, command in COMMANDS.items()}
+    return {name: json.loads(text.splitlines()[-1]) for name, text in counted.items()}
 
 
 def test_no_command_costs_more(tmp_path):
