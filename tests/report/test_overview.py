@@ -62,7 +62,8 @@ def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace):
         assert several_runs(trace, ["t.json"]) == []
 
 
-def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, tmp_path):
+def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, make_run, tmp_path):
+    """A run that cannot be read has no report, which is said."""
     out = tmp_path / "overview.html"
     done = cli("report", sweep, "-o", out)
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
@@ -70,8 +71,12 @@ def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, tmp_path):
     compared = f"tracekit report {sweep / 'naive'} {sweep / 'z2'} -o difference.html"
     assert compared in text
     assert not re.findall(r'href="(?!#)', text.partition("<script")[0])
+    unread = make_run("unread", into="sweep", outcome="ok")
+    (unread / "rank0.json").write_text("no trace")
     done = cli("report", sweep, "-o", out, "--each")
     assert done.exit_code == 0, done.stderr
+    assert f"warning: no report for {unread}: " in done.stderr
+    assert f"tracekit report {unread} -o report.html" in out.read_text("utf-8")
     links = [unquote(link) for link in re.findall(r'href="([^"#]+)"', out.read_text("utf-8"))]
     assert links == ["overview-runs/naive.html", "overview-runs/z2.html"]
     for link in links:
@@ -81,18 +86,6 @@ def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, tmp_path):
     assert done.exit_code == 2
     assert "exists and is no report" in done.stderr
     assert (out.parent / links[0]).read_text() == "precious"
-
-
-def test_a_run_that_cannot_be_read_is_left_out_and_said(cli, sweep, tmp_path):
-    for trace in (sweep / "z2").glob("rank*"):
-        trace.write_text("no trace")
-    out = tmp_path / "overview.html"
-    done = cli("report", sweep, "-o", out, "--each")
-    assert done.exit_code == 0
-    assert f"warning: no report for {sweep / 'z2'}: " in done.stderr
-    text = out.read_text("utf-8")
-    assert "overview-runs/naive.html" in text
-    assert f"tracekit report {sweep / 'z2'} -o report.html" in text
 
 
 def test_two_runs_are_compared(cli, sweep, tmp_path):
