@@ -1,7 +1,5 @@
 """Fixtures that tests of every part share."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -11,22 +9,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import patient_hypothesis
 import pytest
 from alone import alone
 from cli_result import CliResult, run_here
-from every_trace import SAMPLES, Answered, Answers
+from every_trace import SAMPLES, Answers
 
 import tracekit
 
 REPO = Path(__file__).resolve().parent.parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     patient_hypothesis.load()
     if hasattr(config, "workerinput"):
@@ -38,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Check that each `nightly` mark gives a reason.
 
     Raises:
@@ -49,15 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: mark nightly needs a reason")
 
 
-_deselected: list[pytest.Item] = []
+_deselected = []
 
 
-def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+def pytest_deselected(items):
     """Count deselected tests for the closing line, which pytest-xdist does not do."""
     _deselected.extend(items)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session):
     """Report the number of deselected tests to the process that prints the closing line."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
@@ -65,7 +61,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
+def pytest_testnodedown(node):
     """Show what a worker deselected; all workers collect, and deselect, the same tests."""
     count = getattr(node, "workeroutput", {}).get("deselected", 0)
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
@@ -73,7 +69,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def public_traces() -> Path:
+def public_traces():
     """Return the folder of public traces, or skip: they are too large for the repository."""
     folder = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
     if not (folder / "expected.json").is_file():
@@ -82,19 +78,18 @@ def public_traces() -> Path:
 
 
 @pytest.fixture(scope="session")
-def expected(public_traces: Path) -> dict[str, Any]:
+def expected(public_traces):
     """Return the independently computed figures of the public traces, by file name."""
-    figures: dict[str, Any] = json.loads((public_traces / "expected.json").read_text("utf-8"))
-    return figures
+    return json.loads((public_traces / "expected.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="session")
-def sample_trace() -> Path:
+def sample_trace():
     return REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
 
 @pytest.fixture(scope="session")
-def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory):
     """Return a folder that all workers of this session share."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -105,13 +100,13 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
+def opened(shared_folder):
     """Return a function that opens a trace, ingested once for all workers and only ever read."""
-    traces: dict[Path, tracekit.Trace] = {}
+    traces = {}
     cache = shared_folder / "stores"
     cache.mkdir(exist_ok=True)
 
-    def open_once(path: Path) -> tracekit.Trace:
+    def open_once(path):
         if path not in traces:
             name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
             with pytest.MonkeyPatch.context() as patch, alone(cache / f"{name}.lock"):
@@ -125,31 +120,30 @@ def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
 
 
 @pytest.fixture(scope="session")
-def keep_stores(opened: Callable[[Path], tracekit.Trace]) -> Callable[..., None]:
+def keep_stores(opened):
     """Return a function that makes a cache one of somebody who has asked some traces before.
 
     It takes the folder of the cache and the paths of the traces, and copies their stores there.
     """
 
-    def keep(cache: Path, *paths: Path) -> None:
+    def keep(cache, *paths):
         for path in paths:
             cache.mkdir(parents=True, exist_ok=True)
             store = opened(path).store_path
-            assert store is not None
             shutil.copyfile(store, cache / store.name)
 
     return keep
 
 
 @pytest.fixture(scope="session")
-def answered(opened: Callable[[Path], tracekit.Trace]) -> Answered:
+def answered(opened):
     """Return a function that gives the answers of the trace at a path, each made once.
 
     Those of one trace are held at a time.
     """
-    held: dict[Path, Answers] = {}
+    held = {}
 
-    def answers_of(path: Path) -> Answers:
+    def answers_of(path):
         if path not in held:
             held.clear()
             held[path] = Answers(opened(path))
@@ -166,7 +160,7 @@ _READ_ONCE = ("PYTHONPATH", "AWS_")
 
 
 @pytest.fixture
-def cli(tmp_path: Path, keep_stores: Callable[..., None]) -> Callable[..., CliResult]:
+def cli(tmp_path, keep_stores):
     """Return a function that runs a `tracekit` command with the cache of one test.
 
     The cache already holds the stores of bundled runs that a command names. A command runs in this
@@ -179,13 +173,7 @@ def cli(tmp_path: Path, keep_stores: Callable[..., None]) -> Callable[..., CliRe
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
     samples = {str(path): path for path in SAMPLES}
 
-    def run(
-        *args: str | Path,
-        stdin: str | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-        is_here: bool = False,
-    ) -> CliResult:
+    def run(*args, stdin=None, env=None, cwd=None, is_here=False):
         words = [*map(str, args)]
         keep_stores(tmp_path / "cache", *(samples.pop(word) for word in words if word in samples))
         # Concurrent tests set a width.
@@ -214,18 +202,14 @@ def cli(tmp_path: Path, keep_stores: Callable[..., None]) -> Callable[..., CliRe
 
 
 @pytest.fixture
-def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
+def tiny_trace(tmp_path):
     """Return a function that writes a trace of a few events to a file.
 
     It takes a list of events, or the raw text or bytes of the file. A name that ends in `.gz` is
     compressed; further keywords become top-level keys beside `traceEvents`.
     """
 
-    def write(
-        content: Sequence[Mapping[str, Any]] | str | bytes,
-        name: str = "trace.json",
-        **top_level: Any,
-    ) -> Path:
+    def write(content, name="trace.json", **top_level):
         if isinstance(content, bytes):
             data = content
         elif isinstance(content, str):
@@ -241,7 +225,7 @@ def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """Return the folder of a cache of the test's own; its temporary files are its own, too."""
     folder, temporary = tmp_path / "cache", tmp_path / "tmp"
     temporary.mkdir()
@@ -252,7 +236,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def kernels(tiny_trace: Callable[..., Path]) -> Path:
+def kernels(tiny_trace):
     return tiny_trace(
         [
             {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
@@ -262,24 +246,17 @@ def kernels(tiny_trace: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
+def make_run(tmp_path):
     """Return a function that makes a run folder: its name, requests, members of the manifest.
 
     A pre-training run unless the members say otherwise. `requests` and `benchmarks` are dicts or
     the raw lines of `requests.jsonl` and `benchmarks.jsonl`; `into` is a folder below the test's.
     """
 
-    def make(
-        name: str,
-        requests: Sequence[Mapping[str, Any] | str] | None = None,
-        *,
-        benchmarks: Sequence[Mapping[str, Any] | str] | None = None,
-        into: str = ".",
-        **members: Any,
-    ) -> Path:
+    def make(name, requests=None, *, benchmarks=None, into=".", **members):
         folder = tmp_path / into / name
         folder.mkdir(parents=True)
-        known: dict[str, Any] = {
+        known = {
             "run_id": name,
             "tracekit_version": "0.1.0",
             "created_at": "2026-01-31T12:00:00Z",
@@ -297,7 +274,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def make_bench(tmp_path: Path) -> Callable[..., Path]:
+def make_bench(tmp_path):
     """Return a function that makes a run folder of microbenchmarks: its name and its points.
 
     Points are dicts or the raw lines of `benchmarks.jsonl`; keywords but `created_at`,
@@ -305,14 +282,8 @@ def make_bench(tmp_path: Path) -> Callable[..., Path]:
     """
 
     def make(
-        name: str,
-        points: Sequence[Mapping[str, Any] | str],
-        *,
-        created_at: str | None = "2026-01-31T12:00:00+00:00",
-        node_count: int = 1,
-        into: str = ".",
-        **members: Any,
-    ) -> Path:
+        name, points, *, created_at="2026-01-31T12:00:00+00:00", node_count=1, into=".", **members
+    ):
         folder = tmp_path / into / name
         folder.mkdir(parents=True, exist_ok=True)
         known = {"outcome": "ok", "timer": "cuda_event", "sample_ns": [1.0]} | members

@@ -3,8 +3,6 @@
 pip installs that next to an installed tracekit, which it would otherwise build again.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stores are complete or absent, whatever happens during ingest; opening stores."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -10,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -30,7 +27,7 @@ from tracekit.storage import temp_dirs
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:
+def run_python(script, *args):
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, args)],
         stdin=subprocess.PIPE,
@@ -41,7 +38,7 @@ def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def made_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     (folder / "trace.json").write_text(
         json.dumps({"traceEvents": [kernel("k", at, at + 1) for at in range(0, 20, 2)]})
@@ -50,11 +47,11 @@ def made_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(made_store: Path, tmp_path: Path) -> Path:
+def store(made_store, tmp_path):
     return Path(shutil.copyfile(made_store, tmp_path / "run.duckdb"))
 
 
-def test_a_store_has_the_documented_tables(kernels: Path, tmp_path: Path) -> None:
+def test_a_store_has_the_documented_tables(kernels, tmp_path):
     store = ingest([kernels], tmp_path / "run.duckdb")
     assert store == tmp_path / "run.duckdb"
     with opening.open_store(store) as connection:
@@ -68,14 +65,14 @@ def test_a_store_has_the_documented_tables(kernels: Path, tmp_path: Path) -> Non
     assert left_in(tmp_path / "tmp") == []
 
 
-def test_any_duckdb_client_reads_a_store(store: Path) -> None:
+def test_any_duckdb_client_reads_a_store(store):
     with duckdb.connect(str(store), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM event").fetchone() == (10,)
         assert connection.execute("SELECT sum(wall_ns) FROM device_events").fetchone() == (10_000,)
         assert connection.execute("SELECT busy_ns FROM device_windows").fetchone() == (10_000,)
 
 
-def test_an_existing_store_is_kept_unless_forced(kernels: Path, tmp_path: Path) -> None:
+def test_an_existing_store_is_kept_unless_forced(kernels, tmp_path):
     store = tmp_path / "run.duckdb"
     store.write_text("precious")
     with pytest.raises(StoreError, match=f"^{store}: ") as raised:
@@ -87,9 +84,7 @@ def test_an_existing_store_is_kept_unless_forced(kernels: Path, tmp_path: Path) 
         assert trace.query("timeline").to_dicts()[0]["busy_ns"] == 10_000
 
 
-def test_an_error_leaves_nothing_and_keeps_the_old_store(
-    kernels: Path, store: Path, tmp_path: Path
-) -> None:
+def test_an_error_leaves_nothing_and_keeps_the_old_store(kernels, store, tmp_path):
     before = store.read_bytes()
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
@@ -101,8 +96,8 @@ def test_an_error_leaves_nothing_and_keeps_the_old_store(
     assert [name for name in left_in(tmp_path) if "duckdb" in name] == ["run.duckdb"]
 
 
-def test_an_interrupt_leaves_nothing(kernels: Path, tmp_path: Path) -> None:
-    def interrupt(_: object) -> None:
+def test_an_interrupt_leaves_nothing(kernels, tmp_path):
+    def interrupt(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -111,9 +106,7 @@ def test_an_interrupt_leaves_nothing(kernels: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["reading", "deriving", "at the end"])
-def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
-    kernels: Path, tmp_path: Path, moment: str
-) -> None:
+def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(kernels, tmp_path, moment):
     folder = tmp_path / "out"
     script = """
         import os, signal, sys
@@ -146,7 +139,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
     assert left_in(folder) == ["next.duckdb"]
 
 
-def test_cleanup_spares_live_processes_and_other_files(tmp_path: Path) -> None:
+def test_cleanup_spares_live_processes_and_other_files(tmp_path):
     folder = tmp_path / "out"
     ours = f".run.duckdb.{temp_dirs.host()}."
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -171,7 +164,7 @@ def test_cleanup_spares_live_processes_and_other_files(tmp_path: Path) -> None:
     assert left_in(folder) == sorted([*kept, "run.duckdb"])
 
 
-def test_concurrent_processes_ingest_the_same_file(sample_trace: Path, cache: Path) -> None:
+def test_concurrent_processes_ingest_the_same_file(sample_trace, cache):
     script = """
         import sys
         import tracekit
@@ -183,10 +176,8 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace: Path, cache: Pa
     """
     running = [run_python(script, sample_trace) for _ in range(2)]
     for process in running:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in running:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     outputs = [process.communicate(timeout=600) for process in running]
@@ -197,7 +188,7 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace: Path, cache: Pa
 
 # -- opening ---------------------------------------------------------------------------------------
 
-NO_STORES: dict[str, Callable[[Path], object]] = {
+NO_STORES = {
     "missing": lambda path: path.exists(),
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"text"),
@@ -207,7 +198,7 @@ NO_STORES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("case", NO_STORES)
-def test_other_files_are_refused_with_a_hint(tmp_path: Path, case: str) -> None:
+def test_other_files_are_refused_with_a_hint(tmp_path, case):
     store = tmp_path / "other.duckdb"
     NO_STORES[case](store)
     with pytest.raises(StoreError) as raised:
@@ -218,16 +209,14 @@ def test_other_files_are_refused_with_a_hint(tmp_path: Path, case: str) -> None:
     assert "tracekit ingest TRACE -o STORE" in str(raised.value.hint)
 
 
-def test_another_schema_version_is_refused(store: Path) -> None:
+def test_another_schema_version_is_refused(store):
     with duckdb.connect(str(store)) as connection:
         connection.execute("UPDATE store_info SET schema_version = 999")
     with pytest.raises(StoreError, match=f"999.*{SCHEMA_VERSION}"):
         tracekit.open(store)
 
 
-def test_a_store_of_another_version_is_opened_with_a_warning(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_of_another_version_is_opened_with_a_warning(store, caplog):
     tracekit.open(store).close()
     assert not caplog.records
     with duckdb.connect(str(store)) as connection:
@@ -238,7 +227,7 @@ def test_a_store_of_another_version_is_opened_with_a_warning(
     assert record.getMessage().startswith(f"{store}: ")
 
 
-def test_a_store_in_a_read_only_folder(made_store: Path, tmp_path: Path) -> None:
+def test_a_store_in_a_read_only_folder(made_store, tmp_path):
     folder = tmp_path / "published"
     folder.mkdir()
     store = Path(shutil.copyfile(made_store, folder / "run.duckdb"))
@@ -251,14 +240,12 @@ def test_a_store_in_a_read_only_folder(made_store: Path, tmp_path: Path) -> None
     assert left_in(folder) == ["run.duckdb"]
 
 
-def test_rules_cannot_be_given_for_a_store(store: Path, tmp_path: Path) -> None:
+def test_rules_cannot_be_given_for_a_store(store, tmp_path):
     with pytest.raises(StoreError):
         tracekit.open(store, rules=tmp_path / "rules.toml")
 
 
-def test_large_results_spill_to_disk(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_results_spill_to_disk(store, tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "60MB")
     with tracekit.open(store) as trace:
         wide = "md5(range::VARCHAR) || repeat('x', 50)"
@@ -269,7 +256,7 @@ def test_large_results_spill_to_disk(
     assert left_in(tmp_path / "tmp") == []
 
 
-def test_the_schema_version_changes_with_the_tables() -> None:
+def test_the_schema_version_changes_with_the_tables():
     """A store of an older schema must not be opened.
 
     After a change of a table, increment SCHEMA_VERSION and update both values here.

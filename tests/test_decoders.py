@@ -4,8 +4,6 @@ msgspec 0.22 completes its description of a class while it creates the first dec
 thread that decodes at that time crashes the process. A comparison reads two traces on two threads.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "tracekit"
 
 
-def _late_decoders(path: Path) -> list[str]:
+def _late_decoders(path):
     found = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if not isinstance(node, ast.Call):
@@ -28,7 +26,7 @@ def _late_decoders(path: Path) -> list[str]:
 
 
 @pytest.mark.nightly("starts a process that imports everything")
-def test_no_decoder_is_created_late() -> None:
+def test_no_decoder_is_created_late():
     paths = sorted(PACKAGE.rglob("*.py"))
     assert len(paths) > 100
     assert [place for path in paths for place in _late_decoders(path)] == []

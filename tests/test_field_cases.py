@@ -3,13 +3,9 @@
 `TRACEKIT_FIELD_CASES` names the folder; the default is `../shared/field` next to the repository.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import kernel
@@ -38,7 +34,7 @@ CLASSES_OF_RANKS = (
 )
 DEVICE_NAME = "SELECT name FROM device"
 
-EXPECTED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
+EXPECTED = [
     ("01", CLASSES, [("elementwise", 50), ("gemm", 100)]),
     ("03", "SELECT rank FROM trace ORDER BY rank", [(0,), (1,)]),
     (
@@ -93,14 +89,14 @@ TIMELINES = {
 }
 
 
-def case(number: str) -> Path:
+def case(number):
     if not FOLDER.is_dir():
         pytest.skip(f"no field cases in {FOLDER}")
     return next(FOLDER.glob(f"{number}_*.json"))
 
 
 @pytest.mark.parametrize("number", sorted({*TIMELINES, *(number for number, *_ in EXPECTED)}))
-def test_answers(number: str) -> None:
+def test_answers(number):
     with tracekit.open(case(number), cache=False) as trace:
         for file, sql, rows in EXPECTED:
             if file == number:
@@ -112,7 +108,7 @@ def test_answers(number: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["field", "field2"])
-def test_names_of_kernels(tiny_trace: Callable[..., Path], folder: str) -> None:
+def test_names_of_kernels(tiny_trace, folder):
     """At least 97 % of the names have the expected class."""
     case("01")
     lines = (FOLDER.parent / folder / "kernel_names.tsv").read_text("utf-8").splitlines()
@@ -124,7 +120,7 @@ def test_names_of_kernels(tiny_trace: Callable[..., Path], folder: str) -> None:
     assert len(wrong) <= 0.03 * len(listed), wrong
 
 
-def test_unrecorded_graph_replays_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unrecorded_graph_replays_are_counted(capsys):
     """Four of five replays are missing, so idle time is unknown."""
     with tracekit.open(case("05"), cache=False) as trace:
         rows = trace.query("health").to_dicts()

@@ -1,13 +1,9 @@
 """Stores are untrusted data: their SQL does not run, and damage is reported."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -62,19 +58,19 @@ CRAFTED = {
 
 
 @pytest.fixture(scope="session")
-def whole_store(sample_trace: Path, opened: Callable[[Path], tracekit.Trace]) -> Path:
+def whole_store(sample_trace, opened):
     store = opened(sample_trace).store_path
     assert store is not None
     return store
 
 
 @pytest.fixture
-def store(whole_store: Path, tmp_path: Path) -> Path:
+def store(whole_store, tmp_path):
     return Path(shutil.copyfile(whole_store, tmp_path / "run.duckdb"))
 
 
 @pytest.mark.parametrize("case", CRAFTED)
-def test_a_crafted_store_is_refused(store: Path, tmp_path: Path, case: str) -> None:
+def test_a_crafted_store_is_refused(store, tmp_path, case):
     secret = tmp_path / "secret"
     secret.write_text("hidden")
     sql, reason = CRAFTED[case]
@@ -94,20 +90,14 @@ IMPOSSIBLE = {
         "module has a module",
     ),
     "rows that come twice": ("INSERT INTO attribution FROM attribution", "attribution has several"),
-    "times that overflow": (
-        "UPDATE record SET ts_ns = 9223372036854775000",
-        "impossible times",
-    ),
+    "times that overflow": ("UPDATE record SET ts_ns = 9223372036854775000", "impossible times"),
     "times of the past": (f"UPDATE record SET ts_ns = {-(2**63)}", "impossible times"),
-    "durations that overflow": (
-        "UPDATE record SET dur_ns = 9 * 10 ** 17",
-        "impossible times",
-    ),
+    "durations that overflow": ("UPDATE record SET dur_ns = 9 * 10 ** 17", "impossible times"),
 }
 
 
 @pytest.mark.parametrize("case", IMPOSSIBLE)
-def test_a_store_of_impossible_rows_is_refused(store: Path, case: str) -> None:
+def test_a_store_of_impossible_rows_is_refused(store, case):
     sql, reason = IMPOSSIBLE[case]
     with duckdb.connect(str(store)) as connection:
         connection.execute(sql)
@@ -115,7 +105,7 @@ def test_a_store_of_impossible_rows_is_refused(store: Path, case: str) -> None:
         tracekit.open(store)
 
 
-def test_rows_that_nothing_is_made_of_are_named(cli: Callable[..., Any], store: Path) -> None:
+def test_rows_that_nothing_is_made_of_are_named(cli, store):
     with duckdb.connect(str(store)) as connection:
         connection.execute("UPDATE attribution SET phase = 'x', link = 'x', module_reason = 'x'")
         connection.execute("UPDATE device_events SET kind = 'x', class = 'x'")
@@ -126,7 +116,7 @@ def test_rows_that_nothing_is_made_of_are_named(cli: Callable[..., Any], store: 
     assert "Traceback" not in done.stderr
 
 
-def test_a_statement_on_a_given_store_ends(store: Path) -> None:
+def test_a_statement_on_a_given_store_ends(store):
     endless = (
         "CREATE TEMP TABLE endless AS SELECT count(*) FROM range(1e9::BIGINT), range(1e9::BIGINT)"
     )
@@ -136,9 +126,7 @@ def test_a_statement_on_a_given_store_ends(store: Path) -> None:
             connections.execute_own(trace.connection, endless)
 
 
-def test_commands_name_a_crafted_store(
-    cli: Callable[..., Any], store: Path, tmp_path: Path
-) -> None:
+def test_commands_name_a_crafted_store(cli, store, tmp_path):
     with duckdb.connect(str(store)) as connection:
         connection.execute(CRAFTED["a view that reads a file"][0].format(secret=store))
     for done in (cli("breakdown", store), cli("sql", "--unsafe", store, "SELECT 1")):
@@ -151,9 +139,7 @@ def test_commands_name_a_crafted_store(
     assert [row["source_path"] for row in listed] == ["?"]
 
 
-def test_stores_of_tracekit_are_accepted(
-    kernels: Path, tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_stores_of_tracekit_are_accepted(kernels, tmp_path, make_run):
     """Also with SQL in patterns of the user's rules, and without a trace."""
     rules = tmp_path / "rules.toml"
     rules.write_text(
@@ -168,9 +154,7 @@ def test_stores_of_tracekit_are_accepted(
             assert trace.sql("SELECT count(*) FROM store_info").rows == [(1,)]
 
 
-def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
-    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(kernels, tmp_path, monkeypatch):
     """A crafted store in a shared folder is made again."""
     cache = tmp_path / "shared"
     cache.mkdir()
@@ -186,12 +170,7 @@ def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
         assert trace.query("timeline").rows == right
 
 
-def test_a_store_in_a_shared_cache_is_reused(
-    kernels: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_store_in_a_shared_cache_is_reused(kernels, tmp_path, monkeypatch, caplog):
     """It passes the check, so it has no unusual content."""
     cache = tmp_path / "shared"
     cache.mkdir()
@@ -206,12 +185,10 @@ def test_a_store_in_a_shared_cache_is_reused(
 
 
 @pytest.mark.parametrize("way", ["a link", "a copy"])
-def test_sql_cannot_write_to_the_store(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_sql_cannot_write_to_the_store(store, tmp_path, monkeypatch, way):
     if way == "a copy":
 
-        def refuse(*_: object) -> None:
+        def refuse(*_):
             raise PermissionError("no hard links here")
 
         monkeypatch.setattr(Path, "hardlink_to", refuse)
@@ -231,10 +208,8 @@ def test_sql_cannot_write_to_the_store(
     assert left == {"run.duckdb"}
 
 
-def test_a_store_that_cannot_be_written_is_not_copied(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_a_store_that_cannot_be_written_is_not_copied(store, monkeypatch):
+    def refuse(*_):
         raise PermissionError("no hard links here")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
@@ -247,7 +222,7 @@ def test_a_store_that_cannot_be_written_is_not_copied(
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def damaged(data: bytes, seed: int) -> bytes:
+def damaged(data, seed):
     """Return a store with flipped bits, a hole, no end, or a damaged header."""
     chance = random.Random(seed)
     text = bytearray(data)
@@ -268,13 +243,13 @@ def damaged(data: bytes, seed: int) -> bytes:
     return bytes(text)
 
 
-def ask(trace: tracekit.Trace) -> Any:
+def ask(trace):
     trace.sql("SELECT max(args), max(name) FROM record")
     return {name: result.rows for name, result in trace.breakdown().items()}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_store_answers_or_is_refused(store: Path, seed: int) -> None:
+def test_a_damaged_store_answers_or_is_refused(store, seed):
     store.write_bytes(damaged(store.read_bytes(), seed))
     message = ""
     try:
@@ -287,9 +262,7 @@ def test_a_damaged_store_answers_or_is_refused(store: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, None])
-def test_commands_name_a_damaged_store(
-    cli: Callable[..., Any], store: Path, share: float | None
-) -> None:
+def test_commands_name_a_damaged_store(cli, store, share):
     content = bytearray(store.read_bytes())
     if share is None:
         content[content.index(make_digest().encode())] ^= 1
@@ -302,9 +275,7 @@ def test_commands_name_a_damaged_store(
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_cached_store_is_made_again(
-    cli: Callable[..., Any], sample_trace: Path, keep_stores: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_damaged_cached_store_is_made_again(cli, sample_trace, keep_stores, tmp_path):
     keep_stores(tmp_path / "cache", sample_trace)
     command = ("query", "kernel_classes", sample_trace, "--format", "json")
     whole = cli(*command)
@@ -323,18 +294,12 @@ def test_a_damaged_cached_store_is_made_again(
     assert cli(*command).stderr == ""
 
 
-def test_a_damaged_cached_store_under_a_statement(
-    sample_trace: Path,
-    keep_stores: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_damaged_cached_store_under_a_statement(sample_trace, keep_stores, tmp_path, monkeypatch):
     keep_stores(tmp_path / "cache", sample_trace)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     with tracekit.open(sample_trace) as trace:
         right = ask(trace)
         path = trace.store_path
-    assert path is not None
     data = path.read_bytes()
     path.write_bytes(damaged(data, 1))
     with tracekit.open(sample_trace) as trace:
@@ -342,9 +307,7 @@ def test_a_damaged_cached_store_under_a_statement(
     assert len(list(path.parent.glob("*.duckdb"))) == 1
 
 
-def test_an_invalid_file_in_the_cache_is_replaced(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path
-) -> None:
+def test_an_invalid_file_in_the_cache_is_replaced(cli, sample_trace, tmp_path):
     assert cli("query", "timeline", sample_trace).exit_code == 0
     (path,) = (tmp_path / "cache").glob("*.duckdb")
     path.write_bytes(b"no store")
@@ -352,7 +315,7 @@ def test_an_invalid_file_in_the_cache_is_replaced(
     assert opening.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)
 
 
-def test_steps_that_threads_mark_at_once_make_a_store(tiny_trace: Any, tmp_path: Path) -> None:
+def test_steps_that_threads_mark_at_once_make_a_store(tiny_trace, tmp_path):
     """Each of two threads marks each step: a table of steps may have several rows of one."""
     events = [
         span("user_annotation", f"ProfilerStep#{step}", 100 * step, 100 * step + 90, tid=tid)

@@ -1,7 +1,5 @@
 """`import tracekit` loads no library, and its public names are available."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -13,7 +11,7 @@ from tracekit import errors
 HEAVY = ("duckdb", "_duckdb", "polars", "rich", "click", "torch")
 
 
-def test_imports_are_lazy() -> None:
+def test_imports_are_lazy():
     """Local paths need nothing that reads URLs."""
     code = (
         f"import sys, tracekit; print([m for m in {HEAVY!r} if m in sys.modules]);"
@@ -25,16 +23,16 @@ def test_imports_are_lazy() -> None:
     assert done.stdout == "[]\n[]\n"
 
 
-def test_public_names_are_there() -> None:
+def test_public_names_are_there():
     assert dir(tracekit) == sorted(tracekit.__all__)
     for name in tracekit.__all__:
         assert getattr(tracekit, name) is not None
     assert tracekit.QueryError is errors.QueryError
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
-        _ = tracekit.no_such_name  # type: ignore[attr-defined]
+        _ = tracekit.no_such_name
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         (errors.WorkloadError, 6),
     ],
 )
-def test_every_error_has_its_exit_code(error: type[errors.TracekitError], exit_code: int) -> None:
+def test_every_error_has_its_exit_code(error, exit_code):
     raised = error("run.json: no such file", hint="look for it")
     assert raised.exit_code == exit_code
     assert raised.message == "run.json: no such file"

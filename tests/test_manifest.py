@@ -1,11 +1,7 @@
 """`run.json`: written and read back, and refused if it is invalid."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +19,7 @@ from tracekit.manifest import (
     Steps,
 )
 
-SMALLEST: dict[str, Any] = {
+SMALLEST = {
     "run_id": "a",
     "tracekit_version": "0.1.0",
     "created_at": "2026-01-31T12:00:00Z",
@@ -50,21 +46,21 @@ FULL = Manifest(
 )  # fmt: skip
 
 
-def written(folder: Path, content: dict[str, Any]) -> Path:
+def written(folder, content):
     path = folder / "run.json"
     path.write_text(json.dumps(content))
     return path
 
 
 @pytest.mark.parametrize("given", [FULL, Manifest(**SMALLEST)], ids=["full", "smallest"])
-def test_write_and_read(tmp_path: Path, given: Manifest) -> None:
+def test_write_and_read(tmp_path, given):
     path = manifest.write(given, tmp_path)
     assert path == tmp_path / "run.json"
     assert manifest.read(path) == manifest.read(tmp_path) == given
     assert path.read_text("utf-8") == manifest.to_json(given)
 
 
-def test_no_member_keeps_a_secret(tmp_path: Path) -> None:
+def test_no_member_keeps_a_secret(tmp_path):
     url = "https://bucket/trace?sig=s3cr3t&sv=1"
     run = Manifest(
         **SMALLEST,
@@ -81,7 +77,7 @@ def test_no_member_keeps_a_secret(tmp_path: Path) -> None:
     assert manifest.to_json(kept) == manifest.to_json(run)
 
 
-def test_the_text_is_readable() -> None:
+def test_the_text_is_readable():
     text = manifest.to_json(FULL)
     assert text.startswith('{\n  "run_id": "a",\n')
     assert text.endswith("}\n")
@@ -89,17 +85,17 @@ def test_the_text_is_readable() -> None:
     assert json.loads(text) == dataclasses.asdict(FULL)
 
 
-def test_missing_members_have_defaults(tmp_path: Path) -> None:
+def test_missing_members_have_defaults(tmp_path):
     assert manifest.read(written(tmp_path, SMALLEST)) == Manifest(**SMALLEST)
 
 
-def test_unknown_members_are_ignored(tmp_path: Path) -> None:
+def test_unknown_members_are_ignored(tmp_path):
     later = SMALLEST | {"color": "red", "parallel": {"world_size": 2, "expert_size": 2}}
     found = manifest.read(written(tmp_path, later))
     assert found == Manifest(**SMALLEST, parallel=Parallel(world_size=2))
 
 
-def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
+def test_a_whole_number_is_a_number(tmp_path):
     found = manifest.read(written(tmp_path, SMALLEST | {"tokens_per_s_mean": 1000}))
     assert isinstance(found.tokens_per_s_mean, float)
 
@@ -125,7 +121,7 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
         ('{"schema_version": 99, "everything": "else"}', "99"),
     ],
 )
-def test_invalid_manifests_are_refused(tmp_path: Path, content: str, word: str) -> None:
+def test_invalid_manifests_are_refused(tmp_path, content, word):
     path = tmp_path / "run.json"
     path.write_text(content)
     with pytest.raises(TraceError) as raised:
@@ -135,18 +131,18 @@ def test_invalid_manifests_are_refused(tmp_path: Path, content: str, word: str) 
     assert (raised.value.hint is not None) == (word == "99")
 
 
-def test_only_amounts_must_not_be_negative(tmp_path: Path) -> None:
+def test_only_amounts_must_not_be_negative(tmp_path):
     repeat = {"tokens_per_s": 1, "wall_ns": 1, "final_loss": float("nan")}
     members = {"seed": -1, "exit_code": -9, "repeats": [repeat]}
     assert manifest.read(written(tmp_path, SMALLEST | members)).seed == -1
 
 
-def test_a_missing_manifest(tmp_path: Path) -> None:
+def test_a_missing_manifest(tmp_path):
     with pytest.raises(TraceError, match=f"^{tmp_path / 'run.json'}: "):
         manifest.read(tmp_path)
 
 
-def test_the_peak_memory_is_that_of_the_largest_rank() -> None:
+def test_the_peak_memory_is_that_of_the_largest_rank():
     run = Manifest(**SMALLEST, peak_memory=[RankMemory(0, 4, 5, 9), RankMemory(1, None, None, 7)])
     assert manifest.peak_bytes(run) == 7
     run.peak_memory = [RankMemory(0, None, None, None)]

@@ -1,11 +1,7 @@
 """One step for each recording: each command has the same recorded step, idle share, and gain."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -27,7 +23,7 @@ RECORDINGS = (
 )
 
 
-def _found(name: str) -> Path:
+def _found(name):
     folder = SHARED / Path(name).parent
     paths = sorted(folder.glob(f"{Path(name).name}*")) if folder.is_dir() else []
     if not paths:
@@ -35,7 +31,7 @@ def _found(name: str) -> Path:
     return paths[0]
 
 
-def _agrees(path: Path) -> None:
+def _agrees(path):
     with tracekit.open(path, cache=False) as trace:
         (totals,) = trace.query("step_totals").to_dicts()
         (idle,) = trace.query("run_idle").to_dicts()
@@ -54,7 +50,6 @@ def _agrees(path: Path) -> None:
     told = [row["unprofiled_step_ns"] for row in bases]
     if None not in told:
         assert same.before_step_ns == pytest.approx(fmean(told), abs=1)
-        assert shown is not None
         assert shown["plain_step_ns"] == pytest.approx(fmean(told), abs=1)
     step_ns = sum(row["span_ns"] for row in steps) / len(steps)
     assert totals["mean_span_ns"] == pytest.approx(step_ns)
@@ -74,15 +69,15 @@ def _agrees(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_every_command_has_the_same_step(name: str) -> None:
+def test_every_command_has_the_same_step(name):
     _agrees(_found(name))
 
 
-def test_steps_of_a_bundled_trace() -> None:
+def test_steps_of_a_bundled_trace():
     _agrees(REPO / "docs" / "samples" / "made_up_step.json")
 
 
-def test_ranges_of_a_name_are_steps(cli: Callable[..., Any], tiny_trace: Any) -> None:
+def test_ranges_of_a_name_are_steps(cli, tiny_trace):
     events = [
         event
         for number in range(2)

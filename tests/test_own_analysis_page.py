@@ -3,8 +3,6 @@
 `make docs-update` writes the outputs; review the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -19,12 +17,12 @@ from generate.places import OWN_PAGE
 
 
 @pytest.mark.nightly("a page of the manual")
-def test_commands_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
+def test_commands_of_the_page_print_the_shown_output(tmp_path):
     make_files(tmp_path)
     assert own_page(tmp_path) == OWN_PAGE.read_text("utf-8"), "run: make docs-update"
 
 
-def test_its_analysis_matches_plain_sql(tmp_path: Path, sample_trace: Path) -> None:
+def test_its_analysis_matches_plain_sql(tmp_path, sample_trace):
     make_files(tmp_path)
     with tracekit.open(sample_trace, cache=False, queries=tmp_path / "my-queries") as trace:
         got = trace.query("slow_ops", limit=0).to_dicts()

@@ -3,23 +3,16 @@
 Comments name the different results of well-known tools.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-import tracekit
 
 FOLDER = Path(
     os.environ.get("TRACEKIT_PUBLIC_TRACES")
     or Path(__file__).resolve().parents[2] / "shared" / "traces"
 )
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.json.gz"))
-Opened = Callable[[Path], tracekit.Trace]
 
 GATE = {
     *("cpu_llama_lora", "deepseek_train_h800", "hta_alexnet_cudasync", "hta_mi250_toy_train"),
@@ -28,19 +21,19 @@ GATE = {
 """Traces of the gate: CPU, communication, waits, AMD, no flow events, and CUDA graphs."""
 
 
-def of_file(name: str) -> Any:
+def of_file(name):
     """Return the parameter of a test of a trace."""
     short = name.removesuffix(".json.gz")
     marks = [] if short in GATE else [pytest.mark.nightly("the gate has one trace of each kind")]
     return pytest.param(name, marks=marks, id=short)
 
 
-def test_there_is_a_figure_for_every_trace(expected: dict[str, Any]) -> None:
+def test_there_is_a_figure_for_every_trace(expected):
     assert sorted(expected) == FILES
 
 
 @pytest.mark.parametrize("file", [of_file(name) for name in FILES])
-def test_figures(opened: Opened, public_traces: Path, expected: dict[str, Any], file: str) -> None:
+def test_figures(opened, public_traces, expected, file):
     figures = expected[file]
     trace = opened(public_traces / file)
     counted = trace.sql("SELECT category, count(*) FROM event GROUP BY category").rows
@@ -73,9 +66,7 @@ def test_figures(opened: Opened, public_traces: Path, expected: dict[str, Any], 
 
 
 @pytest.mark.nightly("reads eight traces")
-def test_the_eight_ranks_of_a_run(
-    opened: Opened, public_traces: Path, expected: dict[str, Any]
-) -> None:
+def test_the_eight_ranks_of_a_run(opened, public_traces, expected):
     trace = opened(public_traces / "param_dlrm_8ranks")
     rows = trace.query("timeline").to_dicts()
     names = sorted(name for name in expected if name.startswith("param_dlrm_8ranks/"))
@@ -90,7 +81,7 @@ def test_the_eight_ranks_of_a_run(
 
 
 # Figures of single traces; the comments say what other tools report.
-REFERENCE: dict[str, dict[str, Any]] = {
+REFERENCE = {
     # Kernels of DeepEP: HTA and TraceLens find no communication at all.
     "deepseek_train_h800": {"comm_ns": 113_440_000, "exposed_comm_ns": 4_186_000}
     | {"window_ns": 129_012_000, "overlapped_comm_pct": pytest.approx(96.3099, abs=1e-4)},
@@ -110,7 +101,7 @@ REFERENCE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("file", [of_file(f"{name}.json.gz") for name in REFERENCE])
-def test_reference_figures(opened: Opened, public_traces: Path, file: str) -> None:
+def test_reference_figures(opened, public_traces, file):
     expected = REFERENCE[file.removesuffix(".json.gz")]
     (row,) = opened(public_traces / file).query("timeline").to_dicts()
     assert {column: row[column] for column in expected} == expected

@@ -4,17 +4,13 @@
 look at the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from every_trace import SAMPLES
@@ -42,7 +38,7 @@ PAGES = [path.relative_to(REPO).as_posix() for path in hand_written()]
 _OTHER_PAGE = pytest.mark.nightly("pages other than the README")
 
 
-def _pages(shows: Callable[[str], object]) -> list[Any]:
+def _pages(shows):
     """Return the pages whose text shows something to run; all but the README run nightly."""
     return [
         pytest.param(page, marks=() if page == README.name else _OTHER_PAGE)
@@ -52,7 +48,7 @@ def _pages(shows: Callable[[str], object]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
+def folder(tmp_path_factory, keep_stores):
     """Return where the commands of all pages keep what they write; samples are ingested already."""
     folder = tmp_path_factory.mktemp("manual")
     keep_stores(folder / "cache", *SAMPLES)
@@ -63,14 +59,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _shared_traces() -> Iterator[None]:
+def _shared_traces():
     """Let commands share open traces."""
     with opened_once():
         yield
 
 
 @pytest.mark.parametrize("page", _pages(sessions))
-def test_every_command_prints_what_the_page_shows(page: str, folder: Path) -> None:
+def test_every_command_prints_what_the_page_shows(page, folder):
     for command, shown in sessions((REPO / page).read_text("utf-8")):
         if not command.startswith(MEASURES):
             assert run(command, folder) == shown, command
@@ -78,12 +74,12 @@ def test_every_command_prints_what_the_page_shows(page: str, folder: Path) -> No
             assert without_figures(run(command, folder)) == without_figures(shown), command
 
 
-def test_the_readme_shows_the_demo() -> None:
+def test_the_readme_shows_the_demo():
     assert any(command.startswith(MAKE_DEMO) for command, _ in sessions(README.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("page", _pages(_PYCON.search))
-def test_the_python_examples_run(page: str, folder: Path) -> None:
+def test_the_python_examples_run(page, folder):
     blocks = _PYCON.findall((REPO / page).read_text("utf-8"))
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, page, 0)
     with environment(folder), contextlib.chdir(REPO):
@@ -93,12 +89,12 @@ def test_the_python_examples_run(page: str, folder: Path) -> None:
 
 
 @_OTHER_PAGE
-def test_a_check_in_ci_ends_with_its_exit_code(folder: Path, tmp_path: Path) -> None:
+def test_a_check_in_ci_ends_with_its_exit_code(folder, tmp_path):
     text = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
     (shown,) = [block for block in _PYTHON.findall(text) if _RUNS_ALONE in block]
     script = tmp_path / "check.py"
 
-    def exit_code(source: str) -> Any:
+    def exit_code(source):
         script.write_text(source)
         with environment(folder), contextlib.chdir(REPO), pytest.raises(SystemExit) as stopped:
             runpy.run_path(str(script))

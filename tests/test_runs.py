@@ -1,13 +1,8 @@
 """Run folders as TRACE: one run, several runs, or one file of a run."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,32 +13,29 @@ from tracekit.errors import QueryError, TraceError, UsageError
 from tracekit.ingest.sources import find_sources
 from tracekit.opening import ingest
 
-MakeRun = Callable[..., Path]
-Cli = Callable[..., Any]
-
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
 OK = {"request_id": 0, "outcome": "ok", "sent_ns": 0, "end_ns": 5_000_000, "output_token_count": 2}
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def add_trace(folder: Path, name: str = "rank0.json.gz") -> Path:
+def add_trace(folder, name="rank0.json.gz"):
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": [EVENT]}).encode()))
     return path
 
 
-def shown(trace: tracekit.Trace) -> list[str]:
+def shown(trace):
     """Return the analyses of a breakdown without its totals."""
     return [name for name in trace.breakdown() if name not in (*TOTALS.values(), RUN_IDLE)]
 
 
 @pytest.fixture
-def sweep(make_run: MakeRun, tmp_path: Path) -> Path:
+def sweep(make_run, tmp_path):
     """Return a folder with two runs with a trace, one without, one hidden, and one deeper."""
     for name in ("run2", "run10"):
         add_trace(make_run(name, into="sweep"))
@@ -54,8 +46,8 @@ def sweep(make_run: MakeRun, tmp_path: Path) -> Path:
     return tmp_path / "sweep"
 
 
-def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+def no_trace_is_read(monkeypatch):
+    def fail(*_):
         pytest.fail("a trace was read")
 
     monkeypatch.setattr("tracekit.ingest.load.load_trace", fail)
@@ -65,7 +57,7 @@ def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept_run(tmp_path_factory):
     """Return a run folder with requests, a trace, and a folder of logs, next to a cache."""
     folder = tmp_path_factory.mktemp("kept") / "one"
     add_trace(folder)
@@ -78,9 +70,7 @@ def kept_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
-def test_a_run_by_its_folder_or_a_file_in_it(
-    kept_run: Path, monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
+def test_a_run_by_its_folder_or_a_file_in_it(kept_run, monkeypatch, given):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_run.parent / "cache"))
     with tracekit.open(kept_run / given) as trace:
         assert trace.sql("SELECT run_id, file_name FROM trace").rows == [("one", "rank0.json.gz")]
@@ -97,7 +87,7 @@ def test_a_run_by_its_folder_or_a_file_in_it(
         ]
 
 
-def test_a_trace_without_a_run(tmp_path: Path) -> None:
+def test_a_trace_without_a_run(tmp_path):
     path = add_trace(tmp_path / "plain")
     with tracekit.open(path, cache=False) as trace:
         assert shown(trace) == [*BREAKDOWN, breakdown.ROLES]
@@ -106,14 +96,14 @@ def test_a_trace_without_a_run(tmp_path: Path) -> None:
         assert not any("manifest" in metric for metric in trace.health().column("metric"))
 
 
-def test_training_has_no_latency(make_run: MakeRun) -> None:
+def test_training_has_no_latency(make_run):
     folder = make_run("one")
     add_trace(folder)
     with tracekit.open(folder, cache=False) as trace:
         assert shown(trace) == ["trace", "run", *BREAKDOWN[1:], breakdown.ROLES]
 
 
-def test_analyses_of_requests_need_requests(make_run: MakeRun, tmp_path: Path) -> None:
+def test_analyses_of_requests_need_requests(make_run, tmp_path):
     names = ("latency", "latency_cdf", "requests", "throughput")
     folder = make_run("one")
     store = ingest([add_trace(folder)], tmp_path / "one.duckdb")
@@ -134,7 +124,7 @@ def test_analyses_of_requests_need_requests(make_run: MakeRun, tmp_path: Path) -
             assert set(runs.query(name).column("run")) == {"three"}, name
 
 
-def test_a_run_without_a_trace(make_run: MakeRun) -> None:
+def test_a_run_without_a_trace(make_run):
     folder = make_run("one", [OK], stage="serve", engine="tgi")
     with tracekit.open(folder) as trace:
         assert list(trace.breakdown()) == ["run", *breakdown.SERVING_BREAKDOWN, "health"]
@@ -148,7 +138,7 @@ def test_a_run_without_a_trace(make_run: MakeRun) -> None:
 BROKEN = ["{", "{}", '{"schema_version": 99}', "\0"]
 
 
-def test_a_broken_manifest_without_a_trace_is_an_error(make_run: MakeRun) -> None:
+def test_a_broken_manifest_without_a_trace_is_an_error(make_run):
     folder = make_run("one")
     for content in BROKEN:
         (folder / "run.json").write_text(content)
@@ -157,7 +147,7 @@ def test_a_broken_manifest_without_a_trace_is_an_error(make_run: MakeRun) -> Non
 
 
 @pytest.mark.parametrize("content", BROKEN[1:3])
-def test_a_broken_manifest_does_not_stop_the_trace(make_run: MakeRun, content: str) -> None:
+def test_a_broken_manifest_does_not_stop_the_trace(make_run, content):
     folder = make_run("one")
     add_trace(folder)
     (folder / "run.json").write_text(content)
@@ -169,7 +159,7 @@ def test_a_broken_manifest_does_not_stop_the_trace(make_run: MakeRun, content: s
         assert trace.breakdown()["health"] == trace.health()
 
 
-def test_a_changed_run_is_read_again(make_run: MakeRun) -> None:
+def test_a_changed_run_is_read_again(make_run):
     folder = make_run("one", [OK], opt="Z2")
     with tracekit.open(folder) as trace:
         stored = trace.store_path
@@ -190,7 +180,7 @@ def test_a_changed_run_is_read_again(make_run: MakeRun) -> None:
         assert trace.query("run").column("request_count") == [0]
 
 
-def test_a_trace_of_a_run_and_a_plain_trace(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_trace_of_a_run_and_a_plain_trace(make_run, tmp_path):
     run = add_trace(make_run("one"))
     plain = add_trace(tmp_path / "plain", "rank1.json.gz")
     with tracekit.open(run, plain, cache=False) as trace:
@@ -201,7 +191,7 @@ def test_a_trace_of_a_run_and_a_plain_trace(make_run: MakeRun, tmp_path: Path) -
 # -- several runs ----------------------------------------------------------------------------------
 
 
-def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
+def test_a_folder_of_runs_in_natural_order(sweep):
     runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
     assert find_sources([sweep], traces=False)[:2] == ([], runs)
     assert find_sources([sweep])[:2] == ([], runs)
@@ -213,15 +203,13 @@ def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
     assert only[:2] == ([runs[1] / "rank0.json.gz"], [runs[1]])
 
 
-def test_a_folder_with_one_run_is_that_run(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_folder_with_one_run_is_that_run(make_run, tmp_path):
     folder = make_run("one", into="sweep")
     path = add_trace(folder)
     assert find_sources([tmp_path / "sweep"])[:2] == ([path], [folder])
 
 
-def test_several_runs_are_read_without_their_traces(
-    sweep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_runs_are_read_without_their_traces(sweep, monkeypatch):
     no_trace_is_read(monkeypatch)
     for traces in (True, False):
         with tracekit.open(sweep, traces=traces) as runs:
@@ -231,7 +219,7 @@ def test_several_runs_are_read_without_their_traces(
         assert runs.query("run").column("run") == ["run2"]
 
 
-def test_analyses_of_one_run_name_the_runs(sweep: Path) -> None:
+def test_analyses_of_one_run_name_the_runs(sweep):
     with tracekit.open(sweep) as runs:
         for ask in (lambda: runs.query("timeline"), runs.breakdown, runs.health):
             with pytest.raises(UsageError) as raised:
@@ -240,7 +228,7 @@ def test_analyses_of_one_run_name_the_runs(sweep: Path) -> None:
             assert f"{sweep}/deep/er/oom" in str(raised.value.hint)
 
 
-def test_at_most_ten_runs_are_named(make_run: MakeRun, tmp_path: Path) -> None:
+def test_at_most_ten_runs_are_named(make_run, tmp_path):
     for number in range(12):
         make_run(f"run{number}")
     with tracekit.open(tmp_path) as runs, pytest.raises(UsageError) as raised:
@@ -248,7 +236,7 @@ def test_at_most_ten_runs_are_named(make_run: MakeRun, tmp_path: Path) -> None:
     assert raised.value.message.endswith(", ".join(f"run{n}" for n in range(10)) + " and 2 more")
 
 
-def test_no_run_and_no_such_folder(tmp_path: Path) -> None:
+def test_no_run_and_no_such_folder(tmp_path):
     path = add_trace(tmp_path / "plain")
     for given in (path, path.parent, tmp_path / "none"):
         with pytest.raises(TraceError, match=f"^{given}: "):
@@ -260,7 +248,7 @@ def test_no_run_and_no_such_folder(tmp_path: Path) -> None:
 # -- commands and stores ---------------------------------------------------------------------------
 
 
-def test_commands(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+def test_commands(sweep, cli, tmp_path):
     methods = cli("query", "methods", sweep, "--format", "json")
     assert [row["run"] for row in methods.json()] == ["oom", "run10", "run2"]
     assert cli("query", "timeline", sweep / "run2", "--format", "json").json()[0]["rank"] == 0
@@ -270,7 +258,7 @@ def test_commands(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("query", "methods", add_trace(tmp_path / "plain")).exit_code == 3
 
 
-def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_store_of_runs(sweep, cli, tmp_path):
     store = tmp_path / "runs.duckdb"
     made = cli("ingest", sweep, "-o", store)
     assert made.stderr.splitlines()[0] == f"{store}: 0 traces, 0 events, 3 runs"
@@ -287,7 +275,7 @@ def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     ]
 
 
-def test_the_cache_lists_the_source_of_a_store_of_runs(make_run: MakeRun, cli: Cli) -> None:
+def test_the_cache_lists_the_source_of_a_store_of_runs(make_run, cli):
     folder = make_run("one", [OK])
     assert cli("query", "latency", folder).exit_code == 0
     listed = cli("ingest", "cache", "list", "--format", "json").json()

@@ -1,9 +1,6 @@
 """The user's SQL reaches only the store."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from hostile_sql import ON_THE_STORE, OUTSIDE
@@ -15,7 +12,7 @@ from tracekit.errors import QueryError
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def refused(trace: tracekit.Trace, statements: list[str], **names: object) -> list[str]:
+def refused(trace, statements, **names):
     passed = []
     for statement in statements:
         try:
@@ -27,9 +24,7 @@ def refused(trace: tracekit.Trace, statements: list[str], **names: object) -> li
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_sql_reaches_no_file_no_network_and_no_setting(
-    kernels: Path, tmp_path: Path, cached: bool
-) -> None:
+def test_sql_reaches_no_file_no_network_and_no_setting(kernels, tmp_path, cached):
     secret = tmp_path / "outside" / "secret.txt"
     secret.parent.mkdir()
     secret.write_text("a\n1\n")
@@ -39,10 +34,9 @@ def test_sql_reaches_no_file_no_network_and_no_setting(
         assert trace.query("timeline").rows
 
 
-def test_sql_cannot_change_the_store(kernels: Path, cache: Path) -> None:
+def test_sql_cannot_change_the_store(kernels, cache):
     with tracekit.open(kernels) as trace:
         store = trace.store_path
-        assert store is not None
         before = store.read_bytes()
         assert refused(trace, ON_THE_STORE, store=store) == []
         # Nor under the name that DuckDB uses.
@@ -53,7 +47,7 @@ def test_sql_cannot_change_the_store(kernels: Path, cache: Path) -> None:
     assert stores(cache) == [store]
 
 
-def test_unsafe_lifts_the_limits(kernels: Path, tmp_path: Path) -> None:
+def test_unsafe_lifts_the_limits(kernels, tmp_path):
     (tmp_path / "x.csv").write_text("a\n1\n")
     with tracekit.open(kernels, unsafe=True) as trace:
         assert trace.sql(f"SELECT a FROM '{tmp_path}/x.csv'").rows == [(1,)]
@@ -64,7 +58,7 @@ def test_unsafe_lifts_the_limits(kernels: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").exists()
 
 
-def test_sql_may_use_tables_of_its_own(kernels: Path) -> None:
+def test_sql_may_use_tables_of_its_own(kernels):
     with tracekit.open(kernels) as trace:
         trace.sql("CREATE TEMP TABLE mine AS SELECT count(*) AS n FROM event")
         assert trace.sql("SELECT n FROM mine").rows == [(10,)]

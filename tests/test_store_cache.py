@@ -1,15 +1,11 @@
 """The cache of stores: reuse, replacement, eviction, and permissions of files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from store_folders import left_in, stores
@@ -27,23 +23,21 @@ from tracekit.storage import temp_dirs
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def lasting(dur: int) -> dict[str, Any]:
+def lasting(dur):
     return kernel("k", 1, 1 + dur, 1)
 
 
-def busy_ns(path: Path) -> int:
+def busy_ns(path):
     with tracekit.open(path) as trace:
         return int(trace.query("timeline").to_dicts()[0]["busy_ns"])
 
 
-def test_a_trace_is_ingested_once(
-    kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_is_ingested_once(kernels, cache, monkeypatch):
     with tracekit.open(kernels) as first:
         rows, store = first.query("timeline").rows, first.store_path
         assert stores(cache) == [store]
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise AssertionError("ingested again")
 
     monkeypatch.setattr(tracekit.opening, "_filled", fail)
@@ -59,7 +53,7 @@ def test_a_trace_is_ingested_once(
     assert cached.size_bytes == store.stat().st_size
 
 
-def test_a_changed_trace_is_ingested_again(kernels: Path, cache: Path) -> None:
+def test_a_changed_trace_is_ingested_again(kernels, cache):
     with tracekit.open(kernels) as trace:
         first = trace.store_path
     # Same size, another time.
@@ -76,9 +70,7 @@ def test_a_changed_trace_is_ingested_again(kernels: Path, cache: Path) -> None:
     assert stores(cache) == [third]  # Stores of older versions of the file are removed.
 
 
-def test_the_key_of_a_cached_store(
-    kernels: Path, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_a_cached_store(kernels, tiny_trace, monkeypatch):
     other = tiny_trace(kernels.read_bytes(), name="other.json")
     os.utime(other, ns=(kernels.stat().st_atime_ns, kernels.stat().st_mtime_ns))
     path = cached_stores.cached_store_path
@@ -97,7 +89,7 @@ def test_the_key_of_a_cached_store(
         assert trace.store_path != store
 
 
-def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -> None:
+def test_rules_are_part_of_the_key(kernels, cache, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nclass = "norm"\napplies_to = "device"\npattern = "^k$"\n')
     with tracekit.open(kernels) as plain, tracekit.open(kernels, rules=rules) as own:
@@ -106,12 +98,7 @@ def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -
         assert plain.store_path != own.store_path
 
 
-def test_the_least_recently_used_stores_are_evicted(
-    kernels: Path,
-    tiny_trace: Callable[..., Path],
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_least_recently_used_stores_are_evicted(kernels, tiny_trace, cache, monkeypatch):
     with tracekit.open(kernels) as trace:
         first = trace.store_path
     assert first is not None
@@ -132,7 +119,7 @@ def test_the_least_recently_used_stores_are_evicted(
         assert stores(cache) == [trace.store_path]  # Never the one in use.
 
 
-def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
+def test_clearing_the_cache(kernels, cache):
     assert cached_stores.clear_cache() == 0
     assert cached_stores.list_cached() == []
     with tracekit.open(kernels):
@@ -144,9 +131,7 @@ def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
     assert left_in(cache) == ["notes.txt"]
 
 
-def test_other_files_in_the_cache_are_kept(
-    kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_files_in_the_cache_are_kept(kernels, cache, monkeypatch):
     with tracekit.open(kernels):
         pass
     mine = [cache / "results.duckdb", cache / "my.tracekit"]
@@ -159,12 +144,9 @@ def test_other_files_in_the_cache_are_kept(
     assert all(file.exists() for file in mine)
 
 
-def test_a_cache_that_every_user_can_write_is_not_used(
-    kernels: Path, cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cache_that_every_user_can_write_is_not_used(kernels, cache, caplog):
     with tracekit.open(kernels) as trace:
         store = trace.store_path
-    assert store is not None
     # Another user's file has the name of the store.
     store.write_bytes(b"theirs")
     cache.chmod(0o1777)
@@ -176,7 +158,7 @@ def test_a_cache_that_every_user_can_write_is_not_used(
     assert not cached_stores.is_writable_by_all(cache / "missing")
 
 
-def test_the_folder_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", "~/stores")
     assert cached_stores.cache_dir() == Path.home() / "stores"
     monkeypatch.delenv("TRACEKIT_CACHE_DIR")
@@ -186,7 +168,7 @@ def test_the_folder_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert cached_stores.cache_dir() == Path.home() / ".cache" / "tracekit"
 
 
-def test_no_cache_leaves_nothing(kernels: Path, cache: Path, tmp_path: Path) -> None:
+def test_no_cache_leaves_nothing(kernels, cache, tmp_path):
     with tracekit.open(kernels, cache=False) as trace:
         assert trace.store_path is None
         assert trace.query("timeline").rows
@@ -202,7 +184,7 @@ def test_no_cache_leaves_nothing(kernels: Path, cache: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", ["in place", "renamed"])
-def test_a_replacement_of_the_same_size_and_time(tiny_trace: Callable[..., Path], way: str) -> None:
+def test_a_replacement_of_the_same_size_and_time(tiny_trace, way):
     path = tiny_trace([lasting(3)])
     before = path.stat()
     assert busy_ns(path) == 3_000
@@ -218,9 +200,7 @@ def test_a_replacement_of_the_same_size_and_time(tiny_trace: Callable[..., Path]
     assert busy_ns(path) == 5_000
 
 
-def test_the_key_depends_on_samples_of_the_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_depends_on_samples_of_the_text(tmp_path, monkeypatch):
     """They are from the head, the middle, and the tail."""
     path = tmp_path / "trace.json"
     text = bytearray(os.urandom(3 * SAMPLE_COUNT * SAMPLE_BYTES))
@@ -235,9 +215,7 @@ def test_the_key_depends_on_samples_of_the_text(
     assert len(digests) == 4
 
 
-def test_a_store_has_at_most_the_permissions_of_its_trace(
-    tiny_trace: Callable[..., Path], cache: Path
-) -> None:
+def test_a_store_has_at_most_the_permissions_of_its_trace(tiny_trace, cache):
     for number, (mask, mode, expected) in enumerate(
         ((0o022, 0o644, 0o644), (0o077, 0o644, 0o600), (0o022, 0o600, 0o600), (0o002, 0o440, 0o640))
     ):
@@ -257,9 +235,7 @@ def test_a_store_has_at_most_the_permissions_of_its_trace(
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
 
 
-def test_spilled_data_is_private(
-    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spilled_data_is_private(tiny_trace, tmp_path, monkeypatch):
     spill = tmp_path / "spill"
     spill.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(spill))
@@ -276,9 +252,7 @@ def test_spilled_data_is_private(
     assert not list(spill.iterdir())
 
 
-def test_leftovers_of_killed_processes_are_removed(
-    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_of_killed_processes_are_removed(tiny_trace, tmp_path, monkeypatch):
     top = tmp_path / "top"
     top.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(top))
@@ -297,12 +271,10 @@ def test_leftovers_of_killed_processes_are_removed(
     assert left == {*kept, f"tracekit-{host}-{dead.pid}-link"}
 
 
-def test_a_cache_that_cannot_be_cleared(
-    tiny_trace: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_cleared(tiny_trace, cache, monkeypatch):
     busy_ns(tiny_trace([lasting(3)]))
 
-    def refuse(path: Path, **_: object) -> None:
+    def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "unlink", refuse)
@@ -314,12 +286,10 @@ def test_a_cache_that_cannot_be_cleared(
     assert busy_ns(tiny_trace([lasting(4)])) == 4_000
 
 
-def test_an_output_that_appears_during_ingest(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_an_output_that_appears_during_ingest(tiny_trace, tmp_path):
     path, output = tiny_trace([lasting(3)]), tmp_path / "run.duckdb"
 
-    def come_between(_: object) -> None:
+    def come_between(_):
         output.write_text("precious")
 
     with pytest.raises(StoreError, match=r"run\.duckdb"):
@@ -330,10 +300,8 @@ def test_an_output_that_appears_during_ingest(
     assert busy_ns(output) == 3_000
 
 
-def test_a_store_on_a_disk_without_hard_links(
-    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_a_store_on_a_disk_without_hard_links(tiny_trace, tmp_path, monkeypatch):
+    def refuse(*_):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)

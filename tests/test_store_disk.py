@@ -1,16 +1,12 @@
 """Disk errors during ingest are one error and leave no files."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from store_folders import left_in
@@ -26,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """Mount a file system of 1 MB; this needs root."""
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -41,7 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_error(small_disk: Path, sample_trace: Path) -> None:
+def test_a_full_disk_is_one_error(small_disk, sample_trace):
     store = small_disk / "run.duckdb"
     with pytest.raises(StoreError) as raised:
         ingest([sample_trace], store)
@@ -51,7 +47,7 @@ def test_a_full_disk_is_one_error(small_disk: Path, sample_trace: Path) -> None:
 
 
 @pytest.fixture
-def run_of_requests(tmp_path: Path) -> Path:
+def run_of_requests(tmp_path):
     """Return a run folder with 2 MB of requests, which pass through a temporary file."""
     run = tmp_path / "run"
     run.mkdir()
@@ -65,18 +61,14 @@ def run_of_requests(tmp_path: Path) -> Path:
     return run
 
 
-def test_a_full_temporary_folder_is_one_error(
-    small_disk: Path, run_of_requests: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_temporary_folder_is_one_error(small_disk, run_of_requests, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
     with pytest.raises(StoreError, match="full"):
         tracekit.open(run_of_requests, cache=False)
     assert left_in(small_disk) == []
 
 
-def test_a_full_temporary_folder_with_counter_files(
-    small_disk: Path, kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_temporary_folder_with_counter_files(small_disk, kernels, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
     counters = tmp_path / "power.csv"
     lines = (f"{1_700_000_000 + at},0,{at % 997}.{at:06}" for at in range(300_000))
@@ -87,12 +79,10 @@ def test_a_full_temporary_folder_with_counter_files(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
-def test_disk_errors(
-    run_of_requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_disk_errors(run_of_requests, tmp_path, monkeypatch, number):
     real = Path.open
 
-    def fail(path: Path, mode: str = "r", *args: Any, **more: Any) -> Any:
+    def fail(path, mode="r", *args, **more):
         if path.parent.name.endswith(".building") and "w" in mode:
             raise OSError(number, os.strerror(number))
         return real(path, mode, *args, **more)
@@ -106,8 +96,8 @@ def test_disk_errors(
     assert left_in(tmp_path / "out") == []
 
 
-def test_no_temporary_folder_is_one_error(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> str:
+def test_no_temporary_folder_is_one_error(kernels, monkeypatch):
+    def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "mkdtemp", fail)
@@ -117,7 +107,7 @@ def test_no_temporary_folder_is_one_error(kernels: Path, monkeypatch: pytest.Mon
         tracekit.open(kernels)
 
 
-def test_a_read_only_folder(kernels: Path, tmp_path: Path) -> None:
+def test_a_read_only_folder(kernels, tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir()
     folder.chmod(0o500)
@@ -127,7 +117,7 @@ def test_a_read_only_folder(kernels: Path, tmp_path: Path) -> None:
         ingest([kernels], folder / "run.duckdb")
 
 
-def test_outputs_that_cannot_be_written(kernels: Path, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written(kernels, tmp_path):
     """The folder is a file, or the output is a folder."""
     (tmp_path / "file").write_text("")
     (tmp_path / "run.duckdb").mkdir()
@@ -136,7 +126,7 @@ def test_outputs_that_cannot_be_written(kernels: Path, tmp_path: Path) -> None:
             ingest([kernels], store, force=True)
 
 
-def test_the_store_of_a_removed_trace_is_private(tmp_path: Path) -> None:
+def test_the_store_of_a_removed_trace_is_private(tmp_path):
     """The permissions of the trace are unknown."""
     source, store = tmp_path / "trace.json", tmp_path / "run.duckdb"
     source.write_text("{}")
@@ -145,10 +135,10 @@ def test_the_store_of_a_removed_trace_is_private(tmp_path: Path) -> None:
     assert store.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_full_disk_is_named(tmp_path, monkeypatch):
     temporary = Path(tempfile.gettempdir())
 
-    def free(folder: Path) -> Any:
+    def free(folder):
         return SimpleNamespace(free=0 if folder == temporary else 1_000_000)
 
     monkeypatch.setattr(connections.shutil, "disk_usage", free)

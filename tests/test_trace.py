@@ -1,44 +1,34 @@
 """Opening files, folders, and globs: which ranks they are, and errors of unclear arguments."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cases_as_ranks import opened_as_ranks
 
 import tracekit
 from tracekit.analysis.breakdown import BREAKDOWN, ROLES, RUN_IDLE, TOTALS
-from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
-from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import find_traces
 from tracekit.ingest.trace_metadata import find_rank
 from tracekit.opening import OpenRequest, ingest, open_request
 
-Write = Callable[..., Path]
-Breakdown = dict[str, Result]
-
-
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def kernel(ts: float = 1, dur: float = 1, name: str = "k") -> dict[str, Any]:
+def kernel(ts=1, dur=1, name="k"):
     return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur} | {
         "args": {"device": 0, "stream": 7}
     }
 
 
-def job(rank: object, world_size: object = 4) -> dict[str, Any]:
+def job(rank, world_size=4):
     return {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size}}
 
 
-def health(trace: tracekit.Trace) -> dict[str, list[tuple[Any, ...]]]:
-    rows: dict[str, list[tuple[Any, ...]]] = {}
+def health(trace):
+    rows = {}
     for row in trace.health().to_dicts():
         rows.setdefault(row["metric"], []).append((row["rank"], row["value"], row["severity"]))
     return rows
@@ -55,7 +45,7 @@ def health(trace: tracekit.Trace) -> dict[str, list[tuple[Any, ...]]]:
         *((rank, None) for rank in (-1, "x", None, [1], 1.5, 2**70, "9" * 30, "")),
     ],
 )
-def test_the_rank_in_a_file(rank: object, found: int | None) -> None:
+def test_the_rank_in_a_file(rank, found):
     source = "unknown" if found is None else "distributedInfo"
     assert find_rank({"distributedInfo": {"rank": rank}}, "trace.json") == (found, source)
 
@@ -72,20 +62,20 @@ def test_the_rank_in_a_file(rank: object, found: int | None) -> None:
         ("host.1694128201553.pt.trace.json.gz", None),
     ],
 )
-def test_the_rank_in_a_file_name(name: str, rank: int | None) -> None:
+def test_the_rank_in_a_file_name(name, rank):
     assert find_rank({}, name) == (rank, "unknown" if rank is None else "file name")
     # The file itself takes precedence.
     assert find_rank(job(9), name) == (9, "distributedInfo")
     assert find_rank({"distributedInfo": "?"}, name)[0] == rank
 
 
-def test_the_rank_of_a_collector_precedes_the_file_name() -> None:
+def test_the_rank_of_a_collector_precedes_the_file_name():
     assert find_rank({"tracekit_rank": "3"}, "rank1.json") == (3, "tracekit_rank")
     both = {"tracekit_rank": 3, "distributedInfo": {"rank": 2}}
     assert find_rank(both, "rank1.json") == (2, "distributedInfo")
 
 
-def test_an_unknown_rank_is_unknown(tiny_trace: Write) -> None:
+def test_an_unknown_rank_is_unknown(tiny_trace):
     with tracekit.open(tiny_trace([kernel()])) as trace:
         assert trace.query("timeline").column("rank") == [None]
         assert trace.query("trace").to_dicts()[0]["rank_source"] == "unknown"
@@ -93,7 +83,7 @@ def test_an_unknown_rank_is_unknown(tiny_trace: Write) -> None:
         assert health(trace)["missing_ranks"] == [(None, None, "ok")]
 
 
-def test_ranks_of_a_run(tiny_trace: Write) -> None:
+def test_ranks_of_a_run(tiny_trace):
     """Rank 1 is missing, rank 2 comes twice, one file says nothing."""
     tiny_trace([kernel()], name="run/a.json", **job(0))
     tiny_trace([kernel(dur=2)], name="run/b.json", **job("2"))
@@ -123,7 +113,7 @@ def test_ranks_of_a_run(tiny_trace: Write) -> None:
         assert [row["wall_pct"] for row in classes] == [100.0] * 4
 
 
-def test_events_without_device_and_process(tmp_path: Path) -> None:
+def test_events_without_device_and_process(tmp_path):
     devices = [kernel(), {**kernel(5), "args": {"device": 1, "stream": 7}}]
     nothing = [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]
     with opened_as_ranks(tmp_path, [devices, nothing]) as trace:
@@ -141,7 +131,7 @@ def test_events_without_device_and_process(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run_folder(tiny_trace: Write, tmp_path: Path) -> Path:
+def run_folder(tiny_trace, tmp_path):
     for rank in (10, 9, 0):
         tiny_trace([kernel()], name=f"run/rank{rank}.json.gz", **job(rank, 16))
     folder = tmp_path / "run"
@@ -154,40 +144,38 @@ def run_folder(tiny_trace: Write, tmp_path: Path) -> Path:
     return folder
 
 
-def names(paths: list[Path]) -> list[str]:
+def names(paths):
     return [path.name for path in paths]
 
 
 RANKS = ["rank0.json.gz", "rank9.json.gz", "rank10.json.gz"]
 
 
-def test_a_folder_is_the_traces_in_it(run_folder: Path) -> None:
+def test_a_folder_is_the_traces_in_it(run_folder):
     assert names(find_traces([run_folder])) == RANKS
     assert names(find_traces([f"{run_folder}/"])) == RANKS
 
 
 @pytest.mark.parametrize("pattern", ["rank*.json.gz", "rank*", "*.json.gz", "r*nk?*.gz"])
-def test_a_glob_is_the_traces_that_match(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
-) -> None:
+def test_a_glob_is_the_traces_that_match(run_folder, monkeypatch, pattern):
     found = find_traces([f"{run_folder}/{pattern}"])
     assert [name for name in names(found) if name != ".hidden.json"] == RANKS
     monkeypatch.chdir(run_folder.parent)
     assert find_traces([f"run/{pattern}"]) == found
 
 
-def test_a_glob_that_the_shell_expanded(run_folder: Path) -> None:
+def test_a_glob_that_the_shell_expanded(run_folder):
     given = sorted(run_folder.glob("*.json*"))
     assert "run.json" in names(given)
     assert "run.json" not in names(find_traces(given))
 
 
-def test_a_file_whose_name_looks_like_a_glob(tiny_trace: Write) -> None:
+def test_a_file_whose_name_looks_like_a_glob(tiny_trace):
     path = tiny_trace([kernel()], name="trace [1]*.json")
     assert find_traces([path]) == [path]
 
 
-def test_several_paths_and_the_same_file_twice(run_folder: Path, tmp_path: Path) -> None:
+def test_several_paths_and_the_same_file_twice(run_folder, tmp_path):
     one = run_folder / "rank0.json.gz"
     link = tmp_path / "link.json.gz"
     link.symlink_to(one)
@@ -195,7 +183,7 @@ def test_several_paths_and_the_same_file_twice(run_folder: Path, tmp_path: Path)
     assert names(find_traces([run_folder, one])) == RANKS
 
 
-def test_unusable_arguments_are_refused(run_folder: Path, tmp_path: Path) -> None:
+def test_unusable_arguments_are_refused(run_folder, tmp_path):
     with pytest.raises(TraceError):
         tracekit.open()
     with pytest.raises(TraceError, match=r"rank00\.json\.gz") as raised:
@@ -215,7 +203,7 @@ def test_unusable_arguments_are_refused(run_folder: Path, tmp_path: Path) -> Non
         tracekit.open(run_folder, store)
 
 
-def test_a_file_name_that_is_no_unicode(tiny_trace: Write, tmp_path: Path) -> None:
+def test_a_file_name_that_is_no_unicode(tiny_trace, tmp_path):
     path = tiny_trace([kernel()])
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json"))
     try:
@@ -226,7 +214,7 @@ def test_a_file_name_that_is_no_unicode(tiny_trace: Write, tmp_path: Path) -> No
         assert trace.query("trace").to_dicts()[0]["file"] == f"{tmp_path}/caf\ufffd.json"
 
 
-def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
+def test_one_bad_file_among_ranks_is_named(run_folder):
     (run_folder / "rank9.json.gz").write_bytes(b"{}")
     with pytest.raises(TraceError, match=rf"^{run_folder}/rank9\.json\.gz: "):
         tracekit.open(run_folder)
@@ -236,12 +224,12 @@ def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sample_progress() -> list[Progress]:
+def sample_progress():
     return []
 
 
 @pytest.fixture(scope="module")
-def sample_breakdown(sample_trace: Path, sample_progress: list[Progress]) -> Breakdown:
+def sample_breakdown(sample_trace, sample_progress):
     """Return the breakdown of the sample without a cache."""
     request = OpenRequest([sample_trace], cache=False, progress=sample_progress.append)
     with open_request(request) as trace:
@@ -249,11 +237,8 @@ def sample_breakdown(sample_trace: Path, sample_progress: list[Progress]) -> Bre
 
 
 def test_a_trace_and_its_store_have_the_same_breakdown(
-    sample_trace: Path,
-    sample_breakdown: Breakdown,
-    opened: Callable[[Path], tracekit.Trace],
-    tmp_path: Path,
-) -> None:
+    sample_trace, sample_breakdown, opened, tmp_path
+):
     with tracekit.open(ingest([sample_trace], tmp_path / "run.duckdb")) as store:
         answers = [opened(sample_trace).breakdown(), sample_breakdown, store.breakdown()]
     assert [name for name in answers[0] if name not in (*TOTALS.values(), RUN_IDLE, ROLES)] == list(
@@ -262,7 +247,7 @@ def test_a_trace_and_its_store_have_the_same_breakdown(
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_unknown_questions(tiny_trace: Write) -> None:
+def test_unknown_questions(tiny_trace):
     with tracekit.open(tiny_trace([kernel()])) as trace:
         with pytest.raises(QueryError) as raised:
             trace.query("timelin")
@@ -277,7 +262,7 @@ def test_unknown_questions(tiny_trace: Write) -> None:
 
 
 @pytest.mark.usefixtures("sample_breakdown")
-def test_progress_is_reported(sample_trace: Path, sample_progress: list[Progress]) -> None:
+def test_progress_is_reported(sample_trace, sample_progress):
     assert sample_progress
     size = sample_trace.stat().st_size
     assert {(step.path, step.bytes_total) for step in sample_progress} == {
@@ -286,7 +271,7 @@ def test_progress_is_reported(sample_trace: Path, sample_progress: list[Progress
     assert sample_progress[-1].bytes_read == size
 
 
-def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
+def test_huge_durations_do_not_break_the_sums(tiny_trace):
     events = [kernel(ts=4e15, dur=1e12), kernel(ts=4e15, dur=1e12), kernel(dur=4e15)]
     path = tiny_trace(json.dumps(events * 1000))
     with tracekit.open(path) as trace:
@@ -296,7 +281,7 @@ def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
         assert answers["trace"].column("rejected_count") == [1000]
 
 
-def test_a_closed_trace(tiny_trace: Write) -> None:
+def test_a_closed_trace(tiny_trace):
     trace = tracekit.open(tiny_trace([kernel()]), cache=False)
     trace.close()
     trace.close()
@@ -308,13 +293,13 @@ def test_a_closed_trace(tiny_trace: Write) -> None:
             ask()
 
 
-def test_the_name_of_a_store_ends_in_duckdb(sample_trace: Path, tmp_path: Path) -> None:
+def test_the_name_of_a_store_ends_in_duckdb(sample_trace, tmp_path):
     with pytest.raises(UsageError, match=r"run\.db: .*\.duckdb"):
         ingest([sample_trace], tmp_path / "run.db")
     assert [*tmp_path.rglob("*")] == [tmp_path / "tmp"]
 
 
-def test_answers_show_themselves_in_one_line_and_as_html(sample_trace: Path) -> None:
+def test_answers_show_themselves_in_one_line_and_as_html(sample_trace):
     with tracekit.open(sample_trace) as trace:
         answers = (
             trace.advise(),
@@ -328,7 +313,7 @@ def test_answers_show_themselves_in_one_line_and_as_html(sample_trace: Path) -> 
         assert "phases" in repr(trace.plot)
 
 
-def test_repr(run_folder: Path, tiny_trace: Write) -> None:
+def test_repr(run_folder, tiny_trace):
     with tracekit.open(run_folder) as trace:
         assert repr(trace) == f"<Trace: traces of {str(run_folder)!r}>"
     path = tiny_trace([kernel()])

@@ -1,23 +1,15 @@
 """Advice as a whole: the cause comes first, its gain is right, and the healthy hear nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
-
 import pytest
-from cli_result import CliResult
-from seeded_faults import Fault, simulated_faults, simulated_healthy
+from seeded_faults import simulated_faults, simulated_healthy
 from simulated_machine import simulate
 from simulated_program import Machine
 from traces_by_hand import call, span, work
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.prediction.advising import Advised, advise
+from tracekit.prediction.advising import advise
 
-Tiny = Callable[..., Path]
 SEED = 4_711
 
 
@@ -27,7 +19,7 @@ _IN_GATE = {
 }
 
 
-def _each(faults: Sequence[Fault]) -> pytest.MarkDecorator:
+def _each(faults):
     late = pytest.mark.nightly("machines like those of the gate")
     return pytest.mark.parametrize(
         "fault",
@@ -36,7 +28,7 @@ def _each(faults: Sequence[Fault]) -> pytest.MarkDecorator:
     )
 
 
-def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
+def _advised(fault, folder):
     machine = simulate(Machine(**fault.faulty))
     machine.write(folder)
     with tracekit.open(folder, cache=False) as trace:
@@ -44,7 +36,7 @@ def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
 
 
 @_each(simulated_faults(SEED))
-def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Path) -> None:
+def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
     advised, window_ns = _advised(fault, tmp_path)
     first = advised.advice[0]
     assert first.candidate.rule == fault.rule
@@ -52,17 +44,16 @@ def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Pa
     low, high = first.prediction.range_pct
     assert low <= true_pct <= high
     told = first.prediction
-    assert told.predicted_ns is not None
     assert 100 * (1 - told.predicted_ns / told.before_ns) == pytest.approx(true_pct, abs=4)
 
 
 @_each(simulated_healthy(SEED))
-def test_nothing_is_said_of_what_is_healthy(fault: Fault, tmp_path: Path) -> None:
+def test_nothing_is_said_of_what_is_healthy(fault, tmp_path):
     advised, _ = _advised(fault, tmp_path)
     assert advised.advice == ()
 
 
-def _waiting() -> list[dict[str, Any]]:
+def _waiting():
     """Return two steps of 100 µs each, half of which the host waits for a call of its own."""
     events = []
     for number, start in enumerate((0, 100, 200)):
@@ -75,7 +66,7 @@ def _waiting() -> list[dict[str, Any]]:
     return events
 
 
-def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
+def test_the_answer_as_a_table(tiny_trace):
     with tracekit.open(tiny_trace(_waiting()), cache=False) as trace:
         advised = trace.advise()
     first = advised.as_result().to_dicts()[0]
@@ -91,7 +82,7 @@ def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.nightly("the golden output has the command")
-def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
+def test_the_command(tiny_trace, cli):
     path = tiny_trace(_waiting())
     told = cli("advise", path)
     assert told.exit_code == 0
@@ -106,7 +97,7 @@ def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
     assert codes == [1, 0]
 
 
-def test_a_rule_of_the_users_own(tiny_trace: Tiny, tmp_path: Path) -> None:
+def test_a_rule_of_the_users_own(tiny_trace, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     header = ["-- Is there a kernel?", "--", "-- Kind: advice", "-- Scope: run"]
@@ -130,10 +121,10 @@ class _Replay:
 
     before_ns, step_count, run_step = 1_000, 0, None
 
-    def __init__(self, gains: dict[str, tuple[int, int, int]]) -> None:
+    def __init__(self, gains):
         self.gains = gains
 
-    def predict(self, changes: Sequence[str]) -> tracekit.prediction.predicting.Prediction:
+    def predict(self, changes):
         from tracekit.prediction.predicting import Prediction
 
         low, gain, high = map(sum, zip(*(self.gains[change] for change in changes), strict=True))
@@ -141,24 +132,24 @@ class _Replay:
         return Prediction((*changes,), 1_000, 1_000, *ends, 0.0, 0.0, ())
 
 
-def _no_load() -> Any:
+def _no_load():
     raise AssertionError
 
 
-def _answered(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> Advised:
+def _answered(gains, *rows):
     result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdef"), [*rows])
-    return advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)  # type: ignore[arg-type, return-value]
+    return advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)
 
 
-def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
+def _ranked(gains, *rows):
     return [one.candidate.what for one in _answered(gains, *rows).advice]
 
 
-def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
+def _row(what, change, cost_ns=500):
     return (what, None, change, cost_ns, "do it", None)
 
 
-def test_of_two_equal_gains_the_simpler_change_comes_first() -> None:
+def test_of_two_equal_gains_the_simpler_change_comes_first():
     gains = {BROAD: (80, 90, 120), MORE: (0, 0, 0), NARROW: (70, 90, 110)}
     rows = (_row("two changes", f"{BROAD}; {MORE}"), _row("one change", NARROW))
     assert _ranked(gains, *rows) == ["one change", "two changes"]
@@ -166,13 +157,13 @@ def test_of_two_equal_gains_the_simpler_change_comes_first() -> None:
     assert _ranked(gains, *rows) == ["two changes", "one change"]
 
 
-def test_what_gains_less_than_its_noise_is_not_said() -> None:
+def test_what_gains_less_than_its_noise_is_not_said():
     gains = {BROAD: (-5, 20, 40), MORE: (8, 9, 10), NARROW: (80, 90, 100)}
     rows = (_row("noise", BROAD), _row("little", MORE), _row("cheap", NARROW, cost_ns=9))
     assert _ranked(gains, *rows) == []
 
 
-def test_what_may_gain_much_or_nothing_is_not_passed_over() -> None:
+def test_what_may_gain_much_or_nothing_is_not_passed_over():
     gains = {BROAD: (-50, 184, 370), NARROW: (80, 90, 100)}
     found = _answered(gains, _row("little", NARROW), _row("a sleep", BROAD))
     assert [(one.candidate.what, one.is_certain) for one in found.advice] == [

@@ -1,27 +1,21 @@
 """Advice about several ranks, on runs that are made up and have the same run without the fault."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from made_runs import Layout, Step, make_run
-from traces_by_hand import Event, call, kernel, work
+from traces_by_hand import call, kernel, work
 
 import tracekit
-from tracekit.prediction.advising import Advised
 
 
-def _advised(folder: Path) -> tuple[Advised, int]:
+def _advised(folder):
     with tracekit.open(folder, cache=False) as trace:
         windows = trace.query("timeline").column("window_ns")
         return trace.advise(), max(windows)
 
 
-def _ranks(folder: Path, *ranks: Sequence[Event]) -> Path:
+def _ranks(folder, *ranks):
     folder.mkdir()
     for rank, events in enumerate(ranks):
         info = {"rank": rank, "world_size": len(ranks), "backend": "nccl"}
@@ -30,7 +24,7 @@ def _ranks(folder: Path, *ranks: Sequence[Event]) -> Path:
     return folder
 
 
-def _reduced(rank: int, took: float) -> list[Event]:
+def _reduced(rank, took):
     """Return what a rank of six reduces with its neighbour, and then with all, who wait for it."""
     pair = rank // 2
     groups = [
@@ -51,7 +45,7 @@ def _reduced(rank: int, took: float) -> list[Event]:
     ]  # fmt: skip
 
 
-def test_a_link_that_is_slower_than_others(tmp_path: Path) -> None:
+def test_a_link_that_is_slower_than_others(tmp_path):
     ranks = [_reduced(rank, 500 if rank in (2, 3) else 100) for rank in range(6)]
     advised, _ = _advised(_ranks(tmp_path / "slow", *ranks))
     first = advised.advice[0]
@@ -62,7 +56,7 @@ def test_a_link_that_is_slower_than_others(tmp_path: Path) -> None:
     assert not even[0].advice
 
 
-def test_bubbles_of_a_pipeline(tmp_path: Path) -> None:
+def test_bubbles_of_a_pipeline(tmp_path):
     layout = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4)
     step = Step(forward_ns=100_000, backward_ns=200_000, kernels=1, layers=1, microbatches=6,
                 schedule="gpipe", steps=1)  # fmt: skip
@@ -70,8 +64,8 @@ def test_bubbles_of_a_pipeline(tmp_path: Path) -> None:
     assert "advice_bubbles" in {one.rule for one, _ in advised.undecided}
 
 
-def _experts(took: float, is_spread: bool = True) -> list[Event]:
-    exchange: dict[str, Any] = {
+def _experts(took, is_spread=True):
+    exchange = {
         "Collective name": "all_to_allv", "In msg nelems": 64, "Out msg nelems": 64,
         "dtype": "BFloat16", "Group size": 2, "Process Group Name": "0",
     }  # fmt: skip
@@ -92,7 +86,7 @@ def _experts(took: float, is_spread: bool = True) -> list[Event]:
     return events
 
 
-def test_experts_of_one_rank_that_have_more_to_do(tmp_path: Path) -> None:
+def test_experts_of_one_rank_that_have_more_to_do(tmp_path):
     folder = _ranks(tmp_path / "uneven", _experts(300), _experts(100))
     with tracekit.open(folder, cache=False) as trace:
         (row,) = trace.query("advice_experts").to_dicts()

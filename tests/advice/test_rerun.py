@@ -1,17 +1,13 @@
 """What was predicted beside what a rerun measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_result import CliResult
 from seeded_faults import simulated_faults
 from simulated_machine import simulate
 from simulated_program import Machine
@@ -28,14 +24,14 @@ CHECKPOINTED = Path(__file__).parents[1] / "traces" / "cpu_llama_ckpt" / "rank0.
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
 
 
-def _command(command: list[str], rule: str, *changes: str, **extra: object) -> list[str]:
+def _command(command, rule, *changes, **extra):
     """Return the command that takes an advice of a run that a command left."""
     run = Manifest("a", "0", "now", "pretrain", "ddp", command=command, extra=dict(extra))
     advice = Candidate(rule, "seen", None, changes, None, "", None)
     return changed_command(run, advice, Path("b"))
 
 
-def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
+def _advice(low_pct, gain_pct, high_pct):
     """Return advice about a window of 1,000 ns."""
     low, gain, high = (1_000 - 10 * pct for pct in (low_pct, gain_pct, high_pct))
     told = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())
@@ -43,7 +39,7 @@ def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
 
 
 @pytest.mark.parametrize(("after", "outcome"), [(60.0, "holds"), (90.0, "does not hold")])
-def test_two_intervals_that_meet(after: float, outcome: str) -> None:
+def test_two_intervals_that_meet(after, outcome):
     base = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0]
     new = [one * after / 100 for one in base]
     verdict = judge(_advice(35, 40, 45), compare_series(base, new).gain)
@@ -51,7 +47,7 @@ def test_two_intervals_that_meet(after: float, outcome: str) -> None:
     assert verdict.measured_gain_pct == pytest.approx(100 - after)
 
 
-def test_one_step_tells_nothing() -> None:
+def test_one_step_tells_nothing():
     verdict = judge(_advice(35, 40, 45), compare_series([100.0], [60.0]).gain)
     assert (verdict.outcome, verdict.measured_low_pct) == ("inconclusive", None)
 
@@ -65,7 +61,7 @@ def test_one_step_tells_nothing() -> None:
         ("R+F", "advice_attention", "R+F"),
     ],
 )
-def test_the_command_of_a_rerun(before: str, rule: str, after: str) -> None:
+def test_the_command_of_a_rerun(before, rule, after):
     head, tail = ["tracekit", "collect", "--opt"], ["--nproc", "2", "--out"]
     words = _command([*head, before, *tail, "runs/a", "--force"], rule)
     assert words == [*head, after, *tail, "b"]
@@ -91,18 +87,18 @@ def test_the_command_of_a_rerun(before: str, rule: str, after: str) -> None:
         ["program"],
     ],
 )
-def test_what_a_run_does_not_bring_into_a_rerun(words: list[str]) -> None:
+def test_what_a_run_does_not_bring_into_a_rerun(words):
     with pytest.raises(UsageError):
         _command([*COLLECT, *words], "advice_recompute")
 
 
-def test_the_program_of_a_rerun_is_ours() -> None:
+def test_the_program_of_a_rerun_is_ours():
     words = _command(["evilmod", *COLLECT[1:]], "advice_recompute")
     assert words[:2] == ["tracekit", "collect"]
 
 
 @pytest.mark.parametrize("size", ["16", -1, 0, [16], None, {}])
-def test_a_page_size_that_is_none(size: object) -> None:
+def test_a_page_size_that_is_none(size):
     words = _command(
         [*SERVE, "--cache-blocks", "3"],
         "advice_serving_queue",
@@ -112,10 +108,9 @@ def test_a_page_size_that_is_none(size: object) -> None:
     assert words[words.index("--cache-blocks") + 1] == "9"
 
 
-def test_nothing_is_recorded_that_nobody_agreed_to(
-    cli: Callable[..., CliResult], make_run: Callable[..., Path], tmp_path: Path
-) -> None:
-    """A run's command is shown; a module of the current folder is not imported."""
+@pytest.fixture
+def unsafe_run(make_run, tmp_path):
+    """Return a run whose command names a module of the current folder, and that folder."""
     command = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
     run = make_run("run", command=command, traces=["rank0.json.gz"])
     shutil.copy(CHECKPOINTED, run)
@@ -123,12 +118,23 @@ def test_nothing_is_recorded_that_nobody_agreed_to(
     cwd.mkdir()
     for name in ("evilmod", "tracekit", "torch", "transformers"):
         (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
-    words = ("advise", run, "--try", "--rule", "advice_recompute")
-    refused = cli(*words, cwd=cwd)
+    return run, cwd
+
+
+def test_nothing_is_recorded_that_nobody_agreed_to(unsafe_run, cli):
+    run, cwd = unsafe_run
+    refused = cli("advise", run, "--try", "--rule", "advice_recompute", cwd=cwd)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "--try would run tracekit collect --opt Naive --engine megatron" in refused.stderr
+    assert cli("advise", run, "--yes").exit_code == 2
+
+
+@pytest.mark.nightly("starts the collector; the command of a rerun is tested above")
+def test_no_module_of_the_current_folder_is_imported(unsafe_run, tmp_path):
+    run, cwd = unsafe_run
+    command = Path(sys.executable).with_name("tracekit")
     ended = subprocess.run(
-        [Path(sys.executable).with_name("tracekit"), *words, "--yes"],
+        [command, "advise", run, "--try", "--rule", "advice_recompute", "--yes"],
         cwd=cwd,
         env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), "RANK": "0"},
         text=True,
@@ -138,10 +144,9 @@ def test_nothing_is_recorded_that_nobody_agreed_to(
     assert ended.returncode in (6, 7), ended.stderr  # without a GPU or with one
     assert "records tracekit collect --opt Naive --engine megatron" in ended.stderr
     assert not (tmp_path / "pwned").exists()
-    assert cli("advise", run, "--yes").exit_code == 2
 
 
-def test_what_cannot_be_recorded_again_is_refused() -> None:
+def test_what_cannot_be_recorded_again_is_refused():
     with pytest.raises(UsageError):
         _command(COLLECT, "advice_sync", "op=aten::item remove")
     with pytest.raises(UsageError):
@@ -158,20 +163,20 @@ def test_what_cannot_be_recorded_again_is_refused() -> None:
         ("kv tokens=1024", {"--cache-blocks": "64"}),
     ],
 )
-def test_limits_of_an_engine_and_its_client(change: str, options: dict[str, str]) -> None:
+def test_limits_of_an_engine_and_its_client(change, options):
     words = _command(SERVE, "advice_serving_queue", change, engine={"page_size": 16})
     assert words[:4] == SERVE[:4]
     expected = {"--max-batch-requests": "4", "--concurrency": "4", "--out": "b"} | options
     assert dict(zip(words[4::2], words[5::2], strict=True)) == expected
 
 
-def test_only_the_limit_that_is_set_is_changed() -> None:
+def test_only_the_limit_that_is_set_is_changed():
     words = _command(SERVE[:6], "advice_serving_queue", "batch limit=8")
     assert words == [*SERVE[:4], "--max-batch-requests", "8", "--out", "b"]
 
 
 @pytest.mark.nightly("runs a program twice")
-def test_a_fault_that_was_taken_out(cli: Callable[..., CliResult], tmp_path: Path) -> None:
+def test_a_fault_that_was_taken_out(cli, tmp_path):
     fault = next(one for one in simulated_faults(7) if one.name == "loader without workers")
     # So many that the first, for which no worker has loaded ahead, does not decide.
     for name, knobs in (("a", fault.faulty), ("b", fault.healthy)):

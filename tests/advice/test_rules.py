@@ -1,15 +1,10 @@
 """Rules of advice as files; what each of them sees is in tests/cases/advice.case and others."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_result import CliResult
 from every_trace import SAMPLES
 from traces_by_hand import call, kernel, span, work
 
@@ -18,8 +13,6 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.rules import builtin_content, load_fusion_rules
 from tracekit.errors import UsageError
 from tracekit.prediction.advising import COLUMNS
-
-Tiny = Callable[..., Path]
 
 H200 = Path(__file__).parents[3] / "shared" / "h200"
 EVIDENCE = re.compile(r"'(tracekit (?:[^']|'')*)'")
@@ -32,12 +25,12 @@ CASES = "".join(
 )
 
 
-def said(path: Path, rule: str, **options: Any) -> list[dict[str, Any]]:
+def said(path, rule, **options):
     with tracekit.open(path, cache=False, **options) as trace:
         return trace.query(f"advice_{rule}").to_dicts()
 
 
-def late_launches(name: str = "k") -> list[dict[str, Any]]:
+def late_launches(name="k"):
     """Return forward work of 10 µs that is launched late, at the end of an op."""
     events = [span("user_annotation", "tk/phase/forward", 0, 2_010)]
     for number in range(20):
@@ -47,23 +40,23 @@ def late_launches(name: str = "k") -> list[dict[str, Any]]:
     return events
 
 
-def remedies(path: Path) -> dict[str, str]:
+def remedies(path):
     with tracekit.open(path, cache=False) as trace:
         return {one.candidate.rule: one.candidate.remedy for one in trace.advise().advice}
 
 
-def test_a_rule_has_the_columns_of_one() -> None:
+def test_a_rule_has_the_columns_of_one():
     for rule in RULES:
         assert load_catalog().analysis(rule).column_names == COLUMNS, rule
 
 
-def test_every_chain_has_a_source_and_a_case() -> None:
+def test_every_chain_has_a_source_and_a_case():
     for rule in FUSIONS:
         assert rule["source"]
         assert f'"{rule["name"]}"' in CASES, rule["name"]
 
 
-def test_a_kernel_alone_is_nothing_to_change(tiny_trace: Tiny) -> None:
+def test_a_kernel_alone_is_nothing_to_change(tiny_trace):
     path = tiny_trace([*work(0, 5, 100, 1), *work(10, 100, 200, 2)])
     with tracekit.open(path, cache=False) as trace:
         for rule in RULES:
@@ -72,7 +65,7 @@ def test_a_kernel_alone_is_nothing_to_change(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.nightly("runs every command that shows evidence")
-def test_what_shows_the_evidence_is_a_command(cli: Callable[..., CliResult]) -> None:
+def test_what_shows_the_evidence_is_a_command(cli):
     """Run the commands that the SQL of the rules names: none may be missing."""
     commands = set()
     for rule in RULES:
@@ -85,7 +78,7 @@ def test_what_shows_the_evidence_is_a_command(cli: Callable[..., CliResult]) -> 
         assert answer.exit_code == 0, (command, answer.stderr)
 
 
-def test_a_rules_file_adds_chains(tiny_trace: Tiny, tmp_path: Path) -> None:
+def test_a_rules_file_adds_chains(tiny_trace, tmp_path):
     rules = tmp_path / "mine.toml"
     rules.write_text("[[fusion]]\nname = 'mine'\nchain = ' one$ >  two$'\nremedy = 'both()'\n")
     events = [*work(0, 3, 5, 1, "one"), *work(6, 9, 12, 2, "two")]
@@ -96,7 +89,7 @@ def test_a_rules_file_adds_chains(tiny_trace: Tiny, tmp_path: Path) -> None:
         load_fusion_rules(rules)
 
 
-def test_what_is_compiled_is_not_compiled_again(tiny_trace: Tiny) -> None:
+def test_what_is_compiled_is_not_compiled_again(tiny_trace):
     region = span("user_annotation", "Torch-Compiled Region: 0/0", 0, 2_005)
     for is_compiled in (False, True):
         events = [*late_launches(), *([region] if is_compiled else [])]
@@ -105,7 +98,7 @@ def test_what_is_compiled_is_not_compiled_again(tiny_trace: Tiny) -> None:
         assert "reduce-overhead" in remedy
 
 
-def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace: Tiny) -> None:
+def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace):
     passes = [
         span("cpu_op", "aten::embedding", at, at + 1, **{"Input Dims": [[100, 8], [1, count]]})
         for at, count in ((0, 16), (500, 1), (1_000, 1), (1_500, 1))
@@ -116,7 +109,7 @@ def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace: Tiny
         assert words in remedies(path)["advice_launch_bound"]
 
 
-def test_an_optimizer_that_is_fused(tiny_trace: Tiny) -> None:
+def test_an_optimizer_that_is_fused(tiny_trace):
     events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
     for at in range(0, 1_500, 50):
         events.append(span("cpu_op", "aten::_fused_adamw_", 10 + at, 20 + at))
@@ -125,9 +118,7 @@ def test_an_optimizer_that_is_fused(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.parametrize(("memory", "stream"), [("Pinned", 7), ("Pageable", 9)])
-def test_memory_that_is_pinned_is_not_pinned_again(
-    tiny_trace: Tiny, memory: str, stream: int
-) -> None:
+def test_memory_that_is_pinned_is_not_pinned_again(tiny_trace, memory, stream):
     events = []
     for at in range(0, 1_500, 300):
         copy = f"Memcpy HtoD ({memory} -> Device)"
@@ -147,7 +138,7 @@ def test_memory_that_is_pinned_is_not_pinned_again(
     [one for one in sorted(H200.glob("*.json.gz")) if "execution_trace" not in one.name],
     ids=lambda path: path.name[:-8],
 )
-def test_only_the_loop_that_sleeps_pauses(path: Path) -> None:
+def test_only_the_loop_that_sleeps_pauses(path):
     with tracekit.open(path, cache=False) as trace:
         rows = trace.query("advice_pauses").to_dicts()
     assert bool(rows) == (path.name == "llama_loader.json.gz")
@@ -161,7 +152,7 @@ def test_only_the_loop_that_sleeps_pauses(path: Path) -> None:
     ("name", "layer_count"),
     {"llama_base": 8, "llama_bs8": 8, "llama_recompute": 8, "small_base": 12}.items(),
 )
-def test_chains_of_a_llama(name: str, layer_count: int) -> None:
+def test_chains_of_a_llama(name, layer_count):
     """Two norms a layer and one after all, RoPE of queries and of keys, one MLP; 3 or 2 steps."""
     path = H200 / f"{name}.json.gz"
     if not path.is_file():

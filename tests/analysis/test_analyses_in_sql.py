@@ -1,14 +1,8 @@
 """Analyses and macros in the user's SQL: FROM timeline(p_min_gap_ns := 1000)."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from every_trace import REPO
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
 
 SAMPLE = REPO / "sample_traces" / "serve_vllm"
@@ -32,9 +26,7 @@ ASKED = [
         for number, spec in enumerate(ASKED)
     ],
 )
-def test_rows_match_those_of_query(
-    opened: Callable[[Path], tracekit.Trace], spec: tracekit.analysis.spec.Spec
-) -> None:
+def test_rows_match_those_of_query(opened, spec):
     trace = opened(SAMPLE)
     given = {param.name: 1 for param in spec.params if param.default is None}
     words = ", ".join(f"p_{name} := {value}" for name, value in given.items())
@@ -43,23 +35,21 @@ def test_rows_match_those_of_query(
     assert rows.rows == trace.query(spec.name, **given).rows
 
 
-def test_parameters(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_parameters(opened):
     trace = opened(SAMPLE)
     for params in ({"limit": 2}, {"limit": 0, "class": "gemm"}):
         words = ", ".join(f"p_{name} := {value!r}" for name, value in params.items())
         assert trace.sql(f"FROM kernels({words})").rows == trace.query("kernels", **params).rows
 
 
-def test_the_name_alone_is_a_table(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_the_name_alone_is_a_table(opened):
     trace = opened(SAMPLE)
     assert trace.sql("FROM timeline").rows == trace.query("timeline").rows
     # A table of the store takes precedence over an analysis of the same name.
     assert trace.sql("FROM trace").column_names != trace.query("trace").column_names
 
 
-def test_a_common_table_expression_hides_an_analysis(
-    opened: Callable[[Path], tracekit.Trace],
-) -> None:
+def test_a_common_table_expression_hides_an_analysis(opened):
     trace = opened(SAMPLE)
     own = "WITH stragglers AS (SELECT 1 AS waits) SELECT 2 AS one, waits FROM stragglers"
     assert trace.sql(own).rows == [(2, 1)]
@@ -70,7 +60,7 @@ def test_a_common_table_expression_hides_an_analysis(
     assert trace.sql(made).rows == []
 
 
-def test_macros_are_found(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_macros_are_found(opened):
     trace = opened(SAMPLE)
     assert trace.sql("SELECT count(*) FROM collective_matches").rows == [(0,)]
     # One of several macros in a file of another name; SQL ignores case.

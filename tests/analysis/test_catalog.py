@@ -1,13 +1,9 @@
 """The catalog of SQL files: what it lists, and the digest of what fills a store."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -19,7 +15,7 @@ from tracekit.ingest.load import load_trace
 from tracekit.ingest.threads import fill_threads
 
 
-def write(root: Path, folder: str, name: str, kind: str) -> None:
+def write(root, folder, name, kind):
     scope = "-- Scope: trace\n" if kind == "analysis" else ""
     path = root / folder / name
     path.parent.mkdir(exist_ok=True)
@@ -30,7 +26,7 @@ def write(root: Path, folder: str, name: str, kind: str) -> None:
     )
 
 
-def test_files_are_listed_in_order(tmp_path: Path) -> None:
+def test_files_are_listed_in_order(tmp_path):
     write(tmp_path, "timeline", "timeline.sql", "analysis")
     write(tmp_path, "kernels", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernel_class.sql", "table")
@@ -48,7 +44,7 @@ def test_files_are_listed_in_order(tmp_path: Path) -> None:
     assert catalog.analysis("kernels").question == "What is kernels.sql?"
 
 
-def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path: Path) -> None:
+def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path):
     write(tmp_path, "analyses", "kernels.sql", "analysis")
     write(tmp_path, "analyses", "kernel_classes.sql", "analysis")
     for name, hinted in (("kernls", ("kernels", "kernel_classes")), ("zzz", ("--list",))):
@@ -57,16 +53,16 @@ def test_the_hint_for_an_unknown_name_lists_similar_ones(tmp_path: Path) -> None
         assert all(word in str(caught.value.hint) for word in hinted)
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_refused(tmp_path):
     write(tmp_path, "events", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernels.sql", "view")
     with pytest.raises(QueryError, match=r"kernels.kernels\.sql: .*events.kernels\.sql"):
         load_catalog(tmp_path)
 
 
-def tables_in(node: Any, hidden: frozenset[str] = frozenset()) -> set[str]:
+def tables_in(node, hidden=frozenset()):
     """The tables that a statement reads, by the syntax tree of DuckDB's parser."""
-    found: set[str] = set()
+    found = set()
     if isinstance(node, list):
         for child in node:
             found |= tables_in(child, hidden)
@@ -82,7 +78,7 @@ def tables_in(node: Any, hidden: frozenset[str] = frozenset()) -> set[str]:
     return found
 
 
-def test_every_table_that_a_file_reads_is_known() -> None:
+def test_every_table_that_a_file_reads_is_known():
     """Two relations are created at a time, so another one may not exist yet."""
     catalog = load_catalog()
     made = {*catalog.tables, *catalog.views, *filter(relations.is_relation, catalog.analyses)}
@@ -93,7 +89,7 @@ def test_every_table_that_a_file_reads_is_known() -> None:
                 assert made & tables_in(json.loads(tree)) - {name} <= {*library.reads(name)}, name
 
 
-def test_a_family_is_listed_with_its_first_member(tmp_path: Path) -> None:
+def test_a_family_is_listed_with_its_first_member(tmp_path):
     for name in ("copies", "copy_steps", "copy_totals", "other"):
         write(tmp_path, "copies", f"{name}.sql", "analysis")
     for name in ("copy_steps", "copy_totals"):
@@ -108,7 +104,7 @@ def test_a_family_is_listed_with_its_first_member(tmp_path: Path) -> None:
     ]
 
 
-def test_every_analysis_is_listed() -> None:
+def test_every_analysis_is_listed():
     analyses = load_catalog().analyses
     listed = analyses.listed()
     assert len([title for title in listed if title.subject != "advice"]) <= 80
@@ -116,7 +112,7 @@ def test_every_analysis_is_listed() -> None:
     assert sorted([*members, *(title.name for title in listed)]) == list(analyses)
 
 
-def test_every_macro_that_a_file_calls_is_known() -> None:
+def test_every_macro_that_a_file_calls_is_known():
     catalog = load_catalog()
     for specs in (catalog.tables, catalog.views, catalog.analyses, catalog.functions):
         for name, text in specs.texts():
@@ -124,7 +120,7 @@ def test_every_macro_that_a_file_calls_is_known() -> None:
             assert words & {*catalog.functions} - {name} <= {*library.reads(name)}, name
 
 
-def _others(folder: str, names: list[str]) -> list[str]:
+def _others(folder, names):
     return [name for name in names if not name.endswith((".py", ".so"))]
 
 
@@ -135,7 +131,7 @@ def _others(folder: str, names: list[str]) -> list[str]:
         "analysis/rules.py", "engine/unit.py", "event_description.py", "schema.py",
     ],
 )  # fmt: skip
-def test_a_changed_byte_of_the_code_changes_the_key(file: str, tmp_path: Path) -> None:
+def test_a_changed_byte_of_the_code_changes_the_key(file, tmp_path):
     for folder in catalog._MAKING:
         shutil.copytree(
             catalog.PACKAGE / folder, tmp_path / folder, dirs_exist_ok=True, ignore=_others
@@ -150,16 +146,14 @@ def test_a_changed_byte_of_the_code_changes_the_key(file: str, tmp_path: Path) -
     assert catalog._digest_of_package.__wrapped__(tmp_path) != before
 
 
-def test_all_code_that_fills_a_store_is_part_of_the_key() -> None:
+def test_all_code_that_fills_a_store_is_part_of_the_key():
     steps = {step.__module__ for step, _ in relations._IN_PYTHON.values()}
     readers = {reader.__module__ for reader in (fill_threads, load_trace)}
     folders = {module.split(".")[1] for module in steps | readers}
     assert folders <= set(catalog._MAKING)
 
 
-def test_the_version_and_the_rules_are_part_of_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_and_the_rules_are_part_of_the_key(tmp_path, monkeypatch):
     rules = tmp_path / "rules.toml"
     rules.write_text("# none")
     assert catalog.make_digest(rules) != catalog.make_digest()

@@ -1,72 +1,18 @@
 """The walk over host threads: random spans, and limits; see also `ingest_context_walk.case`."""
 
-from __future__ import annotations
-
-import random
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from cases_as_ranks import opened_as_ranks
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.analysis import context_walk, walked_modules
 
 
-def work(at: float, correlation: int = 1, tid: int = 1) -> list[Event]:
+def work(at, correlation=1, tid=1):
     """Return a launch without duration and its kernel."""
     return [call(at, at, correlation, tid=tid), kernel("k", at + 1e6, at + 1e6 + 1, correlation)]
 
 
-def random_spans(seed: int) -> list[Event]:
-    """Return launches and ops of two threads that cross, touch, coincide, or are empty."""
-    chance = random.Random(seed)
-    events: list[Event] = []
-    correlation = 0
-    for tid in (1, 2):
-        for _ in range(60):
-            start = 2 * chance.randrange(200)
-            length = 2 * chance.choice((0, 1, 1, 2, 5, 20, 80))
-            events.append(span("cpu_op", "aten::x", start, start + length, tid))
-        for _ in range(60):
-            correlation += 1
-            events += work(2 * chance.randrange(250), correlation, tid)
-    chance.shuffle(events)
-    return events
-
-
-def innermost(events: list[Event], at: float, tid: int) -> int | None:
-    """Return the number of the op that was opened last of those that are open."""
-    ops = [
-        (event["ts"], -event["ts"] - event["dur"], number)
-        for number, event in enumerate(events)
-        if event["cat"] == "cpu_op" and event["tid"] == tid
-        if event["ts"] <= at < event["ts"] + event["dur"]
-    ]
-    return max(ops)[2] if ops else None
-
-
-def test_random_spans(tmp_path: Path) -> None:
-    cases = [random_spans(seed) for seed in range(12)]
-    with opened_as_ranks(tmp_path, cases) as trace:
-        rows = trace.sql(
-            "SELECT t.rank, e.correlation, e.op_id FROM attributed_events AS e"
-            " JOIN trace AS t USING (trace_id)"
-        ).rows
-    found = {(rank, correlation): op for rank, correlation, op in rows}
-    expected = {
-        (seed, event["args"]["correlation"]): innermost(events, event["ts"], event["tid"])
-        for seed, events in enumerate(cases)
-        for event in events
-        if event["cat"] == "cuda_runtime"
-    }
-    assert found == expected
-
-
-def test_the_number_of_modules_is_bounded(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_modules_is_bounded(tiny_trace, monkeypatch):
     monkeypatch.setattr(walked_modules, "MAX_MODULES", 5)
     events = [span("user_annotation", "all", 0, 1000)]
     events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(20)]
@@ -75,10 +21,8 @@ def test_the_number_of_modules_is_bounded(
         assert trace.query("modules").column("module_path") == ["all"]
 
 
-def test_an_interrupt_ends_the_walk(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+def test_an_interrupt_ends_the_walk(tiny_trace, monkeypatch):
+    def fail(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(context_walk, "_inside", fail)
@@ -87,7 +31,7 @@ def test_an_interrupt_ends_the_walk(
         trace.sql("FROM attribution")
 
 
-def derivative(order: int) -> list[Event]:
+def derivative(order):
     """Return an autograd node, the engine's call of it, and an op with a new sequence number."""
     start, number = 100 * order, {"Sequence number": 2 * order - 1, "Fwd thread id": 1}
     again = {"Sequence number": 2 * order + 1, "Fwd thread id": 0}
@@ -99,7 +43,7 @@ def derivative(order: int) -> list[Event]:
     ]
 
 
-def test_derivatives_of_high_order_are_not_followed(tiny_trace: Callable[..., Path]) -> None:
+def test_derivatives_of_high_order_are_not_followed(tiny_trace):
     """Following a long chain takes quadratic time; `derivatives.case` has the short ones."""
     first = {"Sequence number": 1, "Fwd thread id": 0}
     events = [

@@ -1,18 +1,11 @@
 """Peak rates of devices: which entry a name finds, and plausibility of the table."""
 
-from __future__ import annotations
-
 import re
 
 import duckdb
 import pytest
 
-from tracekit.analysis.device_peaks import (
-    DevicePeak,
-    fill_device_peaks,
-    load_device_peaks,
-    peak_of,
-)
+from tracekit.analysis.device_peaks import fill_device_peaks, load_device_peaks, peak_of
 from tracekit.analysis.library import library_file, start_session
 from tracekit.database.connections import create_tables
 
@@ -59,9 +52,8 @@ from tracekit.database.connections import create_tables
         ("AMD Instinct MI355X", "AMD Instinct MI355X", 2516.6e12, 8.0e12),
     ],
 )
-def test_names_of_traces(name: str, product: str, bf16: float | None, memory: float) -> None:
+def test_names_of_traces(name, product, bf16, memory):
     peak = peak_of(name)
-    assert peak is not None
     assert (peak.product, peak.flop_per_s.get("bf16")) == (product, bf16)
     assert peak.memory_bytes_per_s == memory
 
@@ -87,11 +79,11 @@ def test_names_of_traces(name: str, product: str, bf16: float | None, memory: fl
         "AMD Instinct MI250X/MI250",
     ],
 )
-def test_other_devices_are_unknown(name: str) -> None:
+def test_other_devices_are_unknown(name):
     assert peak_of(name) is None
 
 
-def test_a_partition_of_a_device_is_not_the_device() -> None:
+def test_a_partition_of_a_device_is_not_the_device():
     name = "AMD Instinct MI300X"
     assert peak_of(name, 304) is peak_of(name) is not None
     # As a device of its own, one of its eight dies has the name of the whole.
@@ -103,9 +95,7 @@ def test_a_partition_of_a_device_is_not_the_device() -> None:
 @pytest.mark.parametrize(
     ("counts", "rows"), [((304, 304), {"*"}), ((38, 38), set()), ((304, 38), {"0"})]
 )
-def test_each_device_of_a_trace_has_the_peak_of_its_units(
-    counts: tuple[int, int], rows: set[str]
-) -> None:
+def test_each_device_of_a_trace_has_the_peak_of_its_units(counts, rows):
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
         create_tables(connection, library_file())
@@ -120,7 +110,7 @@ def test_each_device_of_a_trace_has_the_peak_of_its_units(
     assert {device for (device,) in found} == rows
 
 
-def test_every_entry_has_a_source() -> None:
+def test_every_entry_has_a_source():
     peaks = load_device_peaks()
     assert len({peak.product for peak in peaks}) == len(peaks)
     for peak in peaks:
@@ -133,14 +123,14 @@ def test_every_entry_has_a_source() -> None:
             assert re.search(vendor, peak.address), peak.product
 
 
-def ratio(peak: DevicePeak, above: str, below: str) -> float | None:
+def ratio(peak, above, below):
     """Return the ratio of two rates, None if one is missing."""
     rates = peak.flop_per_s
     return rates[above] / rates[below] if above in rates and below in rates else None
 
 
 @pytest.mark.parametrize("peak", load_device_peaks(), ids=lambda peak: peak.product)
-def test_ratios_between_types(peak: DevicePeak) -> None:
+def test_ratios_between_types(peak):
     """Rates with sparsity or of another accumulator would be twice as high."""
     rates = peak.flop_per_s
     assert set(rates) <= {"fp8", "bf16", "fp16", "tf32", "fp32", "fp64", "int8"}
@@ -164,7 +154,7 @@ def test_ratios_between_types(peak: DevicePeak) -> None:
         assert 0.45 < found <= 1
 
 
-def test_devices_of_one_chip_have_the_same_rates() -> None:
+def test_devices_of_one_chip_have_the_same_rates():
     rates = {peak.product: peak.flop_per_s for peak in load_device_peaks()}
     h100 = rates["NVIDIA H100 SXM"]
     same = [rate for name, rate in rates.items() if re.search("H200 SXM|GH200", name)]

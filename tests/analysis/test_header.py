@@ -1,18 +1,9 @@
 """Headers of SQL files: how they are read, and every way in which they can be wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 from tracekit.analysis.glossary import COLUMN_MEANINGS
-from tracekit.analysis.header import (
-    ColumnSpec,
-    Key,
-    Param,
-    parameters,
-    parse_header,
-    views_of,
-)
+from tracekit.analysis.header import ColumnSpec, Key, Param, parameters, parse_header, views_of
 from tracekit.errors import QueryError
 
 GOOD = """\
@@ -43,7 +34,7 @@ SELECT $min_gap_ns, $sort, $class, $top, $pattern, '$in_text', "$quoted" -- $in_
 """
 
 
-def analysis(*lines: str, sql: str = "SELECT 1 AS a") -> str:
+def analysis(*lines, sql="SELECT 1 AS a"):
     """A minimal valid analysis with further header lines."""
     header = ["-- Why?", "--", "-- Kind: analysis", "-- Scope: trace"]
     columns = (
@@ -52,7 +43,7 @@ def analysis(*lines: str, sql: str = "SELECT 1 AS a") -> str:
     return "\n".join([*header, *lines, *columns, sql])
 
 
-def test_everything_in_a_good_header_is_read() -> None:
+def test_everything_in_a_good_header_is_read():
     spec = parse_header(GOOD, "timeline", "queries/timeline/timeline.sql")
     assert spec.name == "timeline"
     assert spec.path == "queries/timeline/timeline.sql"
@@ -78,7 +69,7 @@ def test_everything_in_a_good_header_is_read() -> None:
     assert [param.is_required for param in spec.params] == [False, False, False, False, True]
 
 
-def test_columns_of_the_glossary_need_no_meaning_and_share_a_line() -> None:
+def test_columns_of_the_glossary_need_no_meaning_and_share_a_line():
     columns = ("-- Columns:", "--   trace_id INTEGER -> trace, rank INTEGER", "--   a  BIGINT  x")
     assert parse_header(analysis(*columns), "a", "a.sql").columns == (
         ColumnSpec(
@@ -89,7 +80,7 @@ def test_columns_of_the_glossary_need_no_meaning_and_share_a_line() -> None:
     )
 
 
-def test_columns_of_a_private_file_need_no_meaning() -> None:
+def test_columns_of_a_private_file_need_no_meaning():
     text = (
         "-- Parts.\n--\n-- Kind: table\n-- Access: private\n-- Columns:\n"
         "--   part INTEGER, size DECIMAL(18,3), span(a, b) BIGINT\nSELECT 1"
@@ -104,13 +95,13 @@ def test_columns_of_a_private_file_need_no_meaning() -> None:
     )
 
 
-def test_reasons_for_no_rows_name_what_else_is_empty() -> None:
+def test_reasons_for_no_rows_name_what_else_is_empty():
     text = analysis("-- Empty: request: the run has none", "-- Empty: none lasted: all failed")
     spec = parse_header(text, "a", "a.sql")
     assert spec.empty == (("request", "the run has none"), ("", "none lasted: all failed"))
 
 
-def test_a_macro_needs_no_columns_and_its_params_are_arguments() -> None:
+def test_a_macro_needs_no_columns_and_its_params_are_arguments():
     text = (
         "-- What is the union?\n--\n-- Kind: function\n-- Params:\n"
         "--   relation  TABLE  name of a relation\nCREATE MACRO u(relation) AS 1;\n"
@@ -121,12 +112,12 @@ def test_a_macro_needs_no_columns_and_its_params_are_arguments() -> None:
 
 
 @pytest.mark.parametrize("kind", ["view", "table"])
-def test_a_view_or_table_is_a_select_with_columns(kind: str) -> None:
+def test_a_view_or_table_is_a_select_with_columns(kind):
     text = f"-- What?\n--\n-- Kind: {kind}\n-- Columns:\n--   a  INTEGER  x\nSELECT 1 AS a\n"
     assert parse_header(text, "v", "v.sql").kind == kind
 
 
-def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
+def test_windows_line_ends_and_a_byte_order_mark_are_read():
     text = "\ufeff" + analysis().replace("\n", "\r\n")
     assert parse_header(text, "a", "a.sql").question == "Why?"
 
@@ -183,10 +174,7 @@ BAD = {
     "param not declared": (analysis(sql="SELECT $x AS a"), r"\$x"),
     "column without type": (analysis("-- Columns:", "--   a  x"), "'a  x'"),
     "column without meaning": (analysis("-- Columns:", "--   a  INTEGER"), "a"),
-    "column twice": (
-        analysis("-- Columns:", "--   a  INTEGER  x", "--   a  INTEGER  y"),
-        "twice",
-    ),
+    "column twice": (analysis("-- Columns:", "--   a  INTEGER  x", "--   a  INTEGER  y"), "twice"),
     "empty invariant": (analysis("-- Invariant:"), "Invariant"),
     "a needed parameter with a default": (
         analysis("-- Params:", X, "-- Needs: x", sql="SELECT $x AS a"),
@@ -196,19 +184,19 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.values(), ids=BAD.keys())
-def test_a_bad_header_is_refused(text: str, reason: str) -> None:
+def test_a_bad_header_is_refused(text, reason):
     with pytest.raises(QueryError, match=reason) as caught:
         parse_header(text, "thing", "queries/analyses/thing.sql")
     assert caught.value.message.startswith("queries/analyses/thing.sql: ")
 
 
-def test_the_hint_for_a_misspelled_field_is_its_name() -> None:
+def test_the_hint_for_a_misspelled_field_is_its_name():
     with pytest.raises(QueryError) as caught:
         parse_header(analysis("-- Invariants: a > 0"), "thing", "x.sql")
     assert "Invariant?" in str(caught.value.hint)
 
 
-def test_a_file_name_must_be_an_identifier() -> None:
+def test_a_file_name_must_be_an_identifier():
     with pytest.raises(QueryError, match="'idle-causes'"):
         parse_header(analysis(), "idle-causes", "x.sql")
 
@@ -227,12 +215,12 @@ def test_a_file_name_must_be_an_identifier() -> None:
         (["--   chart  form=bars title=T y=a", "--          x=b axis=c tip=a,where"], "'b'"),
     ],
 )
-def test_a_bad_view_is_refused(lines: list[str], word: str) -> None:
+def test_a_bad_view_is_refused(lines, word):
     with pytest.raises(QueryError, match=f"View: .*{word}"):
         parse_header(analysis("-- View:", *lines), "name", "name.sql")
 
 
-def test_views_are_read_without_the_rest_of_a_header() -> None:
+def test_views_are_read_without_the_rest_of_a_header():
     text = analysis(
         "-- View:",
         '--   chart   form=bars title="Two  words, cut" y=a axis=b',

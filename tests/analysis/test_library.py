@@ -1,7 +1,5 @@
 """The library: what SQL names, and where the prepared file is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +26,7 @@ from tracekit.analysis import library
         ("SELECT kernels, steps FROM mine", {"mine"}),
     ],
 )
-def test_names_in_a_statement(text: str, names: set[str]) -> None:
+def test_names_in_a_statement(text, names):
     assert {*library.names_in(text)} == names
 
 
@@ -41,7 +39,7 @@ print(library.library_file())
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o777])
-def test_a_package_that_cannot_be_written(tmp_path: Path, mode: int) -> None:
+def test_a_package_that_cannot_be_written(tmp_path, mode):
     """The library is in the user's cache, or in a temporary folder if others can write there."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -58,7 +56,7 @@ def test_a_package_that_cannot_be_written(tmp_path: Path, mode: int) -> None:
     assert file.exists() == (mode == 0o700)
 
 
-def test_a_damaged_library_is_built_again(tmp_path: Path) -> None:
+def test_a_damaged_library_is_built_again(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     environment = {"TRACEKIT_CACHE_DIR": str(cache), "HOME": str(tmp_path)}

@@ -1,25 +1,23 @@
 """Parameters are checked, converted, and completed with defaults."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
-from tracekit.analysis.header import Param, Spec, parse_header
+from tracekit.analysis.header import Param, parse_header
 from tracekit.analysis.params import bind, coerce
 from tracekit.errors import QueryError, UsageError
 
 
-def param(type_name: str, default: str | None = "NULL", choices: tuple[str, ...] = ()) -> Param:
+def param(type_name, default="NULL", choices=()):
     return Param("x", type_name, default, "what it is", choices)
 
 
 class Index:
     """An integer that is no int, as numpy's are."""
 
-    def __index__(self) -> int:
+    def __index__(self):
         return 7
 
 
@@ -33,7 +31,7 @@ class Index:
         ("BOOLEAN", "on", True), ("BIGINT", None, None),
     ],
 )  # fmt: skip
-def test_a_value_becomes_its_type(type_name: str, value: object, expected: object) -> None:
+def test_a_value_becomes_its_type(type_name, value, expected):
     result = coerce(param(type_name), value)
     assert result == expected
     assert type(result) is type(expected)
@@ -49,17 +47,17 @@ def test_a_value_becomes_its_type(type_name: str, value: object, expected: objec
         *(("BOOLEAN", value) for value in (1, "maybe")),
     ],
 )
-def test_a_value_of_another_type_is_refused(type_name: str, value: object) -> None:
+def test_a_value_of_another_type_is_refused(type_name, value):
     with pytest.raises(UsageError, match=r"^x"):
         coerce(param(type_name), value)
 
 
-def test_none_needs_a_null_default() -> None:
+def test_none_needs_a_null_default():
     with pytest.raises(UsageError, match=r"^x"):
         coerce(param("BIGINT", "0"), None)
 
 
-def test_choices_are_the_only_values() -> None:
+def test_choices_are_the_only_values():
     assert coerce(param("VARCHAR", "a", ("a", "b")), "b") == "b"
     with pytest.raises(UsageError, match="'c'") as caught:
         coerce(param("VARCHAR", "a", ("a", "b")), "c")
@@ -67,7 +65,7 @@ def test_choices_are_the_only_values() -> None:
 
 
 @pytest.fixture
-def spec() -> Spec:
+def spec():
     return parse_header(
         "-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n-- Params:\n"
         "--   min_gap_ns  BIGINT = 5  shortest gap, ns\n"
@@ -79,17 +77,17 @@ def spec() -> Spec:
     )
 
 
-def test_defaults_fill_what_is_not_given(spec: Spec) -> None:
+def test_defaults_fill_what_is_not_given(spec):
     assert bind(spec, {"top": "3"}) == {"min_gap_ns": 5, "class": None, "top": 3}
 
 
-def test_a_missing_parameter_is_named(spec: Spec) -> None:
+def test_a_missing_parameter_is_named(spec):
     with pytest.raises(QueryError, match="'top'") as caught:
         bind(spec, {})
     assert "how many" in str(caught.value.hint)
 
 
-def test_one_of_the_needed_parameters_is_enough() -> None:
+def test_one_of_the_needed_parameters_is_enough():
     spec = parse_header(
         "-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n-- Params:\n"
         "--   number  BIGINT = NULL  its number\n--   name  VARCHAR = NULL  its name\n"
@@ -106,14 +104,14 @@ def test_one_of_the_needed_parameters_is_enough() -> None:
         assert "its number" in str(caught.value.hint)
 
 
-def test_the_hint_for_an_unknown_parameter_lists_similar_ones(spec: Spec) -> None:
+def test_the_hint_for_an_unknown_parameter_lists_similar_ones(spec):
     for name, hinted in (("min_gap", "min_gap_ns?"), ("zzz", "min_gap_ns, class, top")):
         with pytest.raises(QueryError, match=name) as caught:
             bind(spec, {name: 1, "top": 1})
         assert hinted in str(caught.value.hint)
 
 
-def test_a_limit_is_not_negative() -> None:
+def test_a_limit_is_not_negative():
     limit = Param("limit", "BIGINT", "20", "rows; 0 for all")
     assert coerce(limit, "0") == 0
     with pytest.raises(UsageError, match="-1"):

@@ -1,12 +1,7 @@
 """Measured peak rates: which of them count for which device, and the reasons for others."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from measured_points import (
@@ -18,8 +13,6 @@ from measured_points import (
     MM,
     NAME,
     SLOW,
-    MakeBench,
-    TracedDevice,
     cpu,
     found,
     gpu,
@@ -60,19 +53,13 @@ MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
         (gpu("AMD Instinct MI300X", 304), MI300X, GPU_PEAK_RATE, None),
     ],
 )
-def test_given_peak_rates_count_for_the_measured_device(
-    make_bench: MakeBench,
-    place: TracedDevice,
-    members: dict[str, Any],
-    expected: tuple[Any, ...],
-    word: str | None,
-) -> None:
+def test_given_peak_rates_count_for_the_measured_device(make_bench, place, members, expected, word):
     ((*values, reason),) = found(place, make_bench("b", [FAST], **members))
     assert tuple(values) == expected
     assert reason is None if word is None else word in reason
 
 
-def test_peak_rates_of_the_same_number_of_threads_are_chosen(make_bench: MakeBench) -> None:
+def test_peak_rates_of_the_same_number_of_threads_are_chosen(make_bench):
     points = [FAST | {"thread_count": 2}, SLOW | {"thread_count": 1}]
     bench = make_bench("b", points, **CPU)
     assert found(cpu(EPYC, 1), bench) == [("product", 1, 0.5e9, "given", None)]
@@ -81,7 +68,7 @@ def test_peak_rates_of_the_same_number_of_threads_are_chosen(make_bench: MakeBen
     assert "thread count" in row[-1]
 
 
-def test_peak_rates_of_collectives_depend_on_machines_not_on_threads(make_bench: MakeBench) -> None:
+def test_peak_rates_of_collectives_depend_on_machines_not_on_threads(make_bench):
     bench = make_bench("b", [ALL_REDUCE], **CPU)
     for place in (cpu(EPYC, 1), cpu(EPYC, 1, nodes=None)):
         assert found(place, bench) == [("collective", None, 1e9, "given", None)]
@@ -89,23 +76,21 @@ def test_peak_rates_of_collectives_depend_on_machines_not_on_threads(make_bench:
     assert "1 machine" in row[-1]
 
 
-def test_peak_rates_of_several_devices_fit_no_unnamed_device(make_bench: MakeBench) -> None:
+def test_peak_rates_of_several_devices_fit_no_unnamed_device(make_bench):
     points = [FAST | GPU, SLOW | GPU | {"device_name": "NVIDIA A100"}]
     (row,) = found(gpu(None), make_bench("b", points))
     assert row[:3] == (None, None, None)
     assert row[-1] is not None
 
 
-def test_a_reason_names_at_most_three_devices(make_bench: MakeBench) -> None:
+def test_a_reason_names_at_most_three_devices(make_bench):
     points = [FAST | GPU | {"device_name": f"GPU {letter}"} for letter in "ABCDE"]
     (row,) = found(gpu(), make_bench("b", points))
     assert all(word in row[-1] for word in ("GPU A", "GPU B", "GPU C", "2 more", NAME))
     assert "GPU D" not in row[-1]
 
 
-def test_a_device_without_a_name_in_the_file_is_unnamed(
-    make_bench: MakeBench, tiny_trace: Callable[..., Path]
-) -> None:
+def test_a_device_without_a_name_in_the_file_is_unnamed(make_bench, tiny_trace):
     """Files of HIP graphs have no name of the device; the given peak rates count."""
     copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "pid": 0}
     args = {"device": 0, "stream": 7, "bytes": 1000}
@@ -121,9 +106,7 @@ def test_a_device_without_a_name_in_the_file_is_unnamed(
 
 
 @pytest.mark.nightly("opens two runs")
-def test_given_peak_rates_precede_those_of_the_run_folder(
-    make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
-) -> None:
+def test_given_peak_rates_precede_those_of_the_run_folder(make_run, make_bench, tiny_trace):
     shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
     here = {"processor": EPYC, "thread_count": 2}
@@ -148,9 +131,7 @@ def test_given_peak_rates_precede_those_of_the_run_folder(
     assert "--peak-rates" in reason
 
 
-def test_points_of_another_device_in_the_run_folder_are_ignored(
-    make_run: Callable[..., Path], tiny_trace: Callable[..., Path]
-) -> None:
+def test_points_of_another_device_in_the_run_folder_are_ignored(make_run, tiny_trace):
     points = [{"bench_id": 0, "outcome": "ok", "sample_ns": [1.0], **FAST, **GPU}]
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
     make_run("run", benchmarks=points, environment={"processor": EPYC, "thread_count": 2})
@@ -158,9 +139,7 @@ def test_points_of_another_device_in_the_run_folder_are_ignored(
         assert trace.sql("FROM device_peak_rate").rows == []
 
 
-def test_the_fastest_point_of_a_run_counts(
-    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_fastest_point_of_a_run_counts(make_bench, caplog):
     failed = MM | {"outcome": "oom", "reason": "no room", "device": None, "device_name": None}
     unlike = {"family": "launch", "op": "empty_kernel", "median_ns": 1.0}
     points = [
@@ -189,7 +168,7 @@ INVALID_LINES = [
 ]
 
 
-def test_invalid_lines_are_skipped(make_bench: MakeBench, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_lines_are_skipped(make_bench, caplog):
     for number, line in enumerate(INVALID_LINES):
         with pytest.raises(UsageError, match=f"bench{number}"):
             points_of(make_bench(f"bench{number}", [line], **CPU))
@@ -199,7 +178,7 @@ def test_invalid_lines_are_skipped(make_bench: MakeBench, caplog: pytest.LogCapt
     assert str(len(INVALID_LINES) - 1) in caplog.text
 
 
-def test_the_date_of_a_run_comes_from_its_manifest(make_bench: MakeBench) -> None:
+def test_the_date_of_a_run_comes_from_its_manifest(make_bench):
     point = FAST | {"run_name": "forged", "measured_at": "2999-01-01T00:00:00+00:00"}
     for name, created_at, expected in (
         ("b", "2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00+00:00"),
@@ -212,22 +191,19 @@ def test_the_date_of_a_run_comes_from_its_manifest(make_bench: MakeBench) -> Non
     ):
         (row,) = peak_rates_of(cpu(), make_bench(name, [point], created_at=created_at, **CPU))
         date = f", {expected[:10]}" if expected else ""
-        assert (row["measured_at"], row["source"]) == (
-            expected,
-            f"{name}{date}: mm 10 × 10 × 10",
-        )
+        assert (row["measured_at"], row["source"]) == (expected, f"{name}{date}: mm 10 × 10 × 10")
 
 
 @pytest.mark.nightly("opens two runs")
 def test_a_cpu_run_uses_the_peak_rates_of_its_processor_and_threads(
-    make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
-) -> None:
+    make_run, make_bench, tiny_trace
+):
     shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
 
     numbers = itertools.count()
 
-    def reason(**members: Any) -> str | None:
+    def reason(**members):
         name = f"run{next(numbers)}"
         folder = make_run(name, **members)
         tiny_trace([op | {"args": shapes}], f"{name}/rank0.json")
@@ -237,8 +213,7 @@ def test_a_cpu_run_uses_the_peak_rates_of_its_processor_and_threads(
             if row["measured_peak_pct"] is not None:
                 # 2,000 operations in 2 us are 1e9 operations/s.
                 assert row["measured_peak_pct"] == pytest.approx(50)
-            found: str | None = row["measured_peak_reason"]
-            return found
+            return row["measured_peak_reason"]
 
     bench = make_bench("bench", [FAST], **CPU)
     here = {"processor": EPYC}

@@ -1,11 +1,5 @@
 """Derived tables of a trace without a cached store are created on demand and have the same rows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import duckdb
 import pytest
 from traces_by_hand import kernel, span, work
@@ -35,11 +29,11 @@ ORDER BY ALL
 
 
 @pytest.fixture
-def path(tiny_trace: Callable[..., Path]) -> Path:
+def path(tiny_trace):
     return tiny_trace(EVENTS)
 
 
-def asked(trace: tracekit.Trace, name: str) -> object:
+def asked(trace, name):
     try:
         found = trace.query(name)
     except TracekitError as error:
@@ -47,12 +41,12 @@ def asked(trace: tracekit.Trace, name: str) -> object:
     return found.columns, found.rows
 
 
-def made(trace: tracekit.Trace) -> set[str]:
+def made(trace):
     """Return the derived tables that have been filled."""
     return session_of(trace._connection).row_counts.keys() & load_catalog().tables.keys()
 
 
-def test_analyses_match_those_of_a_cached_store(path: Path, cache: Path) -> None:
+def test_analyses_match_those_of_a_cached_store(path, cache):
     with tracekit.open(path) as kept, tracekit.open(path, cache=False) as trace:
         for name in reversed(NAMES):
             assert asked(trace, name) == asked(kept, name), name
@@ -66,7 +60,7 @@ def test_analyses_match_those_of_a_cached_store(path: Path, cache: Path) -> None
             assert trace.sql(text).rows == kept.sql(text).rows
 
 
-def test_only_requested_tables_are_created(path: Path) -> None:
+def test_only_requested_tables_are_created(path):
     with tracekit.open(path, cache=False) as trace:
         assert not made(trace)
         assert trace.query("kernels").rows
@@ -76,10 +70,10 @@ def test_only_requested_tables_are_created(path: Path) -> None:
         assert "idle_gap" in made(trace)
 
 
-def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_is_tried_again(path, monkeypatch):
     create = relations._Making._create
 
-    def fails(making: Any, connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+    def fails(making, connection, spec):
         if spec.name == "attribution":
             raise duckdb.InterruptException("no more")
         create(making, connection, spec)
@@ -93,12 +87,10 @@ def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatc
         assert trace.query("idle_gaps").rows == other.query("idle_gaps").rows != []
 
 
-def test_judging_records_again_with_more_memory_counts_them_once(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_records_again_with_more_memory_counts_them_once(tiny_trace, monkeypatch):
     create, calls = plausibility.create_event_kinds, []
 
-    def fails_once(connection: duckdb.DuckDBPyConnection) -> None:
+    def fails_once(connection):
         calls.append(connection)
         if len(calls) == 2:
             raise duckdb.OutOfMemoryException("no more")

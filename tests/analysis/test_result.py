@@ -1,9 +1,6 @@
 """Results as rows, as text, and as data frames that keep every digit."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ INT64_MAX = 2**63 - 1
 
 
 @pytest.fixture
-def result() -> Result:
+def result():
     return Result(
         "timeline",
         (Column("rank", "INTEGER"), Column("idle_ns", "BIGINT"), Column("name", "VARCHAR")),
@@ -22,7 +19,7 @@ def result() -> Result:
     )
 
 
-def test_rows_columns_and_dicts(result: Result) -> None:
+def test_rows_columns_and_dicts(result):
     assert result.column_names == ("rank", "idle_ns", "name")
     assert len(result) == 3
     assert next(iter(result)) == (0, INT64_MAX, "a")
@@ -31,7 +28,7 @@ def test_rows_columns_and_dicts(result: Result) -> None:
     assert repr(result) == "<Result timeline: 3 rows of rank, idle_ns, name>"
 
 
-def test_print_shows_the_table() -> None:
+def test_print_shows_the_table():
     columns = (Column("phase", "VARCHAR"), Column("wall_ns", "BIGINT"))
     table = Result("phases", columns, [("forward", 2_500_000), ("backward", 5_000_000)])
     assert str(table).splitlines() == [
@@ -44,20 +41,20 @@ def test_print_shows_the_table() -> None:
     assert "20 of 25" in many.splitlines()[-1]
 
 
-def test_an_unknown_column_is_refused(result: Result) -> None:
+def test_an_unknown_column_is_refused(result):
     with pytest.raises(UsageError, match="'idle'") as caught:
         result.column("idle")
     assert "rank, idle_ns, name" in str(caught.value.hint)
 
 
-def test_polars_keeps_types_and_digits(result: Result) -> None:
+def test_polars_keeps_types_and_digits(result):
     pytest.importorskip("polars")
     frame = result.to_polars()
     assert [str(dtype) for dtype in frame.dtypes] == ["Int32", "Int64", "String"]
     assert frame["idle_ns"].to_list() == [INT64_MAX, None, -1]
 
 
-def test_pandas_keeps_types_and_digits(result: Result) -> None:
+def test_pandas_keeps_types_and_digits(result):
     pytest.importorskip("pandas")
     frame = result.to_pandas()
     assert [str(dtype) for dtype in frame.dtypes] == ["Int32", "Int64", "object"]
@@ -66,14 +63,14 @@ def test_pandas_keeps_types_and_digits(result: Result) -> None:
     assert [str(dtype) for dtype in without_nulls.dtypes] == ["int32", "int64", "object"]
 
 
-def test_pandas_has_missing_doubles_as_its_own(result: Result) -> None:
+def test_pandas_has_missing_doubles_as_its_own(result):
     pytest.importorskip("pandas")
     columns = (Column("share_pct", "DOUBLE"),)
     for rows in ([(1.5,)], [(1.5,), (None,)]):
         assert str(Result("x", columns, rows).to_pandas()["share_pct"].dtype) == "float64"
 
 
-def test_arrow_keeps_types_and_digits(result: Result) -> None:
+def test_arrow_keeps_types_and_digits(result):
     pytest.importorskip("pyarrow")
     table = result.to_arrow()
     assert [str(field.type) for field in table.schema] == ["int32", "int64", "string"]
@@ -81,14 +78,12 @@ def test_arrow_keeps_types_and_digits(result: Result) -> None:
 
 
 @pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
-def test_an_empty_result_keeps_its_columns(library: str) -> None:
+def test_an_empty_result_keeps_its_columns(library):
     pytest.importorskip(library)
     result = Result("x", (Column("a_ns", "BIGINT"), Column("b", "DECIMAL(9,2)")), [])
-    frame: Any = {
-        "polars": result.to_polars,
-        "pandas": result.to_pandas,
-        "pyarrow": result.to_arrow,
-    }[library]()
+    frame = {"polars": result.to_polars, "pandas": result.to_pandas, "pyarrow": result.to_arrow}[
+        library
+    ]()
     columns = frame.column_names if library == "pyarrow" else list(frame.columns)
     assert columns == ["a_ns", "b"]
     assert len(frame) == 0
@@ -98,9 +93,7 @@ def test_an_empty_result_keeps_its_columns(library: str) -> None:
     ("library", "method"),
     [("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")],
 )
-def test_the_hint_for_a_missing_library_names_its_extra(
-    result: Result, monkeypatch: pytest.MonkeyPatch, library: str, method: str
-) -> None:
+def test_the_hint_for_a_missing_library_names_its_extra(result, monkeypatch, library, method):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(UsageError, match=library) as caught:
         getattr(result, method)()

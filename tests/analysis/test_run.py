@@ -1,19 +1,16 @@
 """Running analyses and the user's SQL: results, errors, and interrupts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import duckdb
 import pytest
 
-from tracekit.analysis.header import Spec, parse_header
+from tracekit.analysis.header import parse_header
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.result import Column
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
@@ -21,13 +18,13 @@ from tracekit.errors import QueryError, StoreError, UsageError
 
 
 @pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection():
     with duckdb.connect() as open_connection:
         open_connection.execute("CREATE TABLE event AS SELECT range AS ts_ns FROM range(5)")
         yield open_connection
 
 
-def spec(sql: str, *, params: str = "", columns: str = "--   a  BIGINT  x\n") -> Spec:
+def spec(sql, *, params="", columns="--   a  BIGINT  x\n"):
     listed = f"-- Params:\n{params}" if params else ""
     return parse_header(
         f"-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n{listed}-- Columns:\n{columns}{sql}",
@@ -36,23 +33,21 @@ def spec(sql: str, *, params: str = "", columns: str = "--   a  BIGINT  x\n") ->
     )
 
 
-def test_an_analysis_returns_its_columns(connection: duckdb.DuckDBPyConnection) -> None:
+def test_an_analysis_returns_its_columns(connection):
     result = run_analysis(connection, spec("SELECT max(ts_ns) AS a FROM event"), {})
     assert result.name == "gaps"
     assert result.columns == (Column("a", "BIGINT"),)
     assert result.rows == [(4,)]
 
 
-def test_parameters_are_bound_with_their_declared_type(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
+def test_parameters_are_bound_with_their_declared_type(connection):
     # As a 32-bit integer, DuckDB's type of small literals, this product would overflow.
     question = spec("SELECT $top * 1000000 AS a", params="--   top  BIGINT = 4000  how many\n")
     assert run_analysis(connection, question, {}).rows == [(4_000_000_000,)]
     assert run_analysis(connection, question, {"top": "5000"}).rows == [(5_000_000_000,)]
 
 
-def test_an_unset_parameter_is_null(connection: duckdb.DuckDBPyConnection) -> None:
+def test_an_unset_parameter_is_null(connection):
     question = spec(
         "SELECT ts_ns AS a FROM event WHERE $only IS NULL OR ts_ns = $only",
         params="--   only  BIGINT = NULL  only this\n",
@@ -61,7 +56,7 @@ def test_an_unset_parameter_is_null(connection: duckdb.DuckDBPyConnection) -> No
     assert run_analysis(connection, question, {"only": 3}).rows == [(3,)]
 
 
-def test_text_parameters_are_values_never_sql(connection: duckdb.DuckDBPyConnection) -> None:
+def test_text_parameters_are_values_never_sql(connection):
     question = spec(
         "SELECT $name AS a",
         params="--   name  VARCHAR = ''  a name\n",
@@ -72,7 +67,7 @@ def test_text_parameters_are_values_never_sql(connection: duckdb.DuckDBPyConnect
     assert len(run_sql(connection, "SELECT * FROM event")) == 5
 
 
-def test_wrong_parameters_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+def test_wrong_parameters_are_refused(connection):
     question = spec("SELECT $top AS a", params="--   top  BIGINT = 1  how many\n")
     with pytest.raises(QueryError, match="topp"):
         run_analysis(connection, question, {"topp": 1})
@@ -88,21 +83,19 @@ def test_wrong_parameters_are_refused(connection: duckdb.DuckDBPyConnection) -> 
         ("SELECT 1::BIGINT AS a, 2 AS b", "b INTEGER"),
     ],
 )
-def test_undeclared_columns_are_a_bug(
-    connection: duckdb.DuckDBPyConnection, sql: str, reason: str
-) -> None:
+def test_undeclared_columns_are_a_bug(connection, sql, reason):
     with pytest.raises(RuntimeError, match=reason):
         run_analysis(connection, spec(sql), {})
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 
-def test_columns_in_another_order_are_a_bug(connection: duckdb.DuckDBPyConnection) -> None:
+def test_columns_in_another_order_are_a_bug(connection):
     columns = "--   a  INTEGER  x\n--   b  INTEGER  y\n"
     with pytest.raises(RuntimeError, match="order"):
         run_analysis(connection, spec("SELECT 1 AS b, 2 AS a", columns=columns), {})
 
 
-def test_memory_that_runs_out_is_no_bug(connection: duckdb.DuckDBPyConnection) -> None:
+def test_memory_that_runs_out_is_no_bug(connection):
     connection.execute("SET memory_limit = '20MB'; SET max_temp_directory_size = '0KB'")
     greedy = "SELECT len(list(range))::BIGINT AS a FROM range(100000000)"
     with pytest.raises(StoreError, match="gaps"):
@@ -112,19 +105,19 @@ def test_memory_that_runs_out_is_no_bug(connection: duckdb.DuckDBPyConnection) -
     assert "LIMIT" in str(caught.value.hint)
 
 
-def test_sql_returns_columns_and_rows(connection: duckdb.DuckDBPyConnection) -> None:
+def test_sql_returns_columns_and_rows(connection):
     result = run_sql(connection, "SELECT ts_ns, ts_ns * 2 AS twice FROM event ORDER BY 1 LIMIT 2;")
     assert result.columns == (Column("ts_ns", "BIGINT"), Column("twice", "BIGINT"))
     assert result.rows == [(0, 0), (1, 2)]
 
 
-def test_a_name_that_comes_twice_gets_a_number(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_name_that_comes_twice_gets_a_number(connection):
     result = run_sql(connection, "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a")
     assert len(set(result.column_names)) == 4
     assert result.column_names[:2] == ("a", "a_1")
 
 
-def test_no_more_rows_than_asked_for(connection: duckdb.DuckDBPyConnection) -> None:
+def test_no_more_rows_than_asked_for(connection):
     for asked in ("SELECT * FROM range(10000000)", "SELECT now() FROM range(10000000)"):
         first, is_more = stream_sql(connection, asked).first(3)
         assert len(first) == 3
@@ -133,7 +126,7 @@ def test_no_more_rows_than_asked_for(connection: duckdb.DuckDBPyConnection) -> N
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 
-def test_exact_values(connection: duckdb.DuckDBPyConnection) -> None:
+def test_exact_values(connection):
     result = run_sql(
         connection,
         "SELECT 9223372036854775807 AS big, 170141183460469231731687303715884105727 AS huge, "
@@ -152,9 +145,7 @@ def test_exact_values(connection: duckdb.DuckDBPyConnection) -> None:
     assert result.columns[2] == Column("ns", "TIMESTAMP_NS")
 
 
-def test_several_statements_give_the_last_ones_rows(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
+def test_several_statements_give_the_last_ones_rows(connection):
     text = "CREATE TEMP TABLE t AS SELECT 7 AS a; -- a comment; with a semicolon\nSELECT a FROM t;"
     assert run_sql(connection, text).rows == [(7,)]
     with pytest.raises(QueryError):
@@ -162,7 +153,7 @@ def test_several_statements_give_the_last_ones_rows(
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "-- nothing", ";"])
-def test_no_statement_is_refused(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_no_statement_is_refused(connection, text):
     with pytest.raises(QueryError):
         run_sql(connection, text)
 
@@ -178,9 +169,7 @@ def test_no_statement_is_refused(connection: duckdb.DuckDBPyConnection, text: st
         ("SELECT 'x'::INTEGER", "Conversion Error", "column 11"),
     ],
 )
-def test_errors_of_duckdb_are_one_line_and_a_hint(
-    connection: duckdb.DuckDBPyConnection, text: str, message: str, hint: str
-) -> None:
+def test_errors_of_duckdb_are_one_line_and_a_hint(connection, text, message, hint):
     with pytest.raises(QueryError) as caught:
         run_sql(connection, text)
     assert message in caught.value.message
@@ -189,9 +178,7 @@ def test_errors_of_duckdb_are_one_line_and_a_hint(
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 
-def test_the_hint_of_the_sandbox_is_unsafe(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
+def test_the_hint_of_the_sandbox_is_unsafe(connection):
     connection.execute("SET enable_external_access = false; SET lock_configuration = true")
     refused = (
         "SELECT * FROM read_csv('/etc/passwd')",
@@ -209,7 +196,7 @@ def test_the_hint_of_the_sandbox_is_unsafe(
 SLOW = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 
 
-def test_an_interrupt_ends_a_statement(connection: duckdb.DuckDBPyConnection) -> None:
+def test_an_interrupt_ends_a_statement(connection):
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -218,10 +205,8 @@ def test_an_interrupt_ends_a_statement(connection: duckdb.DuckDBPyConnection) ->
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 
-def test_an_interrupt_between_statements_is_not_lost(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    def work() -> None:
+def test_an_interrupt_between_statements_is_not_lost(connection):
+    def work():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.3)  # The interrupt arrives while no statement runs.
         connection.execute(SLOW)
@@ -231,7 +216,7 @@ def test_an_interrupt_between_statements_is_not_lost(
     assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_work_of_another_thread_stays_on_it(connection: duckdb.DuckDBPyConnection) -> None:
+def test_work_of_another_thread_stays_on_it(connection):
     """Only the main thread receives interrupts."""
     with ThreadPoolExecutor(1, thread_name_prefix="other") as pool:
         ask = pool.submit(interruptible, connection, lambda: threading.current_thread().name)

@@ -1,20 +1,11 @@
 """GPU events without a launch are matched to the launched events that they repeat."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 from tracekit.analysis import section_alignment
-
-Event = dict[str, Any]
-Write = Callable[..., Path]
-Opened = Callable[[Path], tracekit.Trace]
 
 # A decoder; kernel names do not tell one GEMM from another.
 LAYERS = 6
@@ -22,11 +13,9 @@ LAYER = ("norm", *["gemm"] * 3, "rope", "attn", "gemm", "norm", "gemm", "gemm", 
 ITERATION = ("embed", *LAYER * LAYERS, "norm")
 
 
-def stream(
-    names: Sequence[str], unlinked: set[int], grids: Sequence[int | None] | None = None
-) -> list[Event]:
+def stream(names, unlinked, grids=None):
     """Return sequential kernels, each with a launch except for those in `unlinked`."""
-    events: list[Event] = []
+    events = []
     for place, name in enumerate(names):
         at = 100 + 10 * place
         args = {"device": 0, "stream": 7, "correlation": place + 1}
@@ -44,7 +33,7 @@ def stream(
     return events
 
 
-def alike(path: Path) -> dict[int, int]:
+def alike(path):
     """Return the position of each event without a launch, and that of its counterpart."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
@@ -56,14 +45,14 @@ def alike(path: Path) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("tail", [1 + 2 * len(LAYER), 5 * len(LAYER) + 7, len(ITERATION)])
-def test_a_partial_iteration_matches_the_next_one(tiny_trace: Write, tail: int) -> None:
+def test_a_partial_iteration_matches_the_next_one(tiny_trace, tail):
     """Complete layers fit between any layers, so the kernels after them decide."""
     names = [*ITERATION[-tail:], *ITERATION]
     found = alike(tiny_trace(stream(names, set(range(tail)))))
     assert found == {place: place + len(ITERATION) for place in range(tail)}
 
 
-def test_an_iteration_in_the_middle_and_missed_kernels(tiny_trace: Write) -> None:
+def test_an_iteration_in_the_middle_and_missed_kernels(tiny_trace):
     names = [*ITERATION * 3]
     count = len(ITERATION)
     missed = {3, 4, count + 20, *range(count + 30, count + 50), 3 * count - 1}
@@ -73,23 +62,23 @@ def test_an_iteration_in_the_middle_and_missed_kernels(tiny_trace: Write) -> Non
     assert not set(found.values()) & missed
 
 
-def test_grids_decide_between_equal_kernels(tiny_trace: Write) -> None:
+def test_grids_decide_between_equal_kernels(tiny_trace):
     """Two kinds of iterations have the same kernels with different grids."""
     count = len(ITERATION)
     names = [*ITERATION * 3]
-    grids: list[int | None] = [*[8] * count, *[512] * count, *[8] * count]
+    grids = [*[8] * count, *[512] * count, *[8] * count]
     found = alike(tiny_trace(stream(names, set(range(count)), grids)))
     assert found == {place: place + 2 * count for place in range(count)}
 
 
-def test_grids_may_be_missing_where_the_launch_is(tiny_trace: Write) -> None:
+def test_grids_may_be_missing_where_the_launch_is(tiny_trace):
     count = len(ITERATION)
-    grids: list[int | None] = [*[None] * count, *[512] * count]
+    grids = [*[None] * count, *[512] * count]
     found = alike(tiny_trace(stream([*ITERATION * 2], set(range(count)), grids)))
     assert found == {place: place + count for place in range(count)}
 
 
-def test_unmatched_kernels_stay_unattributed(tiny_trace: Write) -> None:
+def test_unmatched_kernels_stay_unattributed(tiny_trace):
     other = [f"other_{number}" for number in range(40)]
     names = [*other, *ITERATION[-20:], *ITERATION]
     found = alike(tiny_trace(stream(names, set(range(60)))))
@@ -103,18 +92,18 @@ def test_unmatched_kernels_stay_unattributed(tiny_trace: Write) -> None:
     assert rows == [("(unattributed)", False, 40)]
 
 
-def test_one_repeated_kernel_matches_nothing(tiny_trace: Write) -> None:
+def test_one_repeated_kernel_matches_nothing(tiny_trace):
     assert alike(tiny_trace(stream(["fill"] * 200, set(range(50))))) == {}
 
 
-def test_a_surplus_kernel_does_not_end_the_alignment(tiny_trace: Write) -> None:
+def test_a_surplus_kernel_does_not_end_the_alignment(tiny_trace):
     tail = [*ITERATION[-40:-20], "surplus", *ITERATION[-20:]]
     found = alike(tiny_trace(stream([*tail, *ITERATION], set(range(41)))))
     start = 41 + len(ITERATION) - 40
     assert found == {place: start + place - (place > 20) for place in range(41) if place != 20}
 
 
-def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_comparisons_is_linear(monkeypatch):
     """Names repeat so that almost every position fits every other one."""
     compared = []
     agreement = section_alignment._agreement
@@ -145,12 +134,10 @@ def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) ->
         ("tl_mi300_qwen", {"QKV": 1_240_259, "Output": 448_780, "MLP": 3_552_972}),
     ],
 )
-def test_roles_of_gemms_in_real_traces(
-    opened: Opened, public_traces: Path, name: str, roles_ns: dict[str, int]
-) -> None:
+def test_roles_of_gemms_in_real_traces(opened, public_traces, name, roles_ns):
     """Expected values follow from the order q, k, v, o, gate, up, down in each layer."""
     trace = opened(public_traces / f"{name}.json.gz")
-    found: dict[str, int] = {}
+    found = {}
     rows = trace.sql(
         "SELECT m.rollup_path, d.dur_ns FROM attribution AS c"
         " JOIN device_events AS d USING (trace_id, event_id, piece)"

@@ -1,7 +1,5 @@
 """The sweeps on more rows than a batch, and on numbers that no trace has."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from ctypes import c_int64
 
@@ -15,7 +13,7 @@ from tracekit.native import Answers
 from tracekit.sql_text import rows
 
 
-def test_owned_time_of_more_rows_than_a_batch() -> None:
+def test_owned_time_of_more_rows_than_a_batch():
     """A copy lasts longer than a batch of rows, and a collective runs across its end."""
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
@@ -81,12 +79,12 @@ HOSTILE_GRAPHS = {
 @pytest.mark.parametrize(
     ("name", "given"), [(name, one) for name, many in HOSTILE_GRAPHS.items() for one in many]
 )
-def test_hostile_graphs(name: str, given: list[tuple[int | None, ...]]) -> None:
+def test_hostile_graphs(name, given):
     """A sweep refuses the numbers or returns something, and stays within its memory."""
     columns = [f"c{number}" for number in range(len(given[0]))]
     declared = ", ".join(f"{column}::BIGINT" for column in columns)
     statement = f"SELECT {declared} FROM (VALUES {rows(given)}) AS t({', '.join(columns)})"
-    found: list[tuple[int, ...]] = []
+    found = []
     with duckdb.connect() as connection:
         refused = (duckdb.InvalidInputException, duckdb.OutOfMemoryException)
         with suppress(*refused), swept(connection, name, statement):
@@ -95,7 +93,7 @@ def test_hostile_graphs(name: str, given: list[tuple[int | None, ...]]) -> None:
 
 
 @pytest.mark.parametrize("bits", [1 << 40, MOST, LEAST, -1, -16])
-def test_unknown_markers_are_refused(bits: int) -> None:
+def test_unknown_markers_are_refused(bits):
     statement = (
         f"SELECT 1::BIGINT AS a, 1::BIGINT AS b, 1::BIGINT AS c, 1::BIGINT AS d, {LEAST}::BIGINT, "
         f"{MOST}::BIGINT, ({bits})::BIGINT"
@@ -128,7 +126,7 @@ TEXTS = range(8, 11)
 
 
 @pytest.mark.parametrize("number", [LEAST, MOST, -1, None])
-def test_hostile_rows_of_idle_gaps(number: int | None) -> None:
+def test_hostile_rows_of_idle_gaps(number):
     """Whatever the numbers are, the walk gives a few segments or refuses the rows."""
     columns = [f"c{place}" for place in range(21)]
     types = ["VARCHAR" if place in TEXTS else "BIGINT" for place in range(21)]

@@ -1,10 +1,5 @@
 """Relations that SQL of the user's asks for inside of a transaction."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from traces_by_hand import work
 
@@ -12,7 +7,7 @@ import tracekit
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_a_transaction(tiny_trace: Callable[..., Path], end: str) -> None:
+def test_a_transaction(tiny_trace, end):
     """`kernels` has a row, `communication` has none: each is asked for within and afterwards."""
     with tracekit.open(tiny_trace(work(0, 3, 5, 1)), cache=False) as trace:
         trace.sql("BEGIN")

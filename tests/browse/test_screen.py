@@ -1,17 +1,13 @@
 """`tracekit browse` with the keyboard, on a screen of 80 columns and 24 rows."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browse_by_keyboard import Screen, lines, walk
+from browse_by_keyboard import lines, walk
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -37,15 +33,15 @@ EVENTS = [
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+def trace(tmp_path_factory):
     file = tmp_path_factory.mktemp("browsed") / "trace.json"
     file.write_text(json.dumps({"traceEvents": EVENTS}), "utf-8")
     with tracekit.open(file, cache=False) as opened:
         yield opened
 
 
-def test_down_to_an_event_and_its_reason_and_back(trace: Trace) -> None:
-    async def steps(screen: Screen) -> None:
+def test_down_to_an_event_and_its_reason_and_back(trace):
+    async def steps(screen):
         first = lines(screen.text)
         assert first[0].startswith("Overview")
         # 5.001 + 2 + 1 of 29 µs; the two gaps are 0.999 and 20 µs.
@@ -67,8 +63,8 @@ def test_down_to_an_event_and_its_reason_and_back(trace: Trace) -> None:
     walk(trace, steps)
 
 
-def test_a_gap_leads_to_what_ran_around_it(trace: Trace) -> None:
-    async def steps(screen: Screen) -> None:
+def test_a_gap_leads_to_what_ran_around_it(trace):
+    async def steps(screen):
         gaps = lines(await screen.press("4"))
         assert gaps[2].startswith("0.02000 0.01200 ")
         around = await screen.press("enter")
@@ -80,8 +76,8 @@ def test_a_gap_leads_to_what_ran_around_it(trace: Trace) -> None:
     walk(trace, steps)
 
 
-def test_search_sql_and_help(trace: Trace) -> None:
-    async def steps(screen: Screen) -> None:
+def test_search_sql_and_help(trace):
+    async def steps(screen):
         await screen.press("3")
         assert "rows 1 to 2 of 2" in screen.text
         assert "rows 1 to 1 of 1" in await screen.press("slash", *"GEMM", "enter")
@@ -98,7 +94,7 @@ def test_search_sql_and_help(trace: Trace) -> None:
     walk(trace, steps)
 
 
-def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
+def test_the_sql_that_is_told_gives_the_rows(trace):
     answers = Answers(trace)
     view = VIEWS["3"][1]
     for row in view.page(answers, 0, "").rows:
@@ -113,8 +109,8 @@ def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
         assert len(shown) == (1 if row["name"] == HOSTILE else 0)
 
 
-def test_hostile_names_are_text(trace: Trace) -> None:
-    async def steps(screen: Screen) -> None:
+def test_hostile_names_are_text(trace):
+    async def steps(screen):
         await screen.press("3", "down")
         assert r"[bold red]evil[/] \x1b[2J\u202egnp'; DROP" in screen.text
         for keys in (("enter",), ("enter",), ("s",)):
@@ -126,13 +122,11 @@ def test_hostile_names_are_text(trace: Trace) -> None:
     walk(trace, steps, width=120)
 
 
-def test_pages_and_another_size(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_and_another_size(tiny_trace, monkeypatch):
     monkeypatch.setattr(pages, "PAGE_ROWS", 2)
     events = [kernel(f"k{number}", number, number + 0.5) for number in range(5)]
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         for key in ("3", "4"):
             await screen.press(key)
             assert "rows 1 to 2" in screen.text
@@ -150,14 +144,12 @@ def test_pages_and_another_size(
         walk(trace, steps, width=200)
 
 
-def test_quitting_ends_what_is_asked(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quitting_ends_what_is_asked(tiny_trace, monkeypatch):
     begun = threading.Event()
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     query = Trace.query
 
-    def slow(self: Trace, name: str, **params: object) -> Any:
+    def slow(self, name, **params):
         if name == "health":
             begun.set()
             return self.sql(endless)
@@ -165,7 +157,7 @@ def test_quitting_ends_what_is_asked(
 
     monkeypatch.setattr(Trace, "query", slow)
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         await screen.pilot.press("7")
         while not begun.is_set():
             await screen.pilot.pause(0.01)
@@ -186,25 +178,25 @@ def test_quitting_ends_what_is_asked(
     assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
 
 
-def test_without_textual_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_textual_one_sentence_says_so(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="textual is not installed") as raised:
         check_installed()
     assert raised.value.hint == "pip install '.[tui]'"
 
 
-def test_the_command_does_not_import_textual_before_it_is_used() -> None:
+def test_the_command_does_not_import_textual_before_it_is_used():
     program = "import sys, tracekit.cli.browse, tracekit.browse; sys.exit('textual' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.nightly("reads a complete run")
-def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace]) -> None:
+def test_what_a_row_leads_to_adds_up_to_the_row(opened):
     """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
 
-    def below(view: Any, column: str) -> int:
+    def below(view, column):
         total = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})").rows[
             0
         ][0]
@@ -235,7 +227,7 @@ def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace])
         assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]
 
 
-def test_collectives_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
+def test_collectives_lead_to_their_events(tiny_trace):
     shared = {"Group size": 2, "dtype": "Float", "In msg nelems": 1_000, "Out msg nelems": 1_000}
     events = [
         span("cpu_op", "aten::mm", 0, 40),
@@ -245,7 +237,7 @@ def test_collectives_lead_to_their_events(tiny_trace: Callable[..., Path]) -> No
         kernel(f"ncclDevKernel_AllGather{HOSTILE}", 10, 12, 12, stream=8, **shared),
     ]
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         shown = lines(await screen.press("8"))
         assert shown[0].startswith("Collectives")
         assert [float(line.split()[0]) for line in shown[2:4]] == [0.005, 0.002]
@@ -262,7 +254,7 @@ def test_collectives_lead_to_their_events(tiny_trace: Callable[..., Path]) -> No
         walk(trace, steps)
 
 
-def test_steps_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
+def test_steps_lead_to_their_events(tiny_trace):
     events = [
         span("user_annotation", "ProfilerStep#3", 0, 10),
         span("user_annotation", "ProfilerStep#4", 10, 20),
@@ -274,7 +266,7 @@ def test_steps_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
         kernel("c", 24, 25, 13),
     ]
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         shown = lines(await screen.press("9"))
         assert [line.split()[:2] for line in shown[2:5]] == [
             ["3", "0.010"],
@@ -291,8 +283,8 @@ def test_steps_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
         walk(trace, steps)
 
 
-def test_a_trace_without_requests_says_so(trace: Trace) -> None:
-    async def steps(screen: Screen) -> None:
+def test_a_trace_without_requests_says_so(trace):
+    async def steps(screen):
         shown = await screen.press("0")
         assert lines(shown)[0].startswith("Serving requests")
         assert "asking" not in shown
@@ -303,12 +295,12 @@ def test_a_trace_without_requests_says_so(trace: Trace) -> None:
 
 @pytest.mark.nightly("reads a complete run")
 @pytest.mark.nightly("walks through complete runs")
-def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]) -> None:
+def test_what_steps_and_requests_lead_to_adds_up(opened):
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
     answers = Answers(trace)
 
-    def total_ns(view: Any) -> int:
+    def total_ns(view):
         rows = trace.sql(f"SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM ({view.select})").rows
         assert isinstance(rows[0][0], int)
         return rows[0][0]
@@ -323,7 +315,6 @@ def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]
     seen = set()
     for row in VIEWS["0"][1].page(answers, 0, "").rows:
         below = VIEWS["0"][1].deeper(row)
-        assert below is not None
         for step in below.page(answers, 0, "").rows[:3]:
             if step["step"] not in seen:
                 assert total_ns(below.deeper(step)) == put[step["step"]]
@@ -331,7 +322,7 @@ def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]
     assert seen
 
 
-def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], Trace]) -> None:
+def test_work_on_the_critical_path_leads_to_its_event(opened):
     trace = opened(Path(__file__).parents[2] / "docs" / "samples" / "made_up_step.json")
     answers, view = Answers(trace), VIEWS["c"][1]
     rows = view.page(answers, 0, "").rows
@@ -339,25 +330,22 @@ def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], T
     assert work
     for row in work[:3]:
         deeper = view.deeper(row)
-        assert deeper is not None
         assert {one["event_id"] for one in deeper.page(answers, 0, "").rows} == {row["event_id"]}
     assert all(view.deeper(row) is None for row in rows if row not in work)
 
 
 @pytest.mark.nightly("reads a complete run")
-def test_the_first_screen_says_how_much_of_a_step_is_idle(opened: Callable[[Path], Trace]) -> None:
+def test_the_first_screen_says_how_much_of_a_step_is_idle(opened):
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "h200_finetune_L")
     page = Overview().page(Answers(trace), 0, "")
     assert page.note.startswith("Step 160.3 ms unprofiled")
     assert page.note.endswith("idle 74.2 %")
 
 
-def test_a_trace_without_kernels_says_why_there_are_no_rows(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_a_trace_without_kernels_says_why_there_are_no_rows(tiny_trace):
     events = [span("cpu_op", "aten::mm", 0, 40), call(1, 3, 11)]
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         assert "no rows" in screen.text
         shown = " ".join(" ".join(lines(screen.text)).split())
         assert reason in shown
@@ -371,10 +359,10 @@ def test_a_trace_without_kernels_says_why_there_are_no_rows(
         walk(opened, steps)
 
 
-def test_health_shows_first_what_warns(tiny_trace: Callable[..., Path]) -> None:
+def test_health_shows_first_what_warns(tiny_trace):
     text = json.dumps({"traceEvents": [kernel("k", 0, 5), kernel("k", 9, 12)]})[:-60]
 
-    async def steps(screen: Screen) -> None:
+    async def steps(screen):
         shown = [line.split()[:2] for line in lines(await screen.press("7"))[2:]]
         assert [metric for _, metric in shown[: len(warned)]] == warned
 

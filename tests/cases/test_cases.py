@@ -1,10 +1,7 @@
 """Tiny traces, questions and expected rows: the form is described in README.md."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,7 +31,7 @@ ARGUMENTS = {
     "reserved": "Total Reserved",
 }
 PEAK_RATES = "peak_rates"
-OF_TRACE: dict[str, Callable[..., Sequence[Any]]] = {
+OF_TRACE = {
     "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
     "predict_run": lambda trace, *changes: predicted(trace.predict(*changes)),
     "advise": lambda trace: trace.advise(is_recorded=True).as_result().to_dicts(),
@@ -53,7 +50,7 @@ class Question:
     rows: list[list[Any]] = field(default_factory=list)
 
     @property
-    def is_of_ranks(self) -> bool:
+    def is_of_ranks(self):
         """Whether the rows can be told apart by their rank."""
         if self.is_sql:
             return True
@@ -61,7 +58,7 @@ class Question:
         return name not in OF_TRACE and "rank" in load_catalog().analysis(name).column_names
 
     @property
-    def is_sql(self) -> bool:
+    def is_sql(self):
         return self.text.startswith(("SELECT ", "FROM ", "WITH "))
 
 
@@ -79,18 +76,18 @@ class Case:
     questions: list[Question] = field(default_factory=list)
 
     @property
-    def peak_rates(self) -> str | None:
+    def peak_rates(self):
         """Return the folder of benchmarks that are of no run, if there are any."""
         return PEAK_RATES if any(path.startswith(PEAK_RATES) for path in self.lines) else None
 
     @property
-    def is_alone(self) -> bool:
+    def is_alone(self):
         """Whether it is a run of its own, and no rank of the run of all cases."""
         is_run = self.runs or self.lines or self.samples or [*self.files] != [""]
         return bool(is_run) or not all(one.is_of_ranks for one in self.questions)
 
 
-def cases_in(text: str) -> Iterator[Case]:
+def cases_in(text):
     defined = re.findall(r"^define (\w+) = (.*)$", text, re.MULTILINE)
     text = re.sub(r"^define .*\n", "", text, flags=re.MULTILINE)
     _, *blocks = re.split(r"^=== ", text, flags=re.MULTILINE)
@@ -107,18 +104,18 @@ def cases_in(text: str) -> Iterator[Case]:
             yield case_of(" ".join([name, *values]), filled)
 
 
-def filled_in(text: str, values: Iterable[tuple[str, str]]) -> str:
+def filled_in(text, values):
     for word, value in values:
         text = re.sub(rf"\b{word}\b", value.replace("\\", r"\\"), text)
     return text
 
 
-def case_of(name: str, text: str) -> Case:
+def case_of(name, text):
     case = Case(name)
     run, file, columns = "", "", list[str]()
-    shift: float = 0
+    shift = 0
     first = 0
-    rows: list[dict[str, Any]] | None = None
+    rows = None
     before, *questions = re.split(r"^--- ", text, flags=re.MULTILINE)
     for line in " ; ".join(lines_of(before)).split(" ; "):
         kind, *words = words_of(line)
@@ -152,11 +149,11 @@ def case_of(name: str, text: str) -> Case:
     return case
 
 
-def lines_of(text: str) -> list[str]:
+def lines_of(text):
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def later(shift: float, first: int, events: Iterable[Event]) -> Iterator[Event]:
+def later(shift, first, events):
     """Yield events with this added to their times and to their correlations."""
     for event in events:
         if first and "correlation" in event.get("args", {}):
@@ -164,20 +161,20 @@ def later(shift: float, first: int, events: Iterable[Event]) -> Iterator[Event]:
         yield event | {"ts": event["ts"] + shift} if shift and "ts" in event else event
 
 
-def words_of(line: str) -> list[str]:
+def words_of(line):
     """Split a line at spaces outside of double quotes, which stay."""
     return re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+', line)
 
 
-def plain(word: str) -> str:
+def plain(word):
     return str(json.loads(word)) if word.startswith('"') else word
 
 
-def number(word: str) -> float:
+def number(word):
     return float(word) if "." in word else int(word)
 
 
-def argument(word: str) -> tuple[str, Any]:
+def argument(word):
     """Return name and value of `NAME=VALUE`; what is no JSON is text."""
     name, _, value = word.partition("=")
     name = ARGUMENTS.get(name, plain(name))
@@ -187,10 +184,10 @@ def argument(word: str) -> tuple[str, Any]:
         return name, value
 
 
-def events_of(line: str) -> list[Event]:
+def events_of(line):
     """Return the events that a line stands for."""
     if line.startswith("json "):
-        event: Event = json.loads(line[5:])
+        event = json.loads(line[5:])
         return [event]
     kind, *rest = words_of(line)
     if kind == "process":
@@ -228,7 +225,7 @@ def events_of(line: str) -> list[Event]:
     return [{key: value for key, value in event.items() if value != "none"}]
 
 
-def cell(word: str) -> Any:
+def cell(word):
     """Return a value of a row."""
     if word in LITERALS:
         return LITERALS[word]
@@ -237,12 +234,12 @@ def cell(word: str) -> Any:
     return number(word.replace("_", "")) if re.fullmatch(r"-?[\d_.]+", word) else plain(word)
 
 
-def rounded(value: Any) -> Any:
+def rounded(value):
     """Return a value with the six places that a case may write."""
     return round(value, 6) if isinstance(value, float) else value
 
 
-def chosen(rows: Iterable[dict[str, Any]], columns: str, where: dict[str, Any]) -> list[list[Any]]:
+def chosen(rows, columns, where):
     """Return columns of the rows that have these values, or one of a list of them.
 
     Of a text the column `NAME#` is the numbers in it.
@@ -260,10 +257,7 @@ def chosen(rows: Iterable[dict[str, Any]], columns: str, where: dict[str, Any]) 
     ]
 
 
-Ask = Callable[..., Sequence[Any]]
-
-
-def answer(case: Case, rank: int | None, question: Question, ask: Ask, sql: Ask) -> list[list[Any]]:
+def answer(case, rank, question, ask, sql):
     """Return the rows of a case: of the trace of this rank, or of all that it is."""
     if question.is_sql:
         text = question.text
@@ -285,7 +279,7 @@ def answer(case: Case, rank: int | None, question: Question, ask: Ask, sql: Ask)
     return chosen(of_case, columns, where)
 
 
-def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[str]:
+def wrong_answers(case, rank, ask, sql):
     assert case.questions, case.name
     for question in case.questions:
         try:
@@ -298,7 +292,7 @@ def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[
             yield f"{case.name}\n--- {question.text}\n{rows}"
 
 
-def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None) -> Path:
+def write(case, folder, rank=0, world_size=None):
     """Write the files of a case into a folder; return what is to be opened."""
     measured = (
         {} if case.peak_rates is None else {PEAK_RATES: {"stage": "bench", "engine": "torch"}}
@@ -324,11 +318,11 @@ def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None
     return opened if case.peak_rates is None or case.runs else folder / "rank0.json"
 
 
-def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
+def asked_once(trace):
     """Return a function that asks an analysis of a trace, each once, and one for SQL."""
 
     @cache
-    def ask(name: str, words: Sequence[str], params: str) -> Sequence[Any]:
+    def ask(name, words, params):
         if name in OF_TRACE:
             return OF_TRACE[name](trace, *words)
         return trace.query(name, **json.loads(params)).to_dicts()
@@ -339,7 +333,7 @@ def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
     )
 
 
-def predicted(found: Any) -> Sequence[Any]:
+def predicted(found):
     """Return a prediction as a row, with whole µs: what rounding leaves of ns is no point."""
     row = asdict(found)
     return [
@@ -347,17 +341,17 @@ def predicted(found: Any) -> Sequence[Any]:
     ]
 
 
-def asked_of_rows(case: Case) -> tuple[Ask, Ask]:
+def asked_of_rows(case):
     """Return a function that asks an analysis of the rows that a case gives."""
     results = [rows_of(name, *rows) for name, rows in case.given.items()]
     return lambda name, **params: analysis_of(name, *results, **params).to_dicts(), sql_of_nothing
 
 
-def sql_of_nothing(text: str) -> Sequence[Any]:
+def sql_of_nothing(text):
     raise AssertionError(f"rows are given, and no tables for {text}")
 
 
-def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
+def all_wrong_answers(cases, folder):
     together = [case for case in cases if not case.given and not case.is_alone]
     for rank, case in enumerate(together):
         write(case, folder / "together", rank, len(together))
@@ -380,6 +374,6 @@ def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_cases(path: Path, tmp_path: Path) -> None:
+def test_cases(path, tmp_path):
     wrong = [*all_wrong_answers([*cases_in(path.read_text("utf-8"))], tmp_path)]
     assert not wrong, "these rows came:\n\n" + "\n\n".join(wrong)

@@ -1,8 +1,5 @@
 """Run the command in this process, with one cache for all tests."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,17 +19,15 @@ SAMPLES = frozenset((Path(__file__).resolve().parents[2] / "sample_traces").iter
 
 
 @pytest.fixture(scope="session")
-def kept(
-    tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]
-) -> Callable[..., Path]:
+def kept(tmp_path_factory, keep_stores):
     """Return a function that puts the stores of samples into a cache, and returns its folder.
 
     Each worker has a cache of its own: a store that is put there anew may be open elsewhere.
     """
     cache = tmp_path_factory.mktemp("checked")
-    there: set[str | Path] = set()
+    there = set()
 
-    def keep(*samples: str | Path) -> Path:
+    def keep(*samples):
         keep_stores(cache, *SAMPLES.intersection(samples) - there)
         there.update(samples)
         return cache
@@ -41,16 +36,11 @@ def kept(
 
 
 @pytest.fixture
-def tracekit_in_process(
-    kept: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Callable[..., Outcome]:
+def tracekit_in_process(kept, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept()))
     monkeypatch.chdir(tmp_path)
 
-    def run(*args: str | Path) -> Outcome:
+    def run(*args):
         kept(*args)
         exit_code = main([str(arg) for arg in args])
         return Outcome(exit_code, *capsys.readouterr())

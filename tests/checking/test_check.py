@@ -1,17 +1,12 @@
 """The gate as a whole: a run against rules and baselines, its reports, its exit codes."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tracekit
 from tracekit.checking.baseline import Baseline, load, names, save
 from tracekit.checking.checking import check, keep, measure
 from tracekit.checking.evaluate import judge
@@ -25,7 +20,7 @@ REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _side(steps_ns: list[int]) -> Side:
+def _side(steps_ns):
     """Steps of one device in which one gemm does all."""
     cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", "[]", "gemm", len(steps_ns))
     cell.samples = dict(enumerate(steps_ns))
@@ -35,7 +30,7 @@ def _side(steps_ns: list[int]) -> Side:
     return Side("x", "step", [cell], {}, count, 1, 1, names, [1] * count, 0, cell.wall_ns)
 
 
-def _measured(steps_ns: list[int]) -> Measured:
+def _measured(steps_ns):
     return Measured("x", _side(steps_ns), {}, {"peak_memory": 5e9})
 
 
@@ -60,17 +55,17 @@ BASE = [1000, 1001, 1002, 1003, 1004, 1005]
         ("mfu >= 0.4", 1.0, "inconclusive"),
     ],
 )
-def test_a_rule_is_judged(rule: str, change: float, outcome: str) -> None:
+def test_a_rule_is_judged(rule, change, outcome):
     new = _measured([round(value * change) for value in BASE])
     assert judge(parse_rule(rule), new, _measured(BASE)).outcome == outcome
 
 
-def test_one_step_each_decides_nothing() -> None:
+def test_one_step_each_decides_nothing():
     found = judge(parse_rule("step_time <= +3%"), _measured([2000]), _measured([1000]))
     assert (found.outcome, found.change_pct) == ("inconclusive", 100.0)
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_what_there_is_not_is_refused():
     for text in ("speed <= 3", "class.gemm.colour <= 3"):
         with pytest.raises(UsageError, match="unknown rule target"):
             judge(parse_rule(text), _measured(BASE), None)
@@ -78,7 +73,7 @@ def test_what_there_is_not_is_refused() -> None:
         judge(parse_rule("step_time <= +3%"), _measured(BASE), None)
 
 
-def test_reports_hold_nothing_that_ends_them() -> None:
+def test_reports_hold_nothing_that_ends_them():
     rule = parse_rule("step_time <= 1 ns", name='a "name" <&> \x1b[2J\n::error::x\x85\u2028')
     report = Report("x<y", None, [judge(rule, _measured(BASE), None)])
     suite = ET.fromstring(junit_text(report))
@@ -91,11 +86,11 @@ def test_reports_hold_nothing_that_ends_them() -> None:
 
 
 @pytest.fixture
-def sample(opened: Callable[[Path], tracekit.Trace]) -> tracekit.Trace:
+def sample(opened):
     return opened(SAMPLE)
 
 
-def test_a_baseline_is_what_was_kept(sample: tracekit.Trace, tmp_path: Path) -> None:
+def test_a_baseline_is_what_was_kept(sample, tmp_path):
     kept = keep("main", sample, "pretrain_Naive")
     place, size_bytes = save(kept, tmp_path)
     path = Path(place.shown)
@@ -116,7 +111,7 @@ def test_a_baseline_is_what_was_kept(sample: tracekit.Trace, tmp_path: Path) -> 
     assert path.read_text() == before
 
 
-def test_rules_about_a_run(sample: tracekit.Trace, tmp_path: Path) -> None:
+def test_rules_about_a_run(sample, tmp_path):
     save(keep("main", sample, "pretrain_Naive"), tmp_path)
     texts = {
         "step_time <= +500%": "passed",
@@ -139,7 +134,7 @@ def test_rules_about_a_run(sample: tracekit.Trace, tmp_path: Path) -> None:
     assert report.result().column("outcome") == list(texts.values())
 
 
-def test_a_module_is_meant_with_what_is_inside(sample: tracekit.Trace) -> None:
+def test_a_module_is_meant_with_what_is_inside(sample):
     measured = measure(sample, "x")
     inside = measured.values('module("*.self_attn*").kernel_ns').series
     whole = measured.values('module("*.self_attn").kernel_ns').series
@@ -183,7 +178,7 @@ def test_a_module_is_meant_with_what_is_inside(sample: tracekit.Trace) -> None:
         {"latencies_ns": 7},
     ],
 )
-def test_a_baseline_with_what_cannot_be_is_refused(members: dict[str, Any], tmp_path: Path) -> None:
+def test_a_baseline_with_what_cannot_be_is_refused(members, tmp_path):
     """It may come from anywhere, and a gate rests on its figures."""
     place, _ = save(Baseline("main", _side(BASE), {}, {}, {}, ""), tmp_path)
     load("main", tmp_path)
@@ -193,7 +188,7 @@ def test_a_baseline_with_what_cannot_be_is_refused(members: dict[str, Any], tmp_
         load("main", tmp_path)
 
 
-def test_a_broken_baseline_is_refused(tmp_path: Path) -> None:
+def test_a_broken_baseline_is_refused(tmp_path):
     for text in ("{", "[" * 100_000, "[]", '{"tracekit_baseline": 99}'):
         (tmp_path / "main.baseline.json").write_text(text)
         with pytest.raises(UsageError, match="not a baseline"):
@@ -216,15 +211,13 @@ def test_a_broken_baseline_is_refused(tmp_path: Path) -> None:
         ([], [], 2),
     ],
 )
-def test_exit_codes(
-    tracekit_in_process: Callable[..., Any], rules: list[str], more: list[str], exit_code: int
-) -> None:
+def test_exit_codes(tracekit_in_process, rules, more, exit_code):
     sample = REPO / "docs" / "samples" / "made_up_step.json"
     options = [part for rule in rules for part in ("--rule", rule)]
     assert tracekit_in_process("check", sample, *options, *more).exit_code == exit_code
 
 
-def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command_as_a_ci_runs_it(cli, tmp_path):
     saved = cli("check", "baseline", "save", "main", SAMPLE)
     assert (saved.exit_code, saved.stderr) == (0, "")
     assert saved.stdout.startswith(".tracekit/baselines/main.baseline.json: 2 samples, ")
@@ -252,7 +245,7 @@ SERVED = SAMPLES / "serve_vllm"
 
 
 @pytest.mark.nightly("reads two complete runs")
-def test_sides_that_do_not_both_mark_steps(tracekit_in_process: Callable[..., Any]) -> None:
+def test_sides_that_do_not_both_mark_steps(tracekit_in_process):
     """What a request takes needs no steps, and times are then those of windows on both sides."""
     rules = ["--rule", "p50(ttft) <= 10 s", "--rule", "step_time <= +900%"]
     done = tracekit_in_process("check", SERVED, "--against", SAMPLE, *rules, "--format", "json")
@@ -263,7 +256,7 @@ def test_sides_that_do_not_both_mark_steps(tracekit_in_process: Callable[..., An
     assert second["base_value"] == pytest.approx(sum(widths) / len(widths))
 
 
-def test_a_baseline_of_another_unit_is_refused(tracekit_in_process: Callable[..., Any]) -> None:
+def test_a_baseline_of_another_unit_is_refused(tracekit_in_process):
     assert tracekit_in_process("check", "baseline", "save", "main", SAMPLE).exit_code == 0
     rule = ("--rule", "step_time <= +3%", "--per", "window")
     done = tracekit_in_process("check", SAMPLE, "--against", "main", *rule)
@@ -271,7 +264,7 @@ def test_a_baseline_of_another_unit_is_refused(tracekit_in_process: Callable[...
     assert "baseline main is per step, not per window" in done.stderr
 
 
-def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., Any]) -> None:
+def test_several_runs_have_no_figure_of_one(tracekit_in_process):
     rules = ["--rule", "step_time <= 1 s", "--rule", "peak_memory <= 1 TB"]
     done = tracekit_in_process("check", SAMPLES, *rules, "--format", "json")
     time, memory = json.loads(done.stdout)
@@ -284,7 +277,7 @@ GATE = REPO / "tests" / "checking" / "gate"
 
 
 @pytest.mark.nightly("reads a complete run; `make gate` applies the rules")
-def test_the_gate_fails_on_another_run(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_the_gate_fails_on_another_run(opened):
     """`make gate` sees that all are kept: so each must fail where the figures are others."""
     rules, settings = load_rules(GATE / "rules.toml")
     assert REPO / (settings.baselines or "") == GATE

@@ -1,14 +1,10 @@
 """The workflows of the page about CI: their commands are ones that this tracekit takes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -21,7 +17,7 @@ PAGE = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _commands() -> list[list[str]]:
+def _commands():
     found = []
     for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
         joined = re.sub(r"run: >\n\s+", "run: ", block).replace("\n          >>", " >>")
@@ -30,7 +26,7 @@ def _commands() -> list[list[str]]:
     return found
 
 
-def test_every_command_of_the_workflows_is_understood() -> None:
+def test_every_command_of_the_workflows_is_understood():
     commands = _commands()
     assert [command[0] for command in commands] == [
         *("collect", "check"),
@@ -38,14 +34,11 @@ def test_every_command_of_the_workflows_is_understood() -> None:
     ]
     for name, *arguments in commands:
         _, command, rest = group.resolve_command(click.Context(group), [name, *arguments])
-        assert command is not None
         command.make_context(name, rest)
 
 
 @pytest.mark.nightly("a page of the manual")
-def test_the_gate_of_the_workflows_runs(
-    tracekit_in_process: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_gate_of_the_workflows_runs(tracekit_in_process, tmp_path):
     (tmp_path / "pyproject.toml").write_text(
         '[tool.tracekit.check]\nrules = ["timeline.idle_pct <= 20", "timeline.idle_pct <= 1"]\n'
     )
@@ -67,7 +60,7 @@ def test_the_gate_of_the_workflows_runs(
             assert failed == ["timeline.idle_pct <= 1"]
 
 
-def test_every_rule_of_the_page_is_one() -> None:
+def test_every_rule_of_the_page_is_one():
     table = PAGE.partition("## Rules")[2].partition("\n\nA limit")[0]
     texts = [
         text

@@ -1,11 +1,7 @@
 """Several runs over time: which figures they tell, in which order, and where these change."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from traces_by_hand import span
@@ -17,14 +13,12 @@ from tracekit.cli._main import main
 from tracekit.errors import UsageError
 from tracekit.report.history_page import history_page
 
-MakeRun = Callable[..., Path]
 
-
-def of_runs(*medians: float) -> list[list[float]]:
+def of_runs(*medians):
     return [[one] for one in medians]
 
 
-def test_a_change_between_runs_that_vary_less() -> None:
+def test_a_change_between_runs_that_vary_less():
     """Eight runs of about 100, from the sixth on of about 120."""
     (found,) = changes(of_runs(100, 101, 99, 100, 101, 120, 121, 119))
     assert (found.place, found.before, found.after) == (5, 100, 120)
@@ -32,7 +26,7 @@ def test_a_change_between_runs_that_vary_less() -> None:
     assert found.p_value < 0.005
 
 
-def test_two_changes_are_told_of_the_runs_between_them() -> None:
+def test_two_changes_are_told_of_the_runs_between_them():
     found = changes(of_runs(*[100, 101, 99] * 3, *[150, 151, 149] * 3, *[120, 121, 119] * 3))
     assert [(one.place, one.before, one.after) for one in found] == [(9, 100, 150), (18, 150, 120)]
     assert [(one.before_count, one.after_count) for one in found] == [(9, 9), (9, 9)]
@@ -49,18 +43,18 @@ def test_two_changes_are_told_of_the_runs_between_them() -> None:
     ],
     ids=["alike", "below the margin", "noise", "zero", "one run"],
 )
-def test_no_change(medians: tuple[float, ...]) -> None:
+def test_no_change(medians):
     assert changes(of_runs(*medians)) == []
 
 
-def test_of_noise_alone_one_in_a_hundred_changes() -> None:
+def test_of_noise_alone_one_in_a_hundred_changes():
     """300 histories of 12 runs that vary by 1 %: alpha is 0.5 %, and this seed's luck is fixed."""
     luck = random.Random(5)
     histories = [of_runs(*(luck.gauss(100, 1) for _ in range(12))) for _ in range(300)]
     assert sum(bool(changes(one, margin_pct=0)) for one in histories) <= 4
 
 
-def test_of_few_runs_their_steps_decide() -> None:
+def test_of_few_runs_their_steps_decide():
     steps = [100.0, 101.0, 102.0, 103.0, 104.0, 105.0]
     later = [step + 20 for step in steps]
     (found,) = changes([steps, later])
@@ -69,13 +63,13 @@ def test_of_few_runs_their_steps_decide() -> None:
     assert changes([[100.0], [120.0]]) == []
 
 
-def test_shares_change_by_points() -> None:
+def test_shares_change_by_points():
     shares = of_runs(1.0, 1.0, 1.0, 2.5, 2.5, 2.5)
     assert changes(shares, is_share=True) == []
     assert [one.place for one in changes(shares, margin_pct=1, is_share=True)] == [3]
 
 
-def made(make_run: MakeRun, name: str, day: int, steps_us: list[int]) -> Path:
+def made(make_run, name, day, steps_us):
     """A run of steps that a device works through whole."""
     events, at = [], 0
     for number, length in enumerate(steps_us):
@@ -91,9 +85,7 @@ def made(make_run: MakeRun, name: str, day: int, steps_us: list[int]) -> Path:
 
 
 @pytest.mark.nightly("opens five runs")
-def test_runs_are_in_the_order_of_time(
-    make_run: MakeRun, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_are_in_the_order_of_time(make_run, cache, tmp_path, capsys):
     late = made(make_run, "late", 9, [200, 201, 202, 203, 204, 205])
     early = made(make_run, "early", 8, [100, 101, 102, 103, 104, 105])
     names = [str(late), str(early)]
@@ -110,7 +102,7 @@ def test_runs_are_in_the_order_of_time(
     assert change in page.read_text("utf-8")
 
 
-def test_a_baseline_is_a_run_of_the_past(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_baseline_is_a_run_of_the_past(make_run, tmp_path):
     import tracekit
 
     folder = made(make_run, "a", 8, [100, 101, 102, 103, 104, 105])
@@ -122,7 +114,7 @@ def test_a_baseline_is_a_run_of_the_past(make_run: MakeRun, tmp_path: Path) -> N
 
 
 @pytest.mark.nightly("reads two runs; mfu has cases of its own")
-def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run: MakeRun) -> None:
+def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run):
     """One run was measured without the profiler, at a tenth of its recorded step; the other not."""
     gemm = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
     events = [
@@ -148,16 +140,14 @@ def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run: MakeRu
     assert not found["history_changes"].rows
 
 
-def test_several_runs_in_a_folder_are_named_one_by_one(make_run: MakeRun) -> None:
+def test_several_runs_in_a_folder_are_named_one_by_one(make_run):
     folder = made(make_run, "a", 8, [100])
     made(make_run, "b", 9, [100])
     with pytest.raises(UsageError, match="contains 2 runs"):
         history([str(folder.parent)], cache=False)
 
 
-def test_instants_decide_the_order_and_paths_tell_runs_of_one_name_apart(
-    make_run: MakeRun, tmp_path: Path
-) -> None:
+def test_instants_decide_the_order_and_paths_tell_runs_of_one_name_apart(make_run, tmp_path):
     """Half past nine in Berlin is before nine in London."""
     later = made(make_run, "a", 8, [100])
     manifest = json.loads((later / "run.json").read_text("utf-8"))
@@ -171,7 +161,7 @@ def test_instants_decide_the_order_and_paths_tell_runs_of_one_name_apart(
     assert found.column("run") == [str(earlier), str(later)]
 
 
-def test_names_of_runs_are_escaped() -> None:
+def test_names_of_runs_are_escaped():
     runs = [Run(f"<b>{n}", None, None, {"step_ns": [100.0 * n] * 9}) for n in (1, 2)]
     page = history_page(tables_of(runs), ["<b>1", "<b>2"])
     assert "<b>1" not in page

@@ -1,18 +1,14 @@
 """Relative rules on percentiles against a baseline: its latencies decide as those of a run do."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from traces_by_hand import kernel
 
-import tracekit
 from tracekit.checking.baseline import Baseline, load, save
 from tracekit.checking.checking import check, keep
 from tracekit.checking.evaluate import judge
@@ -25,12 +21,12 @@ from tracekit.comparison.serving import QUANTILES
 SERVED = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
 
 
-def _latencies(count: int, factor: float = 1.0, seed: int = 0) -> list[int]:
+def _latencies(count, factor=1.0, seed=0):
     source = random.Random(seed)
     return [round(factor * 1e8 * source.lognormvariate(0, 0.2)) for _ in range(count)]
 
 
-def _baseline(series: list[int]) -> Baseline:
+def _baseline(series):
     cell = Cell("compute", "gemm", "forward", "mlp", None, None, None, 1, 1, 1, {0: 1})
     side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
     kept = {"ttft": thinned(series, QUANTILES, 1_000)}
@@ -38,13 +34,13 @@ def _baseline(series: list[int]) -> Baseline:
     return Baseline("main", side, {}, {}, figures, "now", [], kept, [])
 
 
-def _measured(kept: Baseline) -> Measured:
+def _measured(kept):
     return Measured("x", kept.side, {}, kept.figures, latencies=kept.latencies)
 
 
 @pytest.mark.parametrize("count", [900, 5_000])
 @pytest.mark.parametrize("quantile", [90, 99])
-def test_what_is_kept_decides_as_all_values_do(count: int, quantile: int) -> None:
+def test_what_is_kept_decides_as_all_values_do(count, quantile):
     base, new = _latencies(count, seed=1), _latencies(count, 1.07, seed=2)
     of_all = quantile_difference(base, new, quantile)
     of_kept = quantile_difference(thinned(base, QUANTILES, 1_000), new, quantile)
@@ -52,7 +48,7 @@ def test_what_is_kept_decides_as_all_values_do(count: int, quantile: int) -> Non
     assert of_all.low is not None
 
 
-def test_the_median_of_many_is_judged_by_its_interval() -> None:
+def test_the_median_of_many_is_judged_by_its_interval():
     base, new = _latencies(5_000, seed=1), _latencies(5_000, 1.1, seed=2)
     kept = quantile_difference(thinned(base, [50], 1_000), new, 50)
     assert (kept.low, kept.high, kept.verdict) == (
@@ -71,9 +67,7 @@ def test_the_median_of_many_is_judged_by_its_interval() -> None:
     ],
 )
 @pytest.mark.parametrize("count", [800, 5_000])
-def test_rules_on_percentiles(
-    rule: str, factor: float, outcome: str, count: int, tmp_path: Path
-) -> None:
+def test_rules_on_percentiles(rule, factor, outcome, count, tmp_path):
     save(_baseline(_latencies(count, seed=3)), tmp_path)
     new = _measured(_baseline(_latencies(count, factor, seed=3)))
     found = judge(parse_rule(rule), new, _measured(load("main", tmp_path)))
@@ -81,7 +75,7 @@ def test_rules_on_percentiles(
     assert f"{count:,} vs. {count:,} requests" in found.reason
 
 
-def test_it_stays_small(tmp_path: Path) -> None:
+def test_it_stays_small(tmp_path):
     kept = _baseline(_latencies(100_000))
     kept = replace(kept, latencies=dict.fromkeys(("e2e", "ttft", "tpot"), kept.latencies["ttft"]))
     _, size_bytes = save(kept, tmp_path)
@@ -89,7 +83,7 @@ def test_it_stays_small(tmp_path: Path) -> None:
     assert load("main", tmp_path) == kept
 
 
-def _served(folder: Path, factor: float) -> Path:
+def _served(folder, factor):
     """The served sample with requests that take so many times as long, 21 times as many.
 
     They are more than a baseline keeps. Of the devices its trace has a kernel.
@@ -117,9 +111,7 @@ def _served(folder: Path, factor: float) -> Path:
 
 
 @pytest.mark.nightly("reads two runs of many requests")
-def test_a_gate_on_the_latency_of_a_run(
-    opened: Callable[[Path], tracekit.Trace], tmp_path: Path
-) -> None:
+def test_a_gate_on_the_latency_of_a_run(opened, tmp_path):
     base, slow = (opened(_served(tmp_path, factor)) for factor in (1.0, 1.5))
     save(keep("main", base, "served"), tmp_path)
     rules = [parse_rule("p50(ttft) <= +5%"), parse_rule("p50(e2e) <= +80%")]
@@ -129,7 +121,7 @@ def test_a_gate_on_the_latency_of_a_run(
     assert report.judgements == against_run.judgements
 
 
-def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path: Path) -> None:
+def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path):
     kept = _baseline(_latencies(600))
     save(replace(kept, latencies={"ttft": Ordered(5_000, [1, 2], [0, 4_000])}), tmp_path)
     again = load("main", tmp_path)

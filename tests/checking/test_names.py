@@ -1,15 +1,10 @@
 """No rule passes because a name in it is misspelled, a unit does not fit, or a whole is missing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
 from tracekit.checking.evaluate import judge
@@ -23,14 +18,14 @@ REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _cell(part: str, class_name: str, module: str, steps_ns: list[int]) -> Cell:
+def _cell(part, class_name, module, steps_ns):
     cell = Cell(part, class_name, "forward", module, "aten::mm", None, None, len(steps_ns))
     cell.samples = dict(enumerate(steps_ns))
     cell.wall_ns = cell.kernel_ns = sum(steps_ns)
     return cell
 
 
-def _measured(*cells: Cell, modules: tuple[str, ...] = ()) -> Measured:
+def _measured(*cells, modules=()):
     count = len(cells[0].samples)
     side = Side(
         "x",
@@ -76,7 +71,7 @@ RUN = _measured(
         ("timeline.idle_pc <= 20", "did you mean idle_pct"),
     ],
 )
-def test_a_misspelled_name_is_refused(rule: str, hint: str) -> None:
+def test_a_misspelled_name_is_refused(rule, hint):
     with pytest.raises(UsageError, match="unknown rule target") as refused:
         judge(parse_rule(rule), RUN, RUN)
     assert hint in (refused.value.hint or "")
@@ -102,17 +97,17 @@ PART = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
         ("mfu >= 29 %", RUN, "passed", 0.3),
     ],
 )
-def test_names_have_values(rule: str, run: Measured, outcome: str, value: float) -> None:
+def test_names_have_values(rule, run, outcome, value):
     found = judge(parse_rule(rule), run, None)
     assert (found.outcome, found.value) == (outcome, value)
 
 
-def test_what_is_on_neither_side_is_no_change() -> None:
+def test_what_is_on_neither_side_is_no_change():
     found = judge(parse_rule("cause.host_sync.idle_ns <= +3%"), RUN, RUN)
     assert found.outcome == "passed"
 
 
-def test_a_module_of_one_side_alone_is_open() -> None:
+def test_a_module_of_one_side_alone_is_open():
     renamed = _measured(_cell("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
     rule = parse_rule('module("model.*.mlp").wall_ns <= +5%')
     assert judge(rule, renamed, RUN).outcome == "inconclusive"
@@ -121,7 +116,7 @@ def test_a_module_of_one_side_alone_is_open() -> None:
     assert judge(rule, untold, None).outcome == "inconclusive"
 
 
-def test_a_share_of_nothing_is_none() -> None:
+def test_a_share_of_nothing_is_none():
     empty = _measured(_cell("compute", "gemm", "m", [0, 0]))
     assert judge(parse_rule("idle_pct <= 20"), empty, None).outcome == "inconclusive"
 
@@ -137,12 +132,12 @@ def test_a_share_of_nothing_is_none() -> None:
         "mfu >= 3 ms",
     ],
 )
-def test_a_bound_of_another_unit_is_refused(rule: str) -> None:
+def test_a_bound_of_another_unit_is_refused(rule):
     with pytest.raises(UsageError, match="is not measured in"):
         judge(parse_rule(rule), RUN, None)
 
 
-def test_one_time_each_decides_nothing() -> None:
+def test_one_time_each_decides_nothing():
     slower = replace(RUN, figures={"mfu": 0.1, "peak_memory": 6e9})
     for text in ("class.gemm.kernel_ns <= +3%", "mfu >= -3%"):
         found = judge(parse_rule(text), slower, RUN)
@@ -150,7 +145,7 @@ def test_one_time_each_decides_nothing() -> None:
     assert judge(parse_rule("peak_memory <= +3%"), slower, RUN).outcome == "failed"
 
 
-def test_tokens_per_second_are_judged_by_repeats() -> None:
+def test_tokens_per_second_are_judged_by_repeats():
     base = replace(RUN, figures={"tokens_per_s": 102.5}, repeats=[100.0, 101, 102, 103, 104, 105])
     slow = replace(RUN, figures={"tokens_per_s": 92.5}, repeats=[x - 10 for x in base.repeats])
     rule = parse_rule("tokens_per_s >= -2%")
@@ -160,7 +155,7 @@ def test_tokens_per_second_are_judged_by_repeats() -> None:
     assert found.reason == "2 vs. 2 repeats, all within the bound; a verdict needs 6"
 
 
-def test_steps_of_a_run_without_a_trace_are_judged() -> None:
+def test_steps_of_a_run_without_a_trace_are_judged():
     base = replace(RUN, side=None, step_ns=[100.0, 101, 102, 103, 104, 105])
     slow = replace(base, step_ns=[x + 10 for x in base.step_ns])
     rule = parse_rule("plain_step_time <= +2%")
@@ -172,7 +167,7 @@ def test_steps_of_a_run_without_a_trace_are_judged() -> None:
     assert "plain_step_time is unknown" in untold.reason
 
 
-def test_names_are_those_that_there_are(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_names_are_those_that_there_are(opened):
     sample = opened(SAMPLE)
     assert set(sample.query("run_health").column("metric")) <= set(OF_MANIFESTS)
     statement = load_catalog().analyses["latency"].sql
@@ -190,9 +185,7 @@ def test_names_are_those_that_there_are(opened: Callable[[Path], tracekit.Trace]
         ("health.requests_missing = 0", 7),
     ],
 )
-def test_exit_codes_of_wrong_rules(
-    tracekit_in_process: Callable[..., Any], rule: str, exit_code: int
-) -> None:
+def test_exit_codes_of_wrong_rules(tracekit_in_process, rule, exit_code):
     sample = REPO / "docs" / "samples" / "made_up_step.json"
     done = tracekit_in_process("check", sample, "--rule", rule, "--inconclusive", "report")
     assert done.exit_code == exit_code
@@ -202,16 +195,16 @@ def test_exit_codes_of_wrong_rules(
 class _TellsMfu:
     """Stands for a trace of which `mfu` says this of each step."""
 
-    def __init__(self, *steps: tuple[float | None, int]) -> None:
+    def __init__(self, *steps):
         names = {"mfu_pct": "DOUBLE", "step_ns": "BIGINT", "run_mfu_pct": "DOUBLE"}
         columns = tuple(Column(name, kind) for name, kind in names.items())
         self._result = Result("mfu", columns, [(*step, None) for step in steps])
 
-    def query(self, name: str) -> Result:
+    def query(self, name):
         assert name == "mfu"
         return self._result
 
-    def sql(self, statement: str) -> list[tuple[bool]]:
+    def sql(self, statement):
         assert "EXISTS (FROM trace)" in statement
         return [(True,)]
 
@@ -225,10 +218,8 @@ class _TellsMfu:
         ([(None, 900)], "inconclusive", None, "mfu is unknown"),
     ],
 )
-def test_mfu_says_what_it_rests_on(
-    steps: list[tuple[float | None, int]], outcome: str, share: float | None, told: str
-) -> None:
-    run = replace(RUN, trace=_TellsMfu(*steps))  # type: ignore[arg-type]
+def test_mfu_says_what_it_rests_on(steps, outcome, share, told):
+    run = replace(RUN, trace=_TellsMfu(*steps))
     found = judge(parse_rule("mfu >= 0.4"), run, None)
     assert (found.outcome, found.value) == (outcome, share)
     assert told in found.reason

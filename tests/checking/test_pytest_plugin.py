@@ -1,7 +1,5 @@
 """The fixture `tracekit_profile`, in a pytest of its own: the manual's test, and others."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -45,7 +43,7 @@ def test_obeys_the_project(tracekit_profile):
 """
 
 
-def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict[str, ET.Element]]:
+def run_pytest(python, folder, *options):
     """Run the tests of a folder; return the exit code, the output, and its cases by name."""
     junit = folder / "junit.xml"
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={junit}"]
@@ -59,7 +57,7 @@ def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict
 
 
 @pytest.mark.nightly("starts pytest with torch")
-def test_the_fixture(tmp_path: Path) -> None:
+def test_the_fixture(tmp_path):
     section = PAGE.read_text("utf-8").partition("## Check in pytest")[2]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     (tmp_path / "test_shown.py").write_text(shown)
@@ -72,10 +70,8 @@ def test_the_fixture(tmp_path: Path) -> None:
     assert exit_code == 1, output
     assert "1 failed, 3 passed, 1 skipped" in output
     failed = cases["test_fails"].find("failure")
-    assert failed is not None
     assert "failed: few: " in (failed.text or "")
     skipped = cases["test_is_open"].find("skipped")
-    assert skipped is not None
     assert "mfu is unknown" in (skipped.get("message") or "")
     assert (tmp_path / "kept" / "step.baseline.json").is_file()
     (tmp_path / "test_others.py").write_text(f"SAVES = False\n{OTHERS}")
@@ -86,7 +82,7 @@ def test_the_fixture(tmp_path: Path) -> None:
     assert (told["class.gemm.kernel_count <= +0%"] or "").startswith("passed: ")
 
 
-def test_pytest_finds_it_and_loads_nothing() -> None:
+def test_pytest_finds_it_and_loads_nothing():
     found = {one.value for one in entry_points(group="pytest11") if one.name == "tracekit"}
     assert found == {"tracekit.checking.pytest_plugin"}
     code = (
@@ -97,7 +93,7 @@ def test_pytest_finds_it_and_loads_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_pytest_does_not_mind_that_the_package_is_there(tmp_path: Path) -> None:
+def test_pytest_does_not_mind_that_the_package_is_there(tmp_path):
     """A program that is recorded has imported it before pytest comes; warnings may be errors."""
     (tmp_path / "test_it.py").write_text("def test_a():\n    assert 1\n")
     # As pytest does for every package whose wheel brings a plugin.

@@ -1,9 +1,5 @@
 """What rules say, and what files of rules hold."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tracekit.checking.rules import has_rules, load_rules, parse_rule
@@ -25,24 +21,24 @@ from tracekit.errors import UsageError
         ("count(dur_ns > 5) <= 7", "count(dur_ns > 5)", "<=", 7.0, False),
     ],
 )
-def test_a_rule(text: str, subject: str, operator: str, bound: float, is_relative: bool) -> None:
+def test_a_rule(text, subject, operator, bound, is_relative):
     rule = parse_rule(text)
     found = (rule.subject, rule.operator, rule.bound, rule.is_relative)
     assert found == (subject, operator, bound, is_relative)
 
 
-def test_a_statement_is_a_rule() -> None:
+def test_a_statement_is_a_rule():
     rule = parse_rule("SELECT * FROM rejected WHERE 1 <= 2;")
     assert (rule.operator, rule.subject) == (None, "SELECT * FROM rejected WHERE 1 <= 2")
 
 
 @pytest.mark.parametrize("text", ["", "step_time", "step_time <= much", "step_time <= 3 parsecs"])
-def test_what_is_no_rule(text: str) -> None:
+def test_what_is_no_rule(text):
     with pytest.raises(UsageError):
         parse_rule(text)
 
 
-def test_files_of_rules(tmp_path: Path) -> None:
+def test_files_of_rules(tmp_path):
     named = tmp_path / "rules.toml"
     named.write_text('against = "main"\n[rules]\nslow = "step_time <= +3%"\n')
     rules, settings = load_rules(named)
@@ -56,16 +52,14 @@ def test_files_of_rules(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["rules = 3", "", "rules = [1]", "rules = [", "rules = []\nagains = 'x'"]
 )
-def test_a_file_without_rules_or_with_unknown_members_is_refused(
-    tmp_path: Path, content: str
-) -> None:
+def test_a_file_without_rules_or_with_unknown_members_is_refused(tmp_path, content):
     path = tmp_path / "rules.toml"
     path.write_text(content)
     with pytest.raises(UsageError, match=r"rules\.toml"):
         load_rules(path)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         load_rules(tmp_path / "none.toml")
     assert not has_rules(tmp_path / "pyproject.toml")

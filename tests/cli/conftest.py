@@ -1,12 +1,8 @@
 """A store in memory behind the facade's face, so that commands are tested without a trace."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,10 +10,9 @@ import own_queries
 import pytest
 
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.cli._main import main
-from tracekit.opening import OpenRequest
 
 KERNELS_SQL = """\
 -- Which kernels held the device longest?
@@ -63,22 +58,22 @@ class FakeTrace:
     error: BaseException | None = None
     missing: tuple[tuple[str, str], ...] = ()
 
-    def query(self, name: str, **params: object) -> Result:
+    def query(self, name, **params):
         if self.error:
             raise self.error
         return run_analysis(self.connection, self.catalog.analysis(name), params)
 
-    def sql(self, text: str) -> Result:
+    def sql(self, text):
         if self.error:
             raise self.error
         return run_sql(self.connection, text)
 
-    def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
+    def stream_sql(self, text, *, timeout_s=None):
         if self.error:
             raise self.error
         return stream_sql(self.connection, text, timeout_s=timeout_s)
 
-    def breakdown(self, *, full: bool = False) -> dict[str, Result]:  # noqa: ARG002
+    def breakdown(self, *, full=False):  # noqa: ARG002
         if self.error:
             raise self.error
         return {
@@ -86,18 +81,18 @@ class FakeTrace:
             "health": Result("health", (Column("value", "DOUBLE"),), [(0.0,)]),
         }
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
-    def __enter__(self) -> FakeTrace:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception):
         self.close()
 
 
 @pytest.fixture
-def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTrace]:
+def fake_trace(tmp_path, monkeypatch):
     """Return the trace that every command opens; its catalog has `kernels` and `steps`."""
     root = tmp_path / "queries"
     (root / "analyses").mkdir(parents=True)
@@ -111,7 +106,7 @@ def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
         )
         trace = FakeTrace(connection, catalog)
 
-        def fake_open(request: OpenRequest) -> FakeTrace:
+        def fake_open(request):
             trace.opened_with = asdict(request)
             return trace
 
@@ -132,13 +127,11 @@ class Outcome:
 
 
 @pytest.fixture
-def tracekit_command(
-    fake_trace: FakeTrace, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
+def tracekit_command(fake_trace, capsys):
     """Return a function that runs a command in this process, on the fake trace."""
     del fake_trace
 
-    def run(*args: str) -> Outcome:
+    def run(*args):
         exit_code = main(list(args))
         captured = capsys.readouterr()
         return Outcome(exit_code, captured.out, captured.err)
@@ -147,13 +140,13 @@ def tracekit_command(
 
 
 @pytest.fixture(scope="session")
-def kept_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept_stores(tmp_path_factory):
     """Return the folder of a cache that keeps the stores of the traces that tests share."""
     return tmp_path_factory.mktemp("kept_stores")
 
 
 @pytest.fixture
-def own_queries_only(tmp_path: Path, kept_stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_queries_only(tmp_path, kept_stores, monkeypatch):
     """Let there be no SQL files but those that the test names, as in an empty home."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_stores))
@@ -161,12 +154,10 @@ def own_queries_only(tmp_path: Path, kept_stores: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def run(
-    own_queries_only: None, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., own_queries.Outcome]:
+def run(own_queries_only, capsys):
     """Run a command in this process, in an empty home."""
 
-    def run_it(*args: str | Path) -> own_queries.Outcome:
+    def run_it(*args):
         exit_code = main([str(arg) for arg in args])
         return own_queries.Outcome(exit_code, *capsys.readouterr())
 
@@ -174,7 +165,7 @@ def run(
 
 
 @pytest.fixture(scope="session")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trace(tmp_path_factory):
     """Return a trace of some ops, which tests only read."""
     path = tmp_path_factory.mktemp("ops") / "trace.json"
     path.write_text(json.dumps({"traceEvents": own_queries.OPS}), "utf-8")

@@ -1,13 +1,9 @@
 """`breakdown`, `ingest`, `ingest cache`: what they ask the library for and what they say."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,10 +14,8 @@ from tracekit.cli import _progress
 from tracekit.cli._open import closed_meanwhile
 from tracekit.cli._progress import progress_bar
 
-Command = Callable[..., Any]
 
-
-def test_breakdown_is_one_object(tracekit_command: Command, fake_trace: Any) -> None:
+def test_breakdown_is_one_object(tracekit_command, fake_trace):
     outcome = tracekit_command("breakdown", "a.json", "b.json", "--format", "json")
     data = json.loads(outcome.stdout)
     assert list(data) == ["kernels", "health"]
@@ -29,18 +23,16 @@ def test_breakdown_is_one_object(tracekit_command: Command, fake_trace: Any) -> 
     assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
 
 
-def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace: Any) -> None:
+def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace):
     with pytest.raises(ValueError, match="no room"), closed_meanwhile(fake_trace):
         raise ValueError("no room")
     assert fake_trace.is_closed
 
 
-def test_ingest_says_on_stderr_what_it_read(
-    tracekit_command: Command, fake_trace: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls: list[Any] = []
+def test_ingest_says_on_stderr_what_it_read(tracekit_command, fake_trace, monkeypatch, tmp_path):
+    calls = []
 
-    def ingest(paths: Any, output: Path, **settings: Any) -> Path:
+    def ingest(paths, output, **settings):
         calls.append((tuple(paths), output, settings))
         return output
 
@@ -72,9 +64,7 @@ class Cached:
     modified_s: float
 
 
-def test_cache_lists_clears_and_tells_its_place(
-    tracekit_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cache_lists_clears_and_tells_its_place(tracekit_command, monkeypatch, tmp_path):
     stores = [Cached(tmp_path / "a.duckdb", "/x/rank0.json", 2_500_000, 0.0)]
     monkeypatch.setattr(tracekit.database.cache, "list_cached", lambda: stores)
     monkeypatch.setattr(tracekit.database.cache, "clear_cache", lambda: 1)
@@ -98,27 +88,24 @@ class Progress:
     event_count: int = 1
 
 
-def test_there_is_no_bar_without_a_terminal() -> None:
+def test_there_is_no_bar_without_a_terminal():
     with progress_bar() as progress:
         assert progress is None
 
 
-def test_the_bar_comes_after_half_a_second_and_goes_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_bar_comes_after_half_a_second_and_goes_away(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     with progress_bar() as progress:
-        assert progress is not None
         now[0] = 0.4
-        progress(Progress())  # type: ignore[arg-type]
+        progress(Progress())
         assert capsys.readouterr().err == ""
         now[0] = 0.6
-        progress(Progress())  # type: ignore[arg-type]
-        progress(Progress(path="/runs/[red]\x1b[2J.json"))  # type: ignore[arg-type]
+        progress(Progress())
+        progress(Progress(path="/runs/[red]\x1b[2J.json"))
     drawn = capsys.readouterr().err
     assert "50.0/100.0 MB" in drawn
     assert "\x1b[2J" not in drawn

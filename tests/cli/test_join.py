@@ -1,20 +1,14 @@
 """`tracekit collect join`, and what the parts of a job are when they are given together."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit import manifest
 
-Run = Callable[..., Any]
 
-
-def make_part(folder: Path, ranks: Sequence[int], job_id: str = "job") -> Path:
+def make_part(folder, ranks, job_id="job"):
     """Make the run folder that a node left; its traces hold one op of 1 µs for each rank."""
     folder.mkdir(parents=True)
     for rank in ranks:
@@ -45,12 +39,12 @@ def make_part(folder: Path, ranks: Sequence[int], job_id: str = "job") -> Path:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> list[str]:
+def nodes(tmp_path):
     parts = {"node1": [2, 3], "node0": [0, 1]}
     return [str(make_part(tmp_path / "nodes" / name, ranks)) for name, ranks in parts.items()]
 
 
-def test_parts_are_one_run_together(nodes: list[str], cli: Run) -> None:
+def test_parts_are_one_run_together(nodes, cli):
     result = cli("sql", *nodes, "SELECT count(*) AS n, any_value(node_count) AS m FROM run")
     assert result.stdout.split()[-2:] == ["1", "2"]
     statement = "SELECT rank, run_id FROM trace ORDER BY rank"
@@ -65,7 +59,7 @@ def test_parts_are_one_run_together(nodes: list[str], cli: Run) -> None:
     assert row["mean_tokens_per_s"] == pytest.approx(40 / 1003e-9)
 
 
-def test_joining(nodes: list[str], tmp_path: Path, cli: Run) -> None:
+def test_joining(nodes, tmp_path, cli):
     out = tmp_path / "whole"
     result = cli("collect", "join", *nodes, "-o", str(out))
     assert (result.exit_code, result.stdout) == (0, f"{out}\n")
@@ -80,7 +74,7 @@ def test_joining(nodes: list[str], tmp_path: Path, cli: Run) -> None:
     assert cli("collect", "join", str(tmp_path / "nodes"), "-o", str(out), "--force").exit_code == 0
 
 
-def test_what_cannot_be_joined(nodes: list[str], tmp_path: Path, cli: Run) -> None:
+def test_what_cannot_be_joined(nodes, tmp_path, cli):
     other = str(make_part(tmp_path / "other", [2, 3], "another"))
     twice = str(make_part(tmp_path / "twice", [1, 2]))
     (empty := tmp_path / "empty").mkdir()

@@ -1,14 +1,9 @@
 """No name in a trace gives orders to the CI system whose log it is printed to."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,21 +28,21 @@ OBEYED = re.compile(r"(?m)^\s*::|##\[|##vso\[|##teamcity\[")
         ([" " * 100, "::x", " " * 100 + "::y"], " " * 100 + r":\u003ax" + " " * 100 + "::y"),
     ],
 )
-def test_a_line_is_made_plain_however_it_is_cut(pieces: list[str], written: str) -> None:
+def test_a_line_is_made_plain_however_it_is_cut(pieces, written):
     stream = io.StringIO()
     lines = LogLines(stream, "stdout")
     assert [lines.write(piece) for piece in pieces] == [*map(len, pieces)]
     assert stream.getvalue() == written
 
 
-def test_many_empty_lines_take_no_longer_than_their_number() -> None:
+def test_many_empty_lines_take_no_longer_than_their_number():
     """Only quadratic growth, which would take hours, breaks a bound so wide."""
     begin = time.process_time()
     LogLines(io.StringIO(), "stdout").write("\n \ufeff" * 300_000 + "::")
     assert time.process_time() - begin < 20
 
 
-def test_no_format_gives_an_order(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_no_format_gives_an_order(cli, tmp_path):
     trace = tmp_path / "x.json"
     trace.write_text(json.dumps([
         {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 9 * at, "dur": 5}
@@ -68,7 +63,7 @@ def test_no_format_gives_an_order(cli: Callable[..., Any], tmp_path: Path) -> No
     assert not OBEYED.search(wrong.stderr)
 
 
-def test_a_signature_is_not_repeated_in_a_message(cli: Callable[..., Any]) -> None:
+def test_a_signature_is_not_repeated_in_a_message(cli):
     done = cli("https://bucket/x?sig=s3cr3t&n=1")
     assert done.exit_code == 2
     assert "https://bucket/x?sig=(not kept)&n=1" in done.stderr

@@ -1,18 +1,11 @@
 """Odd rules files and names are refused in one sentence, also when the cache could answer."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 
-def test_a_missing_file_is_no_hit_in_the_cache(
-    cli: Callable[..., Any], keep_stores: Callable[..., None], sample_trace: Path, tmp_path: Path
-) -> None:
+def test_a_missing_file_is_no_hit_in_the_cache(cli, keep_stores, sample_trace, tmp_path):
     keep_stores(tmp_path / "cache", sample_trace)
     assert cli("query", "kernel_classes", sample_trace).exit_code == 0
     missing = tmp_path / "typo.toml"
@@ -21,7 +14,7 @@ def test_a_missing_file_is_no_hit_in_the_cache(
     assert str(missing) in done.stderr
 
 
-def rule(**members: str) -> str:
+def rule(**members):
     return "".join(["[[rule]]\n", *(f"{key} = {value}\n" for key, value in members.items())])
 
 
@@ -64,9 +57,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_named(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path, case: str
-) -> None:
+def test_a_hostile_file_is_named(cli, sample_trace, tmp_path, case):
     text, message = HOSTILE[case]
     rules = tmp_path / "mine.toml"
     rules.write_text(text)
@@ -79,9 +70,7 @@ def test_a_hostile_file_is_named(
     assert len(lines[0]) < 1_000
 
 
-def test_a_device_that_never_ends_is_no_rules_file(
-    cli: Callable[..., Any], sample_trace: Path
-) -> None:
+def test_a_device_that_never_ends_is_no_rules_file(cli, sample_trace):
     done = cli("query", "kernel_classes", sample_trace, "--rules", "/dev/zero")
     assert done.exit_code == 2
     assert done.stderr == "error: /dev/zero: the rules file cannot be read: not a regular file\n"
@@ -99,7 +88,7 @@ LONG = "n" * 5_000
         ((LONG,), 2),
     ],
 )
-def test_a_long_name(cli: Callable[..., Any], arguments: tuple[str, ...], exit_code: int) -> None:
+def test_a_long_name(cli, arguments, exit_code):
     done = cli(*arguments)
     assert (done.exit_code, done.stdout) == (exit_code, "")
     assert done.stderr.startswith("error: nnn")
@@ -107,9 +96,7 @@ def test_a_long_name(cli: Callable[..., Any], arguments: tuple[str, ...], exit_c
     assert len(done.stderr) < 300
 
 
-def test_half_a_character_in_a_run_id(
-    cli: Callable[..., Any], make_run: Callable[..., Path]
-) -> None:
+def test_half_a_character_in_a_run_id(cli, make_run):
     run = make_run("odd", requests=[{"request_id": 1, "outcome": "ok"}], traces=[LONG, "a\0b"])
     manifest = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(manifest | {"run_id": "a\ud800b"}))
@@ -130,7 +117,7 @@ def test_half_a_character_in_a_run_id(
     ]
 
 
-def test_a_statement_that_is_no_utf_8(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_a_statement_that_is_no_utf_8(cli, sample_trace):
     done = cli("sql", sample_trace, "SELECT '\udcff'")
     assert (done.exit_code, done.stdout) == (5, "")
     assert done.stderr == "error: the statement contains bytes that are not UTF-8\n"

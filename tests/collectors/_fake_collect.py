@@ -5,8 +5,6 @@ the measured run may differ), and lists of opts: `failed`, `refused` (before the
 `crashed`, `hanging`, `full_disk`. Every call is a line in the file `log`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,10 +1,6 @@
 """Training runs that several tests read, made once in a session."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from alone import alone
@@ -14,7 +10,7 @@ from tracekit import manifest
 
 
 @pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_model(tmp_path_factory):
     """Return the configuration of a model that trains in milliseconds."""
     path = tmp_path_factory.mktemp("model") / "small.json"
     path.write_text(json.dumps(SMALL_LLAMA), "utf-8")
@@ -22,7 +18,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def training_run(shared_folder: Path, small_model: Path) -> Callable[[str], Path]:
+def training_run(shared_folder, small_model):
     """Return a function that returns the run folder of a case, of two ranks on one fixed batch.
 
     The runs of the gate and the nightly ones are made together, once for all workers.
@@ -30,7 +26,7 @@ def training_run(shared_folder: Path, small_model: Path) -> Callable[[str], Path
     for package in ("torch", "transformers", "deepspeed", "peft", "bitsandbytes"):
         pytest.importorskip(package)
 
-    def folder_of(name: str) -> Path:
+    def folder_of(name):
         names = GATE if name in GATE else [case for case in CASES if case not in GATE]
         folder = shared_folder / ("training" if name in GATE else "nightly_training")
         with alone(folder.with_suffix(".lock")):
@@ -42,7 +38,7 @@ def training_run(shared_folder: Path, small_model: Path) -> Callable[[str], Path
     return folder_of
 
 
-def _train(folder: Path, cases: dict[str, dict[str, object]]) -> None:
+def _train(folder, cases):
     from tracekit.collectors.process import launch
 
     if folder.exists():
@@ -58,5 +54,5 @@ def _train(folder: Path, cases: dict[str, dict[str, object]]) -> None:
 
 
 @pytest.fixture(scope="session")
-def manifest_of(training_run: Callable[[str], Path]) -> Callable[[str], manifest.Manifest]:
+def manifest_of(training_run):
     return lambda name: manifest.read(training_run(name))

@@ -1,11 +1,5 @@
 """The loop behind the trainer callbacks: an error in tracekit never reaches the trainer."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tracekit import manifest
@@ -23,12 +17,12 @@ NEEDED = 1 + 1 + 1 + 1 + 1
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
+def nothing_is_left():
     yield
     assert module_calls._listeners == ()
 
 
-def train(loop: CalledLoop, count: int, called: nn.Module, given: nn.Module) -> None:
+def train(loop, count, called, given):
     optimizer = torch.optim.SGD(given.parameters(), lr=0.1)
     loop.begin(given)
     for _ in range(count):
@@ -42,7 +36,7 @@ def train(loop: CalledLoop, count: int, called: nn.Module, given: nn.Module) -> 
 @pytest.mark.parametrize(
     ("count", "outcome"), [(NEEDED, "ok"), (NEEDED - 2, "failed"), (0, "failed")]
 )
-def test_a_training(count: int, outcome: str, tmp_path: Path) -> None:
+def test_a_training(count, outcome, tmp_path):
     """The called module is the model, as with DDP, whose wrapper the trainer calls."""
     inner = nn.Linear(4, 4)
     loop = CalledLoop({**OPTIONS, "out": tmp_path / "run"})
@@ -52,11 +46,10 @@ def test_a_training(count: int, outcome: str, tmp_path: Path) -> None:
     assert run.outcome == outcome, run.reason
     if outcome == "ok":
         assert [rank.step_count for rank in run.ranks] == [count]
-        assert run.model is not None
         assert run.model.model_class == "Sequential"
 
 
-def test_the_next_training_ends_one_that_was_left(tmp_path: Path) -> None:
+def test_the_next_training_ends_one_that_was_left(tmp_path):
     model = nn.Linear(4, 4)
     loop = CalledLoop({**OPTIONS, "out": tmp_path / "run"})
     train(loop, 3, model, model)
@@ -65,14 +58,14 @@ def test_the_next_training_ends_one_that_was_left(tmp_path: Path) -> None:
     loop.end()
 
 
-def test_options_are_checked_at_once() -> None:
+def test_options_are_checked_at_once():
     with pytest.raises(UsageError, match="steps is 0"):
         CalledLoop({"steps": 0})
     with pytest.raises(TypeError, match="colour"):
         CalledLoop({"colour": "red"})
 
 
-def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_taken(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("kept")
     model = nn.Linear(4, 4)
@@ -83,10 +76,8 @@ def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert str(tmp_path / "run") in capsys.readouterr().err
 
 
-def test_an_error_in_tracekit_is_reported_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_an_error_in_tracekit_is_reported_once(tmp_path, capsys, monkeypatch):
+    def fail(*_, **__):
         raise OSError("no disk")
 
     model = nn.Linear(4, 4)

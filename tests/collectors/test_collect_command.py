@@ -1,14 +1,10 @@
 """`tracekit collect` for tracekit's own workloads: run folders, exit codes, and errors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, ranks_of, running, wait_for
@@ -16,12 +12,11 @@ from processes import finished, ranks_of, running, wait_for
 from tracekit import manifest
 from tracekit.collectors.__main__ import main
 
-Cli = Callable[..., Any]
 _SMALL = ("--seq-len", "32", "--warmup", "1", "--steps", "2", "--repeats", "2")
 
 
 @pytest.fixture(autouse=True)
-def _needs_torch() -> None:
+def _needs_torch():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
 
@@ -30,7 +25,7 @@ nightly = pytest.mark.nightly("training runs in the gate in test_engines.py")
 
 
 @pytest.fixture
-def at_work(tmp_path: Path, small_model: Path) -> Iterator[subprocess.Popen[str]]:
+def at_work(tmp_path, small_model):
     """Return a collect command whose two ranks train without end."""
     process = subprocess.Popen(
         [
@@ -43,7 +38,6 @@ def at_work(tmp_path: Path, small_model: Path) -> Iterator[subprocess.Popen[str]
         encoding="utf-8",
         start_new_session=True,
     )
-    assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("measuring"):
             break
@@ -54,7 +48,7 @@ def at_work(tmp_path: Path, small_model: Path) -> Iterator[subprocess.Popen[str]
     process.communicate()
 
 
-def left_in(folder: Path) -> list[str]:
+def left_in(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "cache")
 
 
@@ -64,7 +58,7 @@ needs_proc = pytest.mark.skipif(
 
 
 @nightly
-def test_a_run_is_collected_and_broken_down(cli: Cli, tmp_path: Path, small_model: Path) -> None:
+def test_a_run_is_collected_and_broken_down(cli, tmp_path, small_model):
     pytest.importorskip("deepspeed")
     out = tmp_path / "run"
     given = ("--nproc", "2", "--model", small_model, *_SMALL)
@@ -82,17 +76,13 @@ def test_a_run_is_collected_and_broken_down(cli: Cli, tmp_path: Path, small_mode
     assert "--force" in done.stderr
 
 
-def test_the_argument_of_deepspeeds_launcher_is_no_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_argument_of_deepspeeds_launcher_is_no_error(capsys):
     assert main(["--local_rank=0", "--opt", "Z1+Z2"]) == 2
     assert "--opt Z1+Z2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--seed"], ["--seed", "1", "stray"], ["--no-seed"]])
-def test_both_command_lines_refuse_a_wrong_usage_alike(
-    cli: Cli, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_both_command_lines_refuse_a_wrong_usage_alike(cli, capsys, words):
     assert main(words) == 2
     problem, _ = capsys.readouterr().err.splitlines()
     assert problem.startswith("error: ")
@@ -120,14 +110,14 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(
         ("--opt", "Z1+Z2"),
     ],
 )
-def test_wrong_values_are_refused(arguments: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
+def test_wrong_values_are_refused(arguments, cli, tmp_path):
     done = cli("collect", *arguments, is_here=True)
     assert done.exit_code == 2
     assert arguments[0] in done.stderr.splitlines()[0]
     assert left_in(tmp_path) == []
 
 
-def test_megatron_needs_cuda(cli: Cli, tmp_path: Path) -> None:
+def test_megatron_needs_cuda(cli, tmp_path):
     import torch
 
     if torch.cuda.is_available():
@@ -147,16 +137,9 @@ def test_megatron_needs_cuda(cli: Cli, tmp_path: Path) -> None:
         ("peft", ("--stage", "finetune", "--opt", "PT"), "--opt PT"),
     ],
 )
-def test_a_missing_package_is_named(
-    package: str,
-    arguments: tuple[str, ...],
-    needed_by: str,
-    cli: Cli,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_package_is_named(package, arguments, needed_by, cli, tmp_path, monkeypatch):
     class Missing:
-        def find_spec(self, name: str, *_: object) -> None:
+        def find_spec(self, name, *_):
             if name.partition(".")[0] == package:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -173,9 +156,7 @@ def test_a_missing_package_is_named(
 
 @nightly
 @needs_proc
-def test_a_rank_that_dies_ends_the_others_and_is_named(
-    at_work: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_a_rank_that_dies_ends_the_others_and_is_named(at_work, tmp_path):
     ranks = ranks_of(at_work.pid)
     assert len(ranks) == 2
     os.kill(ranks[1], signal.SIGKILL)
@@ -193,9 +174,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
 @nightly
 @needs_proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_neither_files_nor_processes(
-    number: signal.Signals, at_work: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_an_interrupt_leaves_neither_files_nor_processes(number, at_work, tmp_path):
     ranks = ranks_of(at_work.pid)
     assert len(ranks) == 2
     os.kill(at_work.pid, number)
@@ -206,7 +185,7 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
 
 
 @nightly
-def test_out_of_memory_is_a_result(cli: Cli, tmp_path: Path) -> None:
+def test_out_of_memory_is_a_result(cli, tmp_path):
     out = tmp_path / "run"
     # Torch alone needs less than the limit; builds for GPUs need more than CPU builds.
     arguments = ("--batch-size", "16384", "--memory-limit", "3GB", "--out", out)
@@ -214,15 +193,13 @@ def test_out_of_memory_is_a_result(cli: Cli, tmp_path: Path) -> None:
     assert done.exit_code == 6
     run = manifest.read(out)
     assert run.outcome == "oom"
-    assert run.reason is not None
     assert "can't allocate memory" in run.reason
     assert run.traces == []
-    assert run.model is not None
     assert run.model.parameter_count == 4_212_992
 
 
 @nightly
-def test_under_torchrun(tmp_path: Path, small_model: Path) -> None:
+def test_under_torchrun(tmp_path, small_model):
     out = tmp_path / "run"
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     words = ("--stage", "finetune", "--opt", "l", "--with-stack", "--model", small_model, *_SMALL)

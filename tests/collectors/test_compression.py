@@ -1,9 +1,6 @@
 """Gradient compression: the algebra of each method."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 
@@ -22,12 +19,12 @@ from tracekit.collectors.training.compression.signsgd import (  # noqa: E402
 from tracekit.collectors.training.compression.topk import Sparsifier  # noqa: E402
 
 
-def random(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+def random(*shape, seed=0, dtype=None):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=dtype or torch.float64)
 
 
-def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any]) -> list[Any]:
+def reduced_step(codecs, parameters, gradients):
     """Do what the hook does on several ranks, and return what each decodes."""
     sent = [c.encode(p, g) for c, p, g in zip(codecs, parameters, gradients, strict=True)]
     received = sent
@@ -39,7 +36,7 @@ def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any])
     return decoded
 
 
-def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
+def test_acpsgd_sends_one_factor_a_step_in_turn():
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     shapes = []
     for step in range(4):
@@ -53,7 +50,7 @@ def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
     assert [codec.takes(torch.zeros(size)) for size in sizes] == [True, True, False, False]
 
 
-def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
+def test_acpsgd_of_full_rank_is_the_exact_mean():
     codecs = [AlternatingLowRank(rank=5) for _ in range(3)]
     parameters = [torch.zeros(5, 5) for _ in range(3)]
     for step in range(4):
@@ -65,7 +62,7 @@ def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
         )
 
 
-def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
+def test_acpsgd_recovers_a_gradient_that_has_the_rank():
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(20, 30)
     gradient = random(20, 2) @ random(2, 30, seed=1)
     transmitted = sum(
@@ -75,7 +72,7 @@ def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
     torch.testing.assert_close(transmitted, 6 * gradient, rtol=0, atol=1e-9)
 
 
-def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
+def test_acpsgd_of_a_zero_gradient_is_zero_and_finite():
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     for gradient in (torch.zeros(6, 9), torch.zeros(6, 9), random(6, 9, dtype=torch.float32)):
         (decoded,) = reduced_step([codec], [parameter], [gradient])
@@ -85,7 +82,7 @@ def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
 
 @pytest.mark.parametrize("method", ["acpsgd", "topk"])
 @pytest.mark.parametrize("rank_count", [1, 3])
-def test_error_feedback_conserves_the_gradients(method: str, rank_count: int) -> None:
+def test_error_feedback_conserves_the_gradients(method, rank_count):
     """The transmitted gradients and the residuals sum to all gradients."""
     codecs = [codec_of(method) for _ in range(rank_count)]
     parameters = [torch.zeros(12, 10) for _ in range(rank_count)]
@@ -103,7 +100,7 @@ def test_error_feedback_conserves_the_gradients(method: str, rank_count: int) ->
     torch.testing.assert_close(transmitted + left, total, rtol=0, atol=1e-12)
 
 
-def test_error_feedback_takes_in_the_rounding_of_bf16() -> None:
+def test_error_feedback_takes_in_the_rounding_of_bf16():
     codec, parameter = codec_of("topk"), torch.zeros(12, 10)
     transmitted, total = torch.zeros(12, 10), torch.zeros(12, 10)
     for step in range(25):
@@ -115,11 +112,11 @@ def test_error_feedback_takes_in_the_rounding_of_bf16() -> None:
     torch.testing.assert_close(transmitted + left.view(12, 10), total, rtol=0, atol=1e-5)
 
 
-def codec_of(method: str) -> Any:
+def codec_of(method):
     return AlternatingLowRank(rank=2) if method == "acpsgd" else Sparsifier(density=0.05)
 
 
-def test_topk_sends_the_largest_magnitudes() -> None:
+def test_topk_sends_the_largest_magnitudes():
     codec, parameter = Sparsifier(density=0.25), torch.zeros(2, 4)
     gradient = torch.tensor([[1.0, -8.0, 2.0, 0.5], [-3.0, 7.0, 0.0, 4.0]])
     indices, values = codec.encode(parameter, gradient)
@@ -129,7 +126,7 @@ def test_topk_sends_the_largest_magnitudes() -> None:
     assert codec.residual(parameter).view(2, 4).tolist() == left
 
 
-def test_topk_averages_the_choices_of_the_ranks() -> None:
+def test_topk_averages_the_choices_of_the_ranks():
     codecs, parameters = [Sparsifier(density=0.5) for _ in (0, 1)], [torch.zeros(1, 4)] * 2
     gradients = [torch.tensor([[4.0, 2.0, 0.1, 0.2]]), torch.tensor([[6.0, 0.3, 0.4, -2.0]])]
     for decoded in reduced_step(codecs, parameters, gradients):
@@ -137,14 +134,14 @@ def test_topk_averages_the_choices_of_the_ranks() -> None:
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 1e-9])
-def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
+def test_topk_sends_the_share_that_was_asked_for(density):
     codec, parameter = Sparsifier(density), torch.zeros(10, 7)
     indices, values = codec.encode(parameter, random(10, 7))
     assert len(set(indices.tolist())) == values.numel() == math.ceil(density * 70)
     assert bool(codec.residual(parameter).any()) == (density < 1)
 
 
-def test_signsgd_follows_the_majority() -> None:
+def test_signsgd_follows_the_majority():
     gradients = [
         torch.tensor([[1.0, -2.0, 3.0, -4.0]]),
         torch.tensor([[5.0, 6.0, -1.0, -8.0]]),
@@ -156,7 +153,7 @@ def test_signsgd_follows_the_majority() -> None:
         assert decoded.tolist() == [[scale, -scale, -scale, -scale]]
 
 
-def test_signsgd_leaves_a_tie_alone() -> None:
+def test_signsgd_leaves_a_tie_alone():
     codecs, parameters = [MajorityVote(0), MajorityVote(1)], [torch.zeros(1, 2)] * 2
     gradients = [torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, 4.0]])]
     for decoded in reduced_step(codecs, parameters, gradients):
@@ -164,7 +161,7 @@ def test_signsgd_leaves_a_tie_alone() -> None:
 
 
 @pytest.mark.parametrize("rank_count", [1, 2, 3, 4])
-def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
+def test_signsgd_does_not_let_zeros_drift(rank_count):
     """A row of an embedding that no token used stays where it is, over two steps at the latest."""
     codecs = [MajorityVote(rank) for rank in range(rank_count)]
     parameters = [torch.zeros(3, 5) for _ in codecs]
@@ -179,14 +176,14 @@ def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
-def test_bits_come_out_as_they_went_in(count: int) -> None:
+def test_bits_come_out_as_they_went_in(count):
     bits = random(count) > 0
     packed = pack_bits(bits)
     assert packed.numel() == math.ceil(count / 8)
     assert unpack_bits(packed, count).bool().tolist() == bits.tolist()
 
 
-def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
+def test_messages_of_mixed_types_come_out_as_they_went_in():
     messages = [
         [torch.arange(3, dtype=torch.int32), random(3).to(torch.bfloat16)],
         [random(2, 2), torch.tensor([1, 2, 255], dtype=torch.uint8)],
@@ -198,7 +195,7 @@ def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
             assert torch.equal(one, other)
 
 
-def test_every_method_is_found() -> None:
+def test_every_method_is_found():
     assert methods() == ["acpsgd", "powersgd", "signsgd", "topk"]
 
 
@@ -212,6 +209,6 @@ def test_every_method_is_found() -> None:
         ("powersgd", {"start_step": 1}),
     ],
 )
-def test_wrong_settings_are_refused(method: str, options: dict[str, Any]) -> None:
+def test_wrong_settings_are_refused(method, options):
     with pytest.raises(UsageError):
         install(object(), method, **options)

@@ -1,14 +1,11 @@
 """Gradient compression as a hook on two gloo ranks."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,7 +28,7 @@ DENSE_COUNT = sum(rows * columns for rows, columns in MATRICES.values()) + VECTO
 
 
 @pytest.fixture(scope="module")
-def by_rank(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def by_rank(tmp_path_factory):
     """Run two ranks once, and return the results of each."""
     folder = tmp_path_factory.mktemp("compression")
     words = [sys.executable, str(WORKER)]
@@ -47,13 +44,13 @@ def by_rank(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("method", methods())
-def test_training_converges(by_rank: list[dict[str, Any]], method: str) -> None:
+def test_training_converges(by_rank, method):
     first, last = (by_rank[0]["training"][method]["losses"][at] for at in (0, 1))
     assert last < first / 20
     assert all(rank["training"][method]["ranks_agree"] for rank in by_rank)
 
 
-def test_gradients(by_rank: list[dict[str, Any]]) -> None:
+def test_gradients(by_rank):
     """Vectors are averaged exactly, as are matrices by a Top-k of everything."""
     exact = by_rank[0]["exact"]["none"]
     for method in ("topk", "acpsgd", "signsgd"):
@@ -67,9 +64,7 @@ def test_gradients(by_rank: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("method", ["acpsgd", "topk", "signsgd"])
 @pytest.mark.parametrize("variant", ["static_graph", "reentrant"])
-def test_unusual_passes_give_the_usual_gradients(
-    by_rank: list[dict[str, Any]], method: str, variant: str
-) -> None:
+def test_unusual_passes_give_the_usual_gradients(by_rank, method, variant):
     """DDP sends late in the first step of a static graph; a checkpoint may nest passes."""
     seen = by_rank[0]["unusual"][method]
     for name, steps in seen["usual"].items():
@@ -91,7 +86,7 @@ SENT_BYTES = {
 
 
 @pytest.mark.parametrize("method", SENT_BYTES)
-def test_the_bytes_sent_per_step(by_rank: list[dict[str, Any]], method: str) -> None:
+def test_the_bytes_sent_per_step(by_rank, method):
     reports = [rank["training"][method]["report"] for rank in by_rank]
     assert reports[0] == reports[1]
     assert reports[0]["dense_bytes_per_step"] == 4 * DENSE_COUNT
@@ -101,7 +96,7 @@ def test_the_bytes_sent_per_step(by_rank: list[dict[str, Any]], method: str) -> 
 
 
 @pytest.mark.parametrize("method", ["acpsgd", "topk", "signsgd"])
-def test_a_profile_of_the_thread_shows_the_work(by_rank: list[dict[str, Any]], method: str) -> None:
+def test_a_profile_of_the_thread_shows_the_work(by_rank, method):
     ranges = by_rank[0]["ranges"][method]
     collective = "c10d::allreduce_" if method == "acpsgd" else "c10d::_allgather_base_"
     assert collective in ranges

@@ -1,7 +1,5 @@
 """Parts of a recorded loop: clock, windows, tokens, and references to the model."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
@@ -9,7 +7,6 @@ import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -33,7 +30,7 @@ US = 1_000
 class Event:
     at_ns: int
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         return (other.at_ns - self.at_ns) / 1e6
 
 
@@ -44,7 +41,7 @@ class Machine:
     now_ns: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def event(self, device: Any) -> Event | None:
+    def event(self, device):
         if device.type == "cpu":
             return None
         self.events.append(Event(self.now_ns))
@@ -52,12 +49,12 @@ class Machine:
 
 
 @pytest.fixture(params=["cpu", "cuda"])
-def clock(request: pytest.FixtureRequest, machine: Machine) -> StepClock:
+def clock(request, machine):
     return StepClock(torch.device(request.param))
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch):
     made = Machine()
     monkeypatch.setattr(times.time, "perf_counter_ns", lambda: made.now_ns)
     monkeypatch.setattr(accelerator, "event", made.event)
@@ -65,7 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
-def run(clock: StepClock, machine: Machine, *acts: str | int) -> None:
+def run(clock, machine, *acts):
     """Let time pass, µs; `+forward` begins a phase, `-forward` ends it, other names are methods."""
     for act in acts:
         if isinstance(act, int):
@@ -79,7 +76,7 @@ def run(clock: StepClock, machine: Machine, *acts: str | int) -> None:
 STEP = (1, "+forward", 10, "-forward", 2, "+backward", 20, "-backward", "+optimizer", 5)
 
 
-def test_phases_of_steps(clock: StepClock, machine: Machine) -> None:
+def test_phases_of_steps(clock, machine):
     run(clock, machine, *STEP, "-optimizer", 1, "tick", *STEP, 3, "-optimizer", "tick")
     assert clock.stop() == [39 * US, 41 * US]
     first, second = clock.phases()
@@ -87,31 +84,31 @@ def test_phases_of_steps(clock: StepClock, machine: Machine) -> None:
     assert second == {**first, "optimizer": 8 * US}
 
 
-def test_a_phase_inside_of_another_is_not_in_it(clock: StepClock, machine: Machine) -> None:
+def test_a_phase_inside_of_another_is_not_in_it(clock, machine):
     run(clock, machine, "+optimizer", 1, "+forward", 10, "-forward", 2, "-optimizer", 4, "tick")
     assert clock.stop() == [17 * US]
     assert clock.phases() == [{"optimizer": 3 * US, "forward": 10 * US}]
 
 
-def test_a_clock_that_a_program_sets_back(clock: StepClock, machine: Machine) -> None:
+def test_a_clock_that_a_program_sets_back(clock, machine):
     run(clock, machine, "+forward", -5, "-forward", "tick", 3, "tick")
     assert clock.stop() == [0, 3 * US]
 
 
-def test_time_between_steps_is_in_no_phase(clock: StepClock, machine: Machine) -> None:
+def test_time_between_steps_is_in_no_phase(clock, machine):
     acts = ("+forward", 1, "-forward", "pause", "+evaluation", 9, "-evaluation", "resume", 2)
     run(clock, machine, *acts, "+forward", 3, "-forward", "tick")
     assert clock.stop() == [6 * US]
     assert clock.phases() == [{"forward": 4 * US}]
 
 
-def test_a_phase_that_ends_without_a_beginning(clock: StepClock, machine: Machine) -> None:
+def test_a_phase_that_ends_without_a_beginning(clock, machine):
     run(clock, machine, "-forward", 1, "+forward", 2, "tick", "-forward", 3, "tick")
     assert clock.stop() == [3 * US, 3 * US]
     assert clock.phases() == [{}, {}], "of one that goes on at the step's end nothing is known"
 
 
-def test_a_step_of_many_phases_has_none(clock: StepClock, machine: Machine) -> None:
+def test_a_step_of_many_phases_has_none(clock, machine):
     run(clock, machine, *("+forward", 1, "-forward") * 1_000, "tick", "+forward", 1, "-forward")
     run(clock, machine, "tick")
     assert len(machine.events) < 300, "the device is not asked for all of them"
@@ -119,14 +116,14 @@ def test_a_step_of_many_phases_has_none(clock: StepClock, machine: Machine) -> N
     assert clock.phases() == [{}, {"forward": US}]
 
 
-def test_dropped_and_forgotten_steps(clock: StepClock, machine: Machine) -> None:
+def test_dropped_and_forgotten_steps(clock, machine):
     run(clock, machine, "+forward", 1, "-forward", "tick", "drop", "+forward", 2, "-forward")
     run(clock, machine, "pause", "forget_parts", "resume", "+forward", 3, "-forward", "tick")
     assert clock.stop() == [3 * US]
     assert clock.phases() == [{"forward": 3 * US}]
 
 
-def timed(machine: Machine, *blocks: list[tuple[str, int]], is_in_turn: bool = False) -> LoopReport:
+def timed(machine, *blocks, is_in_turn=False):
     """Return the report of blocks of steps, each of a kind and a time."""
     report = LoopReport(rank=0, world_size=1, is_in_turn=is_in_turn)
     found = times.LoopTimes(report, accelerator.CPU)
@@ -139,7 +136,7 @@ def timed(machine: Machine, *blocks: list[tuple[str, int]], is_in_turn: bool = F
     return report
 
 
-def test_the_step_time_is_that_of_a_step(machine: Machine) -> None:
+def test_the_step_time_is_that_of_a_step(machine):
     alike = [("a", ns) for ns in (10, 13, 11, 12)]
     report = timed(machine, alike, alike)
     assert (report.plain_ns, report.notes) == ([ns for _, ns in alike * 2], [])
@@ -150,7 +147,7 @@ def test_the_step_time_is_that_of_a_step(machine: Machine) -> None:
     assert (report.step_ns, len(report.notes)) == ([20] * 5 + [10] * 5, 1)
 
 
-def test_steps_of_other_optimizers_are_not_in_the_step_time(machine: Machine) -> None:
+def test_steps_of_other_optimizers_are_not_in_the_step_time(machine):
     report = timed(machine, [("a", 10), ("ab", 90), ("a", 11)], [("a", 12)])
     assert (report.plain_ns, report.notes) == ([10, 11, 12], [])
     in_blocks = [("a11 b1", 90), ("b11 a1", 30)]
@@ -166,13 +163,11 @@ def test_steps_of_other_optimizers_are_not_in_the_step_time(machine: Machine) ->
 
 @pytest.mark.parametrize("is_trained_on", [True, False])
 @pytest.mark.parametrize("has_cache", [False, True])
-def test_text_that_several_steps_train_on_is_generated(
-    is_trained_on: bool, has_cache: bool
-) -> None:
-    kinds: list[str] = []
+def test_text_that_several_steps_train_on_is_generated(is_trained_on, has_cache):
+    kinds = []
 
     class Calls(CallListener):
-        def root_begins(self, _: Any, kind: str, *args: Any) -> None:  # type: ignore[override]
+        def root_begins(self, _, kind, *args):
             del args
             kinds.append(kind)
 
@@ -201,9 +196,7 @@ def test_text_that_several_steps_train_on_is_generated(
     assert kinds == ["generation" if is_trained_on else "evaluation"] * 6 + ["training"] * 3
 
 
-def test_a_worker_of_a_data_loader_takes_no_rank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_of_a_data_loader_takes_no_rank(tmp_path, monkeypatch):
     """It may train a little for what it loads; the loop is its parent's."""
     monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "the first")
     loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
@@ -214,11 +207,11 @@ def test_a_worker_of_a_data_loader_takes_no_rank(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_optimizer_that_threads_step_in_turn_is_noticed() -> None:
+def test_an_optimizer_that_threads_step_in_turn_is_noticed():
     class Steps(Observer):
         elsewhere_count = 0
 
-        def stepped_elsewhere(self) -> None:
+        def stepped_elsewhere(self):
             self.elsewhere_count += 1
 
     observer, model = Steps(), torch.nn.Linear(1, 1)
@@ -234,7 +227,7 @@ def test_an_optimizer_that_threads_step_in_turn_is_noticed() -> None:
     assert observer.elsewhere_count == 2
 
 
-def test_the_first_step_with_ranges_is_cold() -> None:
+def test_the_first_step_with_ranges_is_cold():
     assert warm_ns([900, 10, 12]) == 10
     assert warm_ns([900]) == 900
     assert median_ns([]) is warm_ns([]) is None
@@ -249,19 +242,19 @@ class Loop:
     now_s: float = 0.0
     step: int = 8
 
-    def begins(self) -> int | None:
+    def begins(self):
         """Begin a step; return the number of profiled steps if a window begins."""
         self.step += 1
         return self.asked.begin_if_due(self.step)
 
-    def end_window(self) -> None:
+    def end_window(self):
         while not self.asked.step_ended():
             pass
         self.asked.wait(self.step)
 
 
 @pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
+def loop(tmp_path, monkeypatch):
     request = tmp_path / "ask"
     plan = LoopPlan(request=str(request), profiled_count=2)
     made = Loop(request, windows.Windows(plan, Place(0, 0, 1)))
@@ -270,7 +263,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
     return made
 
 
-def test_a_file_that_is_written_after_it_was_seen_asks_once(loop: Loop) -> None:
+def test_a_file_that_is_written_after_it_was_seen_asks_once(loop):
     assert loop.begins() is None
     loop.request.touch()
     os.utime(loop.request, ns=(1, 1))
@@ -284,7 +277,7 @@ def test_a_file_that_is_written_after_it_was_seen_asks_once(loop: Loop) -> None:
     assert loop.begins() is None
 
 
-def test_an_empty_file_asks_for_the_usual_window(loop: Loop) -> None:
+def test_an_empty_file_asks_for_the_usual_window(loop):
     loop.request.touch()
     assert loop.begins() is None
     loop.now_s = 0.2
@@ -301,7 +294,7 @@ def test_an_empty_file_asks_for_the_usual_window(loop: Loop) -> None:
     assert loop.begins() == 2
 
 
-def test_a_model_can_go_while_another_window_may_come(tmp_path: Path) -> None:
+def test_a_model_can_go_while_another_window_may_come(tmp_path):
     model = torch.nn.Linear(4, 4)
     recorder = LoopRecorder(
         LoopPlan(request=str(tmp_path / "request")),
@@ -322,10 +315,8 @@ def test_a_model_can_go_while_another_window_may_come(tmp_path: Path) -> None:
     assert recorder.report.model["parameter_count"] == 20
 
 
-def test_the_search_for_the_model_of_a_tensor_backs_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[Any] = []
+def test_the_search_for_the_model_of_a_tensor_backs_off(tmp_path, monkeypatch):
+    found = []
     monkeypatch.setattr(program_loop, "owner_of", found.append)
     loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
     image = torch.zeros(4, requires_grad=True)
@@ -334,7 +325,7 @@ def test_the_search_for_the_model_of_a_tensor_backs_off(
     assert len(found) == 6, "after 2, 4, 8, 16, 32 and 64 steps"
 
 
-def test_two_steps_are_timed_in_the_shortest_loop() -> None:
+def test_two_steps_are_timed_in_the_shortest_loop():
     shortest = next(plan for count in range(20) if (plan := LoopPlan().fitted(count)))
     assert (shortest.warmup_count, shortest.measured_count, shortest.profiled_count) == (1, 2, 1)
 
@@ -362,11 +353,11 @@ PICTURES = torch.zeros((3, 2, 4, 4))
         ((), {"edge_index": IDS, "x": torch.zeros(3, 2)}, 0),
     ],
 )
-def test_inputs_that_count_as_tokens(args: Any, kwargs: Any, expected: int) -> None:
+def test_inputs_that_count_as_tokens(args, kwargs, expected):
     assert counted(torch.nn.Linear(1, 1), (args, kwargs)).total == expected
 
 
-def test_the_batch_may_be_the_second_dimension() -> None:
+def test_the_batch_may_be_the_second_dimension():
     plain = counted(torch.nn.Embedding(4, 2), ((IDS,), {}))
     assert (plain.batch_size, plain.sequence_length) == (3, 5)
     recurrent = counted(torch.nn.LSTM(2, 2), ((IDS,), {}))
@@ -375,7 +366,7 @@ def test_the_batch_may_be_the_second_dimension() -> None:
     assert (told.batch_size, told.sequence_length) == (3, 5)
 
 
-def test_parts_of_a_model_are_given_the_same_tokens() -> None:
+def test_parts_of_a_model_are_given_the_same_tokens():
     counter = TokenCounter()
     counter.begin()
     words, places = torch.nn.Embedding(4, 2), torch.nn.Embedding(4, 2)
@@ -386,12 +377,12 @@ def test_parts_of_a_model_are_given_the_same_tokens() -> None:
     assert counter.total == 2 * 15
 
 
-def test_vmap_hides_the_batch() -> None:
+def test_vmap_hides_the_batch():
     model = torch.nn.Embedding(4, 2)
     counter = TokenCounter()
     counter.begin()
 
-    def one(ids: Any) -> Any:
+    def one(ids):
         counter.count(model, (ids[None],), {})
         return model(ids)
 
@@ -402,9 +393,7 @@ def test_vmap_hides_the_batch() -> None:
 
 @pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize(("is_changed", "count"), [(True, 1), (False, 2)])
-def test_a_batch_that_is_seen_again_counts_once(
-    is_changed: bool, count: int, is_copied: bool
-) -> None:
+def test_a_batch_that_is_seen_again_counts_once(is_changed, count, is_copied):
     """After a change of the parameters, as of SAM and LBFGS; else it is accumulated."""
     model = torch.nn.Embedding(4, 2)
     counter = TokenCounter()
@@ -421,7 +410,7 @@ def test_a_batch_that_is_seen_again_counts_once(
     assert counter.total == 3 * count * 12
 
 
-def test_other_batches_of_one_step_count() -> None:
+def test_other_batches_of_one_step_count():
     """As for a critic that steps more often: parameters and inputs change."""
     model = torch.nn.Embedding(4, 2)
     counter = TokenCounter()
@@ -435,7 +424,7 @@ def test_other_batches_of_one_step_count() -> None:
     assert counter.total == 2 * 15
 
 
-def test_varying_lengths_are_a_range() -> None:
+def test_varying_lengths_are_a_range():
     model = torch.nn.Embedding(4, 2)
     other = torch.zeros((3, 1200), dtype=torch.int64)
     counter = counted(model, ((IDS,), {}), ((other,), {}))
@@ -447,11 +436,11 @@ def test_varying_lengths_are_a_range() -> None:
 @pytest.mark.parametrize(
     ("args", "expected"), [((PICTURES,), True), ((IDS,), False), ((IDS[0],), False), ((), False)]
 )
-def test_inputs_without_token_ids(args: Any, expected: bool) -> None:
+def test_inputs_without_token_ids(args, expected):
     assert counted(torch.nn.Linear(1, 1), (args, {})).is_without_ids is expected
 
 
-def counted(module: Any, *calls: Any) -> TokenCounter:
+def counted(module, *calls):
     counter = TokenCounter()
     counter.begin()
     for args, kwargs in calls:

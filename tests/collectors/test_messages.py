@@ -1,7 +1,5 @@
 """Messages and progress lines, and the errors and figures that they report."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
@@ -21,7 +19,7 @@ from tracekit.manifest import Environment, Manifest, Overhead, RankMemory
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -46,11 +44,11 @@ class Terminal(io.StringIO):
         (Point("launch", "graph_replay", series="kernels_10"), "graph_replay kernels_10"),
     ],
 )
-def test_states_in_words(state: object, line: str) -> None:
+def test_states_in_words(state, line):
     assert str(state) == line
 
 
-def test_a_terminal_gets_one_line_that_is_wiped() -> None:
+def test_a_terminal_gets_one_line_that_is_wiped():
     terminal = Terminal()
     with ProgressLine(terminal) as line:
         line.show("1 of 9", "load")
@@ -64,7 +62,7 @@ def test_a_terminal_gets_one_line_that_is_wiped() -> None:
     assert file.getvalue() == ""
 
 
-def test_a_line_does_not_continue_an_open_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_does_not_continue_an_open_bar(monkeypatch):
     from tqdm import tqdm
 
     written = io.StringIO()
@@ -78,15 +76,13 @@ def test_a_line_does_not_continue_an_open_bar(monkeypatch: pytest.MonkeyPatch) -
     assert "1/4" in written.getvalue().split("tracekit: recorded\n")[1]
 
 
-def test_a_fake_tqdm_does_no_harm(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fake_tqdm_does_no_harm(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", type("Fake", (), {"tqdm": object()})())
     write_notice("recorded")
     assert capsys.readouterr().err == "tracekit: recorded\n"
 
 
-def test_a_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stderr_is_no_error(monkeypatch):
     closed = io.StringIO()
     closed.close()
     for stream in (closed, None):
@@ -94,7 +90,7 @@ def test_a_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
         write_notice("recorded")
 
 
-def bare(**members: object) -> Manifest:
+def bare(**members):
     return Manifest(
         run_id="a",
         tracekit_version="0",
@@ -103,24 +99,24 @@ def bare(**members: object) -> Manifest:
         engine="ddp",
         opt="Naive",
         batch_size=2,
-        **members,  # type: ignore[arg-type]
+        **members,
     )
 
 
-def test_a_cell_without_rate_and_memory_has_neither() -> None:
+def test_a_cell_without_rate_and_memory_has_neither():
     assert outcome_text(bare()) == "? tokens/s, ? GB, batch size 2"
     known = bare(tokens_per_s_mean=0.4, peak_memory=[RankMemory(0, None, None, 1_500_000_000)])
     assert outcome_text(known) == "0 tokens/s, 1.50 GB, batch size 2"
 
 
-def test_a_run_whose_memory_nobody_saw_says_so() -> None:
+def test_a_run_whose_memory_nobody_saw_says_so():
     first, *_ = summary(bare(tokens_per_s_mean=12.0), Path("run"))
     assert first.endswith("12 tokens/s, peak memory unknown")
     first, *_ = summary(bare(peak_memory=[RankMemory(0, 2_000_000_000, None, None)]), Path("run"))
     assert first.endswith("? tokens/s, peak 2.00 GB per rank")
 
 
-def test_step_cost() -> None:
+def test_step_cost():
     overhead = Overhead(2_000_000, ranges_step_ns=1_900_000, profiled_step_ns=2_500_000)
     assert step_cost(overhead, [1_500_000, 2_500_000]) == (
         "step 2.000 ms (1.500 ms to 2.500 ms); with ranges 1.900 ms; "
@@ -146,11 +142,11 @@ LIBRARY = "/lib/_regex.so: failed to map segment from shared object"
         (ValueError("out of memory"), False),
     ],
 )
-def test_errors_that_mean_out_of_memory(error: Exception, expected: bool) -> None:
+def test_errors_that_mean_out_of_memory(error, expected):
     assert is_out_of_memory(error) is expected
 
 
-def test_the_cause_of_an_error_counts_and_the_reason_is_one_line() -> None:
+def test_the_cause_of_an_error_counts_and_the_reason_is_one_line():
     outer = RuntimeError("the model could not be made")
     outer.__cause__ = ImportError(LIBRARY)
     assert is_out_of_memory(outer)
@@ -158,7 +154,7 @@ def test_the_cause_of_an_error_counts_and_the_reason_is_one_line() -> None:
     assert out_of_memory_reason(error) == LIBRARY
 
 
-def test_packages_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_are_looked_for_once(monkeypatch):
     asked = []
     version = environment.metadata.version
     monkeypatch.setattr(
@@ -170,7 +166,7 @@ def test_packages_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == count
 
 
-def test_ranks_with_unlike_threads_have_no_common_number() -> None:
+def test_ranks_with_unlike_threads_have_no_common_number():
     two = {"host_name": "a", "thread_count": 2}
     assert environment.of_ranks([two, two]) == Environment(host_name="a", thread_count=2)
     assert environment.of_ranks([two, two | {"thread_count": 1}]) == Environment(host_name="a")

@@ -1,10 +1,5 @@
 """Models by name, the choice of FlashAttention, and DeepSpeed's settings for a model."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tracekit.collectors.model import models
@@ -28,19 +23,19 @@ from tracekit.collectors.training.engines import deepspeed as engine  # noqa: E4
         ("llama2-70b", 68_976_648_192),
     ],
 )
-def test_sizes_are_those_of_the_published_models(name: str, parameter_count: int) -> None:
+def test_sizes_are_those_of_the_published_models(name, parameter_count):
     model = models.build(models.model_config(name), seed=0, dtype=torch.bfloat16, device="meta")
     assert models.parameter_count(model) == (parameter_count, parameter_count)
 
 
-def test_layers_cut_a_model_down() -> None:
+def test_layers_cut_a_model_down():
     config = models.model_config("llama2-7b", 4)
     model = models.build(config, seed=0, dtype=torch.bfloat16, device="meta")
     per_layer = (6_738_415_616 - 2 * 32_000 * 4096 - 4096) // 32
     assert models.parameter_count(model)[0] == 2 * 32_000 * 4096 + 4096 + 4 * per_layer
 
 
-def test_a_seed_repeats_the_weights(small_model: Path) -> None:
+def test_a_seed_repeats_the_weights(small_model):
     config = models.model_config(str(small_model))
     one, same, other = (
         next(models.build(config, seed=seed, dtype=torch.float32).parameters())
@@ -50,9 +45,7 @@ def test_a_seed_repeats_the_weights(small_model: Path) -> None:
     assert not torch.equal(one, other)
 
 
-def test_a_folder_and_its_configuration_are_the_same_model(
-    tmp_path: Path, small_model: Path
-) -> None:
+def test_a_folder_and_its_configuration_are_the_same_model(tmp_path, small_model):
     folder = tmp_path / "my-model"
     folder.mkdir()
     (folder / "config.json").write_bytes(small_model.read_bytes())
@@ -66,7 +59,7 @@ def test_a_folder_and_its_configuration_are_the_same_model(
     "content",
     ["{", "[]", '{"model_type": "tetris"}', '{"hidden_size": 3}', '{"model_type": "clip"}'],
 )
-def test_a_configuration_of_no_model_is_refused(content: str, tmp_path: Path) -> None:
+def test_a_configuration_of_no_model_is_refused(content, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(content, "utf-8")
     with pytest.raises(UsageError) as caught:
@@ -86,11 +79,11 @@ SIZES = {
 TOKENS = torch.arange(24).reshape(1, 24) % 64
 
 
-def config(**members: Any) -> Any:
+def config(**members):
     return transformers.LlamaConfig(**{**SIZES, **members})
 
 
-def test_the_shape_is_that_of_the_model() -> None:
+def test_the_shape_is_that_of_the_model():
     assert attention_shape(config(), 24) == AttentionShape(24, 4, 2, 8, 8)
     assert str(attention_shape(config(head_dim=16), 24)) == (
         "24 tokens, 4 heads (2 for keys and values) of 16"
@@ -101,7 +94,7 @@ def test_the_shape_is_that_of_the_model() -> None:
     assert str(attention_shape(latent, 7)).endswith("of 24 (values 12)")
 
 
-def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path: Path) -> None:
+def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path):
     backend = flash_attention.flash(CPU, torch.float32, config(), 24)
     assert backend == (
         flash_attention.FLASH,
@@ -119,7 +112,7 @@ def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path: Path) -> Non
     assert text.count('"aten::_scaled_dot_product_flash_attention_for_cpu"') == 2
 
 
-def test_types_and_sizes_that_it_cannot_compute_are_refused() -> None:
+def test_types_and_sizes_that_it_cannot_compute_are_refused():
     backend = flash_attention.flash(CPU, torch.complex64, config(), 24)
     assert (backend.implementation, backend.name) == ("sdpa", "torch SDPA")
     assert "24 tokens, 4 heads (2 for keys and values) of 8: " in backend.reason
@@ -134,13 +127,11 @@ def test_types_and_sizes_that_it_cannot_compute_are_refused() -> None:
 @pytest.mark.parametrize(
     ("window", "length", "is_masked"), [(8, 24, True), (64, 24, False), (None, 24, False)]
 )
-def test_the_mask_is_the_one_that_the_model_makes(
-    window: int | None, length: int, is_masked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mask_is_the_one_that_the_model_makes(window, length, is_masked, monkeypatch):
     """A window shorter than the sequence needs a mask, and CUDA's flash kernel takes none."""
     seen = []
 
-    def run_once(device: Any, dtype: Any, shape: Any, mask: Any) -> str | None:
+    def run_once(device, dtype, shape, mask):
         seen.append(mask)
         return None if mask is None else "no mask, please"
 
@@ -154,7 +145,7 @@ def test_the_mask_is_the_one_that_the_model_makes(
         assert backend.reason.endswith(": with a mask: no mask, please")
 
 
-def test_every_kind_of_layer_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_layer_is_tried(monkeypatch):
     seen = []
     monkeypatch.setattr(flash_attention, "_run_once", lambda *given: seen.append(given[3]))
     mixed = transformers.MistralConfig(**SIZES, sliding_window=8)
@@ -163,23 +154,17 @@ def test_every_kind_of_layer_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [mask is not None for mask in seen] == [False, True]
 
 
-def test_want_of_memory_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: Any) -> None:
+def test_want_of_memory_is_no_refusal(monkeypatch):
+    def full(*given):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     monkeypatch.setattr(flash_attention, "_flash_attention", full)
     assert flash_attention.flash(CPU, torch.float32, config(), 24).name == "torch SDPA, flash"
 
 
-def test_masks_are_made_as_transformers_4_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_are_made_as_transformers_4_names_them(monkeypatch):
 
-    def of_4(
-        config: Any,
-        input_embeds: Any,
-        attention_mask: Any,
-        cache_position: Any,
-        past_key_values: Any,
-    ) -> Any:
+    def of_4(config, input_embeds, attention_mask, cache_position, past_key_values):
         return [*input_embeds.shape[:2]], cache_position.tolist()
 
     monkeypatch.setattr("transformers.masking_utils.create_causal_mask", of_4)
@@ -193,18 +178,18 @@ class Builder:
 
     name = "fused_adam"
 
-    def __init__(self, *, compatible: bool = True, error: Exception | None = None) -> None:
+    def __init__(self, *, compatible=True, error=None):
         self._compatible = compatible
         self._error = error
 
-    def __call__(self) -> Builder:
+    def __call__(self):
         return self
 
-    def is_compatible(self, *, verbose: bool) -> bool:
+    def is_compatible(self, *, verbose):
         assert not verbose
         return self._compatible
 
-    def load(self, *, verbose: bool) -> object:
+    def load(self, *, verbose):
         assert not verbose
         if self._error is not None:
             raise self._error
@@ -224,28 +209,26 @@ class Builder:
         ),
     ],
 )
-def test_a_failed_compilation_is_noted(
-    home: str | None, builder: Builder, reason: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_compilation_is_noted(home, builder, reason, monkeypatch):
     builders = pytest.importorskip("deepspeed.ops.op_builder")
     from torch.utils import cpp_extension
 
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", home)
     monkeypatch.setattr(builders, "FusedAdamBuilder", builder)
-    notes: list[Any] = []
+    notes = []
     assert engine._can_build(False, notes) is (reason is None)
     assert len(notes) == (reason is not None)
     assert all("fused_adam" in note and str(reason) in note for note in notes)
 
 
-def test_a_small_model_gets_small_buckets() -> None:
+def test_a_small_model_gets_small_buckets():
     model = torch.nn.Linear(10, 10)
     sizes = {"reduce_bucket_size": 110, "allgather_bucket_size": 110}
     assert engine._sizes(model, 2) == sizes
     assert engine._sizes(model, 3).items() > sizes.items()
 
 
-def test_a_large_one_keeps_the_defaults() -> None:
+def test_a_large_one_keeps_the_defaults():
     with torch.device("meta"):
         model = torch.nn.Linear(30_000, 20_000)
     assert engine._sizes(model, 3) == {}

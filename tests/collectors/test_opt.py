@@ -1,7 +1,5 @@
 """`--opt`: the parser, its canonical form, and refused combinations."""
 
-from __future__ import annotations
-
 import pytest
 
 from tracekit.collectors.training import opt
@@ -25,13 +23,13 @@ from tracekit.errors import UsageError
         ("L+GC:powersgd", "finetune", "L+GC:powersgd"),
     ],
 )
-def test_any_order_and_case_gives_the_canonical_form(text: str, stage: str, canonical: str) -> None:
+def test_any_order_and_case_gives_the_canonical_form(text, stage, canonical):
     parsed = opt.parse(text, stage)
     assert str(parsed) == canonical
     assert opt.parse(str(parsed), stage) == parsed
 
 
-def test_members_of_an_opt() -> None:
+def test_members_of_an_opt():
     parsed = opt.parse("QL+F+R+Z2+O", "finetune")
     assert (parsed.zero_stage, parsed.adapter, parsed.compression) == (2, "QL", None)
     assert parsed.is_offloaded
@@ -53,13 +51,13 @@ def test_members_of_an_opt() -> None:
         ("finetune", ("L+QL", "LFA+PT", "Q", "LFA+Z2")),
     ],
 )
-def test_wrong_combinations_are_refused(stage: str, texts: tuple[str, ...]) -> None:
+def test_wrong_combinations_are_refused(stage, texts):
     for text in texts:
         with pytest.raises(UsageError, match="--opt"):
             opt.parse(text, stage)
 
 
-def test_a_slip_gets_a_suggestion() -> None:
+def test_a_slip_gets_a_suggestion():
     with pytest.raises(UsageError) as caught:
         opt.parse("Niave")
     assert "Naive?" in str(caught.value.hint)
@@ -69,7 +67,7 @@ def test_a_slip_gets_a_suggestion() -> None:
     ("text", "engine"),
     [("Naive", "ddp"), ("R+F", "ddp"), ("Z1", "deepspeed"), ("Z3+O", "deepspeed"), ("Q", "ddp")],
 )
-def test_deepspeed_runs_where_zero_is_asked_for(text: str, engine: str) -> None:
+def test_deepspeed_runs_where_zero_is_asked_for(text, engine):
     assert opt.default_engine(opt.parse(text)) == engine
 
 
@@ -87,9 +85,7 @@ def test_deepspeed_runs_where_zero_is_asked_for(text: str, engine: str) -> None:
         ("Naive", "finetune", "megatron", 2, "--engine"),
     ],
 )
-def test_engines_refuse_unsupported_methods(
-    text: str, stage: str, engine: str, tensor_size: int, named: str
-) -> None:
+def test_engines_refuse_unsupported_methods(text, stage, engine, tensor_size, named):
     with pytest.raises(UsageError) as caught:
         opt.check_engine(opt.parse(text, stage), engine, tensor_size=tensor_size, stage=stage)
     assert caught.value.message.startswith(named)

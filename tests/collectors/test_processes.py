@@ -1,14 +1,11 @@
 """Processes that tracekit starts: ranks, children, programs, and samplers of power."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from processes import running, wait_for
@@ -16,22 +13,18 @@ from processes import running, wait_for
 from tracekit.collectors.process import child, gloo_threads, launch, power, sessions
 from tracekit.collectors.process.child import Child, end
 from tracekit.collectors.process.distributed import Place, place_in
-from tracekit.collectors.process.ending import (
-    describe_exit_code,
-    shell_code,
-    signal_name,
-)
+from tracekit.collectors.process.ending import describe_exit_code, shell_code, signal_name
 from tracekit.collectors.process.launch import Failure, run_ranks
 from tracekit.errors import UsageError
 
 
-def script(folder: Path, text: str) -> list[str]:
+def script(folder, text):
     path = folder / "rank.py"
     path.write_text("import json, os, sys, time\n" + text, "utf-8")
     return [str(path), str(folder)]
 
 
-def test_each_rank_finds_its_place(tmp_path: Path) -> None:
+def test_each_rank_finds_its_place(tmp_path):
     arguments = script(
         tmp_path,
         "names = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'EXTRA')\n"
@@ -43,7 +36,7 @@ def test_each_rank_finds_its_place(tmp_path: Path) -> None:
         assert found == [str(rank), str(rank), "3", "3", "x"]
 
 
-def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
+def test_a_rank_that_fails_ends_the_others(tmp_path):
     arguments = script(
         tmp_path,
         "if os.environ['RANK'] == '1':\n    raise ValueError('what a pity')\ntime.sleep(600)\n",
@@ -54,9 +47,7 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     assert failure.last_error() == "ValueError: what a pity"
 
 
-def test_a_rank_that_ignores_sigterm_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "_GRACE_S", 0.3)
     arguments = script(
         tmp_path,
@@ -69,11 +60,10 @@ def test_a_rank_that_ignores_sigterm_is_killed(
         "sys.exit(3)\n",
     )
     failure = run_ranks(arguments, 2, tmp_path)
-    assert failure is not None
     assert (failure.rank, failure.exit_description) == (1, "exit code 3")
 
 
-def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
+def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path):
     arguments = script(
         tmp_path,
         "from tracekit.collectors.process.launch import run_as_rank\n"
@@ -108,18 +98,13 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
         ("import no_such_module\n", "exit code 1", "No module named 'no_such_module'"),
     ],
 )
-def test_the_error_of_a_rank(
-    text: str, exit_description: str, last_error: str, tmp_path: Path
-) -> None:
+def test_the_error_of_a_rank(text, exit_description, last_error, tmp_path):
     failure = run_ranks(script(tmp_path, text), 1, tmp_path)
-    assert failure is not None
     assert failure.exit_description == exit_description
     assert failure.last_error().endswith(last_error)
 
 
-def test_ranks_take_nothing_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_take_nothing_from_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("json.py", "tracekit.py", "rank_module.py"):
         (tmp_path / name).write_text("raise SystemExit('from the current folder')\n")
@@ -130,7 +115,7 @@ def test_ranks_take_nothing_from_the_current_folder(
     assert run_ranks(["-m", "rank_module"], 2, tmp_path, environment=paths) is None
 
 
-def test_a_place_comes_from_the_environment() -> None:
+def test_a_place_comes_from_the_environment():
     assert place_in({}) is None
     assert place_in({"RANK": "3"}) is None
     assert place_in({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == Place(3, 1, 8)
@@ -156,7 +141,7 @@ time.sleep(float(sys.argv[3]))
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
-def family(folder: Path, script: str = "pass", wait_s: float = 600) -> tuple[Child, list[int]]:
+def family(folder, script="pass", wait_s=600):
     """Start a process that starts two, and return it with the numbers of all three."""
     pids = folder / "pids"
     command = [sys.executable, "-c", PARENT, str(pids), script, str(wait_s)]
@@ -171,9 +156,7 @@ def family(folder: Path, script: str = "pass", wait_s: float = 600) -> tuple[Chi
     ("script", "wait_s", "grace_s", "exit_code"),
     [("pass", 600, 300, -signal.SIGTERM), (DEAF, 600, 0.2, None), ("pass", 0, 0, 0)],
 )
-def test_a_child_ends_with_its_children(
-    script: str, wait_s: float, grace_s: float, exit_code: int | None, tmp_path: Path
-) -> None:
+def test_a_child_ends_with_its_children(script, wait_s, grace_s, exit_code, tmp_path):
     """Also if they ignore SIGTERM, or if the child has ended before."""
     parent, pids = family(tmp_path, script, wait_s)
     if wait_s:
@@ -187,11 +170,11 @@ def test_a_child_ends_with_its_children(
     assert exit_code in (None, parent.wait())
 
 
-def test_a_second_interrupt_kills_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_interrupt_kills_at_once(tmp_path, monkeypatch):
     parent, pids = family(tmp_path, DEAF)
-    looks: list[list[int]] = []
+    looks = []
 
-    def look(leaders: list[int]) -> list[int]:
+    def look(leaders):
         looks.append(session_members(leaders))
         if len(looks) == 2:  # they have been asked, and are waited for
             raise KeyboardInterrupt
@@ -205,7 +188,7 @@ def test_a_second_interrupt_kills_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert running(pids) == []
 
 
-def test_a_child_ends_with_a_parent_that_is_killed() -> None:
+def test_a_child_ends_with_a_parent_that_is_killed():
     script = (
         "import os, signal, subprocess, sys\n"
         "from tracekit.collectors.process.child import Child\n"
@@ -221,7 +204,7 @@ def test_a_child_ends_with_a_parent_that_is_killed() -> None:
     wait_for(lambda: not running([pid]))
 
 
-def test_without_proc_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_the_group_is_ended(tmp_path, monkeypatch):
     parent, pids = family(tmp_path)
     monkeypatch.setattr(sessions, "_PROC", tmp_path / "none")
     assert sessions.session_members([parent.pid]) == [-parent.pid]
@@ -234,7 +217,7 @@ def test_without_proc_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     assert running(pids) == []
 
 
-def test_endings_and_names_of_processes(tmp_path: Path) -> None:
+def test_endings_and_names_of_processes(tmp_path):
     (tmp_path / "stat").write_text("7 (a) b (c) S 1 2 3")
     assert sessions.read_stat(tmp_path / "stat") == ("a) b (c", ["S", "1", "2", "3"])
     assert sessions.read_stat(tmp_path / "none") is None
@@ -272,7 +255,7 @@ sys.exit(7)
 """
 
 
-def start(program: str, **options: object) -> subprocess.Popen[str]:
+def start(program, **options):
     command = [sys.executable, "-c", RUNNER, sys.executable, "-c", program]
     process = subprocess.Popen(
         command,
@@ -280,20 +263,19 @@ def start(program: str, **options: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
     assert isinstance(process, subprocess.Popen)
     return process
 
 
-def read_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
+def read_line(process):
     return process.stdout.readline().strip()
 
 
 @pytest.mark.parametrize("is_on_linux", [True, False], ids=["", "without sigtimedwait"])
 @pytest.mark.parametrize("to_group", [False, True], ids=["to us", "to the group"])
-def test_a_signal_reaches_the_program_once(to_group: bool, is_on_linux: bool) -> None:
+def test_a_signal_reaches_the_program_once(to_group, is_on_linux):
     process = start(PROGRAM, env={**os.environ, "NO_WAIT": "" if is_on_linux else "1"})
     assert read_line(process) == f"ready {process.pid}", "it is in our group"
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTERM")
@@ -308,14 +290,14 @@ def test_a_signal_reaches_the_program_once(to_group: bool, is_on_linux: bool) ->
     assert process.returncode == 7
 
 
-def test_a_program_that_a_signal_ends() -> None:
+def test_a_program_that_a_signal_ends():
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV):
         process = start(f"import os; os.kill(os.getpid(), {number.value})")
         process.communicate(timeout=600)
         assert process.returncode == 128 + number
 
 
-def test_children_of_the_program_are_left_running() -> None:
+def test_children_of_the_program_are_left_running():
     program = (
         "import subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdout=subprocess.DEVNULL)\n"
@@ -328,7 +310,7 @@ def test_children_of_the_program_are_left_running() -> None:
     process.communicate()  # closes its stdin, which ends it
 
 
-def test_open_files_and_the_mask_are_the_programs(tmp_path: Path) -> None:
+def test_open_files_and_the_mask_are_the_programs(tmp_path):
     with (tmp_path / "file").open("w") as file:
         number = os.dup(file.fileno())
         os.set_inheritable(number, True)
@@ -344,13 +326,13 @@ def test_open_files_and_the_mask_are_the_programs(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "written"
 
 
-def task(tasks: Path, number: int, name: str, state: str) -> None:
+def task(tasks, number, name, state):
     folder = tasks / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stat").write_text(f"{number} ({name}) {state} 1 {number} 0 -1 0\n")
 
 
-def test_states_of_gloo_threads(tmp_path: Path) -> None:
+def test_states_of_gloo_threads(tmp_path):
     task(tmp_path, 1, "python", "R")
     task(tmp_path, 2, "odd) R (name", "R")
     assert gloo_threads.states(tmp_path) == []
@@ -362,14 +344,12 @@ def test_states_of_gloo_threads(tmp_path: Path) -> None:
     assert gloo_threads.states(tmp_path / "none") == []
 
 
-def test_the_wait_for_gloo_threads_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
     pytest.importorskip("torch.distributed")
     monkeypatch.setattr(gloo_threads, "_TASKS", tmp_path)
-    naps: list[float] = []
+    naps = []
 
-    def nap(duration_s: float) -> None:
+    def nap(duration_s):
         naps.append(duration_s)
         if len(naps) == 3:
             task(tmp_path, 1, "pt_gloo_runloop", "S")
@@ -385,12 +365,10 @@ def test_the_wait_for_gloo_threads_is_limited(
     assert len(naps) == 4
 
 
-def test_a_worker_waits_for_gloo_threads_at_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_waits_for_gloo_threads_at_its_end(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
     distributed = pytest.importorskip("tracekit.collectors.process.distributed")
-    found: list[bool] = []
+    found = []
     monkeypatch.setattr(
         gloo_threads, "wait_until_idle", lambda: found.append(torch.distributed.is_initialized())
     )
@@ -404,7 +382,7 @@ def test_a_worker_waits_for_gloo_threads_at_its_end(
 LINES = ["2023/11/14 22:13:20.100, 2, 70.25", "2023/11/14 22:13:20.101, 0, 30.50", "odd line"]
 
 
-def package(folder: Path, number: int, energy_uj: int, name: str = "package-0") -> Path:
+def package(folder, number, energy_uj, name="package-0"):
     made = folder / f"intel-rapl:{number}"
     made.mkdir(parents=True, exist_ok=True)
     for file, text in (("name", name), ("energy_uj", energy_uj), ("max_energy_range_uj", 1000)):
@@ -413,7 +391,7 @@ def package(folder: Path, number: int, energy_uj: int, name: str = "package-0") 
 
 
 @pytest.fixture
-def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nvidia_smi(tmp_path, monkeypatch):
     """Install a tool of that name; return a file that exists once it has written its lines."""
     written = tmp_path / "written"
     tool = tmp_path / "bin" / "nvidia-smi"
@@ -425,7 +403,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return written
 
 
-def test_energy_adds_up_through_a_wrap_and_over_packages(tmp_path: Path) -> None:
+def test_energy_adds_up_through_a_wrap_and_over_packages(tmp_path):
     first, second = package(tmp_path, 0, 900), package(tmp_path, 1, 10)
     package(tmp_path, 2, 5, "psys")
     unread = package(tmp_path, 3, 5)
@@ -439,9 +417,7 @@ def test_energy_adds_up_through_a_wrap_and_over_packages(tmp_path: Path) -> None
     assert energy.sample() == 175
 
 
-def test_samples_have_the_device_numbers_of_the_program(
-    nvidia_smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_have_the_device_numbers_of_the_program(nvidia_smi, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
     folder = tmp_path / "run"
     folder.mkdir()
@@ -457,22 +433,19 @@ def test_samples_have_the_device_numbers_of_the_program(
     assert [file.name for file in folder.iterdir()] == ["power.csv"]
 
 
-def test_sampling_ends_with_its_parent(nvidia_smi: Path, tmp_path: Path) -> None:
+def test_sampling_ends_with_its_parent(nvidia_smi, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", power.__name__, str(tmp_path / "a.csv")], stdin=subprocess.PIPE
     )
     wait_for(nvidia_smi.exists, 300)
-    assert process.stdin is not None
     process.stdin.close()
     assert process.wait(600) == 0
 
 
-def test_a_program_runs_without_any_source_of_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_runs_without_any_source_of_power(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(power, "_POWERCAP", tmp_path)
-    said: list[str] = []
+    said = []
     with power.sampling(True, said.append) as keep:
         keep(tmp_path)
     assert said

@@ -1,14 +1,10 @@
 """A trace is complete or absent, and describes its run."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished
@@ -23,31 +19,30 @@ from tracekit.collectors.profiler import profile as profiling  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path):
     data = path.read_bytes()
-    trace: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    return trace
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
-def names(trace: dict[str, Any]) -> list[str]:
+def names(trace):
     return [event.get("name", "") for event in trace["traceEvents"]]
 
 
-def work() -> None:
+def work():
     torch.ones(4, 4) @ torch.ones(4, 4)
 
 
-def run(profile: Profile, count: int | None = None) -> None:
+def run(profile, count=None):
     for number in range(profile.step_count if count is None else count):
         with ranges.step(number):
             work()
         profile.step()
 
 
-def test_stderr_stays_the_programs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stderr_stays_the_programs(tmp_path, capfd):
     """Kineto announces profiles, and that one of another thread is the first."""
 
-    def work_on_thread() -> None:
+    def work_on_thread():
         with Profile(tmp_path / "rank0.json", {}, warmup=1, active=1) as profile:
             run(profile, 1)
             os.write(2, b"a line of the program\n")
@@ -59,16 +54,14 @@ def test_stderr_stays_the_programs(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err == "a line of the program\n"
 
 
-def test_lines_of_others_are_kept_while_the_profiler_starts(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_lines_of_others_are_kept_while_the_profiler_starts(capfd):
     with profiling._without_lines():
         os.write(2, b"one\nUSDT:1 1 x.cpp:1] profiler_start\ntwo\n[W1 collection.cpp:7] Warning\n")
     assert capfd.readouterr().err == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz"])
-def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
+def test_schedule_and_metadata(name, tmp_path):
     metadata = {"stage": "pretrain", "opt": "R+Z3", "rank": 3, "world_size": 8, "seed": None}
     with Profile(tmp_path / name, metadata, warmup=2, active=2) as profile:
         assert profile.step_count == 4
@@ -90,7 +83,7 @@ def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_options(tmp_path: Path) -> None:
+def test_options(tmp_path):
     with Profile(
         tmp_path / "a.json",
         {},
@@ -108,7 +101,7 @@ def test_options(tmp_path: Path) -> None:
     assert "[memory]" in names(trace)
 
 
-def test_start_and_stop_and_export_on_another_thread(tmp_path: Path) -> None:
+def test_start_and_stop_and_export_on_another_thread(tmp_path):
     profile = Profile(tmp_path / "a.json", {})
     profile.start()
     work()
@@ -120,7 +113,7 @@ def test_start_and_stop_and_export_on_another_thread(tmp_path: Path) -> None:
     assert "aten::matmul" in names(load(tmp_path / "a.json"))
 
 
-def test_all_threads(tmp_path: Path) -> None:
+def test_all_threads(tmp_path):
     found = []
     for all_threads in (False, True):
         profile = Profile(tmp_path / "a.json", {}, all_threads=all_threads)
@@ -133,10 +126,10 @@ def test_all_threads(tmp_path: Path) -> None:
     assert found == [False, True]
 
 
-def test_a_trace_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
+def test_a_trace_that_is_not_finished_leaves_nothing(tmp_path):
     """After an exception in the block, without its folder, or with too few steps."""
 
-    def fail() -> None:
+    def fail():
         with Profile(tmp_path / "a.json", {}, warmup=0, active=1) as profile:
             run(profile)
             raise ValueError("on purpose")
@@ -156,12 +149,10 @@ def test_a_trace_that_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_whatever_fails_before_the_end_the_profiler_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_fails_before_the_end_the_profiler_is_ended(tmp_path, monkeypatch):
     """A profiler that is dropped while it runs ends the process with a signal."""
 
-    def fail() -> None:
+    def fail():
         raise ArithmeticError("on purpose")
 
     monkeypatch.setattr(profiling, "wait_until_idle", fail)
@@ -198,7 +189,7 @@ for case, (name, limit_bytes) in enumerate(
 
 
 @pytest.mark.nightly("mounts a file system")
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(tmp_path):
     # A limit on file sizes fails like a full disk, and needs no privileges.
     result = finished(sys.executable, "-c", FULL_DISK, tmp_path)
     said = result.stdout.splitlines()
@@ -208,11 +199,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_is_not_finished_replaces_nothing(tmp_path: Path) -> None:
+def test_a_file_that_is_not_finished_replaces_nothing(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("old")
 
-    def fail() -> None:
+    def fail():
         with profiling.whole_file(path) as aside:
             aside.write_text("half")
             raise ValueError("on purpose")

@@ -1,7 +1,5 @@
 """Ranges have the right names, change no result, and are closed after errors."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib.util
@@ -11,13 +9,8 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-
-import tracekit
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -54,7 +47,7 @@ NEEDED_PCT = 95.0
 
 
 @pytest.fixture(scope="module")
-def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def llama_traces(tmp_path_factory):
     """Return a trace of two training steps for every kind of checkpointing."""
     folder = tmp_path_factory.mktemp("llama")
     traces = {}
@@ -79,16 +72,13 @@ def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    "mode",
-    [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])],
+    "mode", [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])]
 )
-def test_ops_are_on_module_paths(
-    mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
-) -> None:
+def test_ops_are_on_module_paths(mode, llama_traces, opened):
     model = tiny_llama()
     paths = set(module_paths(model).values())
-    total: Counter[str] = Counter()
-    placed: Counter[str] = Counter()
+    total = Counter()
+    placed = Counter()
     for row in opened(llama_traces[mode]).query("modules").to_dicts():
         total[row["phase"]] += row["kernel_count"]
         placed[row["phase"]] += row["kernel_count"] if row["module_path"] in paths else 0
@@ -99,7 +89,7 @@ def test_ops_are_on_module_paths(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_module_has_its_ranges(mode: str, llama_traces: dict[str, Path]) -> None:
+def test_every_module_has_its_ranges(mode, llama_traces):
     spans = spans_of(llama_traces[mode])
     assert_nested([span for span in spans if span["name"].startswith("tk/")])
     count = Counter(span["name"] for span in spans)
@@ -123,9 +113,7 @@ def test_every_module_has_its_ranges(mode: str, llama_traces: dict[str, Path]) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_residual_addition_of_a_recomputed_layer_is_its_own(
-    mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
-) -> None:
+def test_residual_addition_of_a_recomputed_layer_is_its_own(mode, llama_traces, opened):
     rows = opened(llama_traces[mode]).query("modules").to_dicts()
     own = {
         row["phase"]: row["kernel_count"] for row in rows if row["module_path"] == "model.layers.1"
@@ -136,7 +124,7 @@ def test_residual_addition_of_a_recomputed_layer_is_its_own(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_result_changes_and_nothing_stays_attached(mode: str) -> None:
+def test_no_result_changes_and_nothing_stays_attached(mode):
     results = []
     for is_ranged in (False, True):
         model = tiny_llama(mode)
@@ -157,7 +145,7 @@ def test_no_result_changes_and_nothing_stays_attached(mode: str) -> None:
     assert ranges.open_count() == 0
 
 
-def test_a_tensor_with_a_backward_range_can_be_saved() -> None:
+def test_a_tensor_with_a_backward_range_can_be_saved():
     model = nn.Sequential(Block(), Block())
     given = torch.ones(2, 4, requires_grad=True)
     with ranges.ModuleRanges(model, backward=True), warnings.catch_warnings():
@@ -165,10 +153,8 @@ def test_a_tensor_with_a_backward_range_can_be_saved() -> None:
         torch.save([model(given), given], io.BytesIO())
 
 
-def test_an_error_in_tracekit_does_not_reach_the_backward_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: Any) -> None:
+def test_an_error_in_tracekit_does_not_reach_the_backward_pass(monkeypatch):
+    def fail(*_):
         raise RuntimeError("on purpose")
 
     monkeypatch.setattr(modules, "_open_backward", fail)
@@ -179,7 +165,7 @@ def test_an_error_in_tracekit_does_not_reach_the_backward_pass(
     assert ranges.open_count() == 0
 
 
-def test_checkpointing_that_is_enabled_later(tmp_path: Path) -> None:
+def test_checkpointing_that_is_enabled_later(tmp_path):
     """It is recomputed in ranges, and copies of the model hold nothing of tracekit."""
     model = tiny_llama()
     with ranges.ModuleRanges(model):
@@ -198,7 +184,7 @@ def test_checkpointing_that_is_enabled_later(tmp_path: Path) -> None:
     assert (read.func, read.args, read.keywords) == (function.func, (), function.keywords)
 
 
-def backward_names(tmp_path: Path, model: nn.Module) -> list[str]:
+def backward_names(tmp_path, model):
     """Return the ranges of a forward and a backward pass."""
     with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
@@ -208,13 +194,13 @@ def backward_names(tmp_path: Path, model: nn.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> None:
+def test_a_block_checkpointed_by_hand(tmp_path, use_reentrant):
     class Model(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.blocks = nn.ModuleList([Block(), Block()])
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             for block in self.blocks:
                 x = checkpoint(block, x, use_reentrant=use_reentrant)
             return x
@@ -227,7 +213,7 @@ def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> No
     assert ranges.open_count() == 0
 
 
-def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path: Path) -> None:
+def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path):
     found = backward_names(tmp_path, nn.Sequential(Block(), Block()))
     backward = [name for name in found if name.startswith("tk/module/backward/")]
     assert backward == [
@@ -239,16 +225,16 @@ def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path: Path) ->
     ]
 
 
-def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) -> None:
+def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path):
     shared = nn.Linear(4, 4)
 
     class Model(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first = shared
             self.second = shared
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return self.second(self.first(x))
 
     found = backward_names(tmp_path, Model())
@@ -256,7 +242,7 @@ def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) ->
     assert found.count("tk/module/backward/first#Linear") == 2
 
 
-def test_a_second_model_has_another_name(tmp_path: Path) -> None:
+def test_a_second_model_has_another_name(tmp_path):
     model, teacher, shared = nn.Sequential(Block()), nn.Sequential(Block()), nn.ReLU()
     with ranges.ModuleRanges(model) as trees:
         trees.add(teacher)
@@ -273,9 +259,9 @@ def test_a_second_model_has_another_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_module_that_calls_itself(tmp_path: Path) -> None:
+def test_a_module_that_calls_itself(tmp_path):
     class Model(nn.Module):
-        def forward(self, x: Any, depth: int = 2) -> Any:
+        def forward(self, x, depth=2):
             return self(x + 1, depth - 1) if depth else x
 
     model = Model()
@@ -284,9 +270,9 @@ def test_a_module_that_calls_itself(tmp_path: Path) -> None:
     assert names(spans) == ["tk/module/forward/Model#Model"] * 3
 
 
-def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -> None:
+def test_outputs_without_tensors_and_modules_without_gradients(tmp_path):
     class Odd(nn.Module):
-        def forward(self, x: Any, *, extra: Any = None) -> Any:
+        def forward(self, x, *, extra=None):
             return {"x": x, "none": extra and None, "number": 1}
 
     model = Odd()
@@ -300,13 +286,13 @@ def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -
     assert names(spans) == ["tk/module/forward/Odd#Odd"]
 
 
-def test_outputs_that_are_changed_in_place(tmp_path: Path) -> None:
+def test_outputs_that_are_changed_in_place(tmp_path):
     # Torch's full backward hooks refuse this.
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
     assert "tk/module/backward/0#Linear" in backward_names(tmp_path, model)
 
 
-def test_a_wrapper_and_the_model_inside_have_one_name(tmp_path: Path) -> None:
+def test_a_wrapper_and_the_model_inside_have_one_name(tmp_path):
     model = lora()
     with ranges.ModuleRanges(model):
         spans = recorded(tmp_path, lambda: train_step(model))
@@ -315,7 +301,7 @@ def test_a_wrapper_and_the_model_inside_have_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_compiled_regions_are_left_alone() -> None:
+def test_compiled_regions_are_left_alone():
     model = nn.Sequential(Block(), Block())
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     with ranges.ModuleRanges(compiled):
@@ -325,27 +311,27 @@ def test_compiled_regions_are_left_alone() -> None:
 
 
 class Nested(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = nn.Sequential(Block(), Block())
 
-    def forward(self, inputs: Any) -> Any:
+    def forward(self, inputs):
         return self.inner(inputs)
 
 
-def in_jit_trace(model: nn.Module, inputs: Any) -> str:
+def in_jit_trace(model, inputs):
     return str(torch.jit.trace(model, inputs, check_trace=False).code)
 
 
-def in_fx(model: nn.Module, inputs: Any) -> str:
+def in_fx(model, inputs):
     del inputs
     outer = nn.Sequential()
     outer.forward = lambda inputs: model(inputs) + 0
     return str(fx.symbolic_trace(outer).code)
 
 
-def in_make_fx(model: nn.Module, inputs: Any) -> str:
-    def gradients(inputs: Any) -> Any:
+def in_make_fx(model, inputs):
+    def gradients(inputs):
         loss = model(inputs).sum()
         loss.backward()
         return loss
@@ -353,16 +339,16 @@ def in_make_fx(model: nn.Module, inputs: Any) -> str:
     return str(make_fx(gradients)(inputs).code)
 
 
-def in_export(model: nn.Module, inputs: Any) -> str:
+def in_export(model, inputs):
     return str(torch.export.export(model, (inputs,)).graph)
 
 
-def under_fake_tensors(model: nn.Module, inputs: Any) -> str:
+def under_fake_tensors(model, inputs):
     with FakeTensorMode(allow_non_fake_inputs=True):
         return str(model(inputs).shape)
 
 
-def in_cuda_graph(model: nn.Module, inputs: Any) -> str:
+def in_cuda_graph(model, inputs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "is_initialized", lambda: True)
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -371,20 +357,17 @@ def in_cuda_graph(model: nn.Module, inputs: Any) -> str:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
-    "capture",
-    [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph],
+    "capture", [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph]
 )
-def test_what_torch_captures_has_no_range_and_is_no_step(
-    tmp_path: Path, capture: Callable[[nn.Module, Any], str]
-) -> None:
-    heard: list[object] = []
+def test_what_torch_captures_has_no_range_and_is_no_step(tmp_path, capture):
+    heard = []
 
     class Steps(Observer):
-        def training_call_begins(self, module: nn.Module, *_: object) -> None:
+        def training_call_begins(self, module, *_):
             heard.append(module)
 
     class Passes(training_hooks.Listener):
-        def before_backward(self, tensors: object) -> None:
+        def before_backward(self, tensors):
             heard.append(tensors)
 
     model, inputs = Nested(), torch.ones(2, 4)
@@ -403,7 +386,7 @@ def test_what_torch_captures_has_no_range_and_is_no_step(
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_compiled_optimizers_are_counted_as_without_listeners() -> None:
+def test_compiled_optimizers_are_counted_as_without_listeners():
     from torch._dynamo.utils import counters
 
     frames = []
@@ -425,19 +408,19 @@ def test_compiled_optimizers_are_counted_as_without_listeners() -> None:
     assert frames[1] == frames[0]
 
 
-def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
-    heard: list[nn.Module] = []
+def test_calls_inside_of_others_are_heard_only_where_wanted():
+    heard = []
 
     class Listener:
         wants_inner = False
 
-        def before(self, module: nn.Module, *_: object) -> None:
+        def before(self, module, *_):
             heard.append(module)
 
-        def after(self, *_: object) -> None:
+        def after(self, *_):
             """Hear nothing."""
 
-        def broken(self, error: Exception) -> None:
+        def broken(self, error):
             raise error
 
     listener, model = Listener(), nn.Sequential(nn.Linear(1, 1))
@@ -456,22 +439,22 @@ def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
 # -- module paths ---------------------------------------------------------------------------------
 
 
-def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
+def test_paths_are_those_of_the_model_whatever_wraps_it():
     plain = set(module_paths(tiny_llama()).values())
     assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain
 
     class Wrapper(nn.Module):
-        def __init__(self, module: nn.Module) -> None:
+        def __init__(self, module):
             super().__init__()
             self.module = module
 
     class Engine(Wrapper):
-        def __init__(self, module: nn.Module) -> None:
+        def __init__(self, module):
             super().__init__(module)
             self.other = nn.Identity()
 
-        def backward(self) -> None: ...
-        def step(self) -> None: ...
+        def backward(self): ...
+        def step(self): ...
 
     assert set(module_paths(Wrapper(tiny_llama())).values()) == plain
     assert set(module_paths(Wrapper(Wrapper(tiny_llama()))).values()) == plain
@@ -479,7 +462,7 @@ def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_paths_of_compiled_and_checkpointed_models() -> None:
+def test_paths_of_compiled_and_checkpointed_models():
     wrapper = pytest.importorskip(
         "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
     ).checkpoint_wrapper
@@ -489,16 +472,16 @@ def test_paths_of_compiled_and_checkpointed_models() -> None:
     assert set(module_paths(compiled).values()) == {"Sequential", "0", "0.inner"}
 
 
-def test_methods_of_the_names_that_peft_has_are_not_called() -> None:
+def test_methods_of_the_names_that_peft_has_are_not_called():
     class Mine(Block):
-        def get_base_model(self, name: str) -> None:
+        def get_base_model(self, name):
             raise AssertionError(name)
 
     assert set(module_paths(Mine()).values()) == {"Mine", "inner"}
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_paths_of_adapters() -> None:
+def test_paths_of_adapters():
     peft = pytest.importorskip("peft")
     plain = set(module_paths(tiny_llama()).values())
     paths = set(module_paths(lora()).values())
@@ -513,30 +496,30 @@ def test_paths_of_adapters() -> None:
 
 
 class Failing(nn.Module):
-    def __init__(self, error: type[BaseException]) -> None:
+    def __init__(self, error):
         super().__init__()
         self.error = error
 
-    def forward(self, _: Any) -> Any:
+    def forward(self, _):
         raise self.error("on purpose")
 
 
 class Nvtx:
     """Stands for the nvtx package."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.open: list[str] = []
         self.seen: list[str] = []
 
-    def push_range(self, name: str) -> None:
+    def push_range(self, name):
         self.open.append(name)
         self.seen.append(name)
 
-    def pop_range(self) -> None:
+    def pop_range(self):
         self.open.pop()
 
 
-def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nsight_sees_the_same_names(tmp_path, monkeypatch):
     nvtx = Nvtx()
     monkeypatch.setattr(open_ranges, "_nvtx", None)
     monkeypatch.setitem(sys.modules, "nvtx", nvtx)
@@ -553,9 +536,7 @@ def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("variable", "is_read"),
     [("NSYS_PROFILING_SESSION_ID", True), ("NVTX_INJECTION64_PATH", True), ("NOTHING", False)],
 )
-def test_nvtx_ranges_are_made_where_something_reads_them(
-    variable: str, is_read: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvtx_ranges_are_made_where_something_reads_them(variable, is_read, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvtx", Nvtx())
     monkeypatch.setenv(variable, "1")
     spec = importlib.util.find_spec(open_ranges.__name__)
@@ -565,7 +546,7 @@ def test_nvtx_ranges_are_made_where_something_reads_them(
         assert sys.modules["nvtx"].seen == ["tk/part/mine"] * is_read
 
 
-def test_without_the_nvtx_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_nvtx_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvtx", None)
     ranges.use_nvtx()
     model = Block()
@@ -576,8 +557,8 @@ def test_without_the_nvtx_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("is_old", [False, True])
 @pytest.mark.parametrize("options", [{"record_shapes": False}, {}, {"all_threads": True}])
 def test_ranges_are_annotations_for_every_profiler_and_torch(
-    options: dict[str, bool], is_old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    options, is_old, tmp_path, monkeypatch
+):
     if is_old:
         monkeypatch.delattr(torch.autograd, "_record_function_with_args_enter")
         begin, end = open_ranges._annotators()
@@ -593,7 +574,7 @@ def test_ranges_are_annotations_for_every_profiler_and_torch(
     assert_nested(spans)
 
 
-def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path: Path) -> None:
+def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path):
     for number in range(3):
         profile = Profile(tmp_path / f"{number}.json.gz", {})
         before, after = ranges.part("before"), ranges.part("after")
@@ -610,11 +591,11 @@ def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path: Path) -> None:
     open_ranges.close_down_to(0)
 
 
-def test_modes_of_the_program_see_no_range() -> None:
-    seen: list[Any] = []
+def test_modes_of_the_program_see_no_range():
+    seen = []
 
     class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, op: Any, *_: Any, **__: Any) -> Any:
+        def __torch_dispatch__(self, op, *_, **__):
             seen.append(op)
 
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
@@ -624,7 +605,7 @@ def test_modes_of_the_program_see_no_range() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_exceptions_close_ranges(error: type[BaseException]) -> None:
+def test_exceptions_close_ranges(error):
     # Forward hooks are not called after Ctrl-C; the range around the model closes theirs.
     model = nn.Sequential(Block(), Failing(error))
     with ranges.ModuleRanges(model):
@@ -633,18 +614,18 @@ def test_exceptions_close_ranges(error: type[BaseException]) -> None:
         assert ranges.open_count() == 0
 
 
-def test_threads_have_ranges_of_their_own(tmp_path: Path) -> None:
+def test_threads_have_ranges_of_their_own(tmp_path):
     model = nn.Sequential(Block(), nn.ReLU())
     barrier = threading.Barrier(2)
 
-    def work() -> None:
+    def work():
         barrier.wait()
         with ranges.phase("forward"):
             for _ in range(20):
                 model(torch.ones(2, 4, requires_grad=True)).sum().backward()
         assert ranges.open_count() == 0
 
-    def both() -> None:
+    def both():
         threads = [threading.Thread(target=work) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -665,22 +646,22 @@ def test_threads_have_ranges_of_their_own(tmp_path: Path) -> None:
 
 class NoWayBack(torch.autograd.Function):
     @staticmethod
-    def forward(_: Any, x: Any) -> Any:
+    def forward(_, x):
         return x * 2
 
     @staticmethod
-    def backward(*_: Any) -> Any:
+    def backward(*_):
         raise RuntimeError("on the way back")
 
 
-def test_exceptions_in_backward_close_ranges(tmp_path: Path) -> None:
+def test_exceptions_in_backward_close_ranges(tmp_path):
     class Odd(nn.Module):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return NoWayBack.apply(x)
 
     model = nn.Sequential(Block(), Odd(), Block())
 
-    def fail_and_go_on() -> None:
+    def fail_and_go_on():
         x = torch.ones(2, 4, requires_grad=True)
         with pytest.raises(RuntimeError, match="on the way back"):
             model(x).sum().backward()
@@ -710,7 +691,7 @@ CONFIGS = {
 }
 
 
-def build(name: str, attention: str) -> Any:
+def build(name, attention):
     torch.manual_seed(0)
     config = transformers.CONFIG_MAPPING[name.partition(",")[0]].from_dict(
         {**SIZES, **CONFIGS[name]}
@@ -721,14 +702,14 @@ def build(name: str, attention: str) -> Any:
     ).train()
 
 
-def results(model: Any) -> list[Any]:
+def results(model):
     torch.manual_seed(1)
     output = model(input_ids=TOKENS, labels=TOKENS)
     output.loss.backward()
     return [output.loss, output.logits, *(parameter.grad for parameter in model.parameters())]
 
 
-def parts_of(model: Any, path: Path) -> Counter[str]:
+def parts_of(model, path):
     profile = Profile(path / "trace.json", {})
     profile.start()
     model(input_ids=TOKENS)
@@ -740,7 +721,7 @@ def parts_of(model: Any, path: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_parts_change_no_bit_of_eager_attention(name: str, tmp_path: Path) -> None:
+def test_parts_change_no_bit_of_eager_attention(name, tmp_path):
     plain = results(build(name, "eager"))
     model = build(name, "eager")
     with attention_parts.AttentionRanges(model):
@@ -751,7 +732,7 @@ def test_parts_change_no_bit_of_eager_attention(name: str, tmp_path: Path) -> No
         assert (one is None and other is None) or torch.equal(one, other)
 
 
-def test_parts_change_no_bit_with_padding_and_no_copy() -> None:
+def test_parts_change_no_bit_with_padding_and_no_copy():
     mask = torch.ones_like(TOKENS)
     mask[0, 20:] = 0
     model = build("llama", "eager")
@@ -766,7 +747,7 @@ def test_parts_change_no_bit_with_padding_and_no_copy() -> None:
     assert file.eager_attention_forward is function
 
 
-def test_rope_functions_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rope_functions_are_restored(monkeypatch):
     model = build("llama", "eager")
     file = sys.modules[type(model).__module__]
     before = file.apply_rotary_pos_emb

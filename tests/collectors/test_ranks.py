@@ -1,14 +1,10 @@
 """Ranks and steps: places from launchers, chosen ranks, locks on a rank, and step boundaries."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +16,7 @@ from tracekit.collectors.process.distributed import Place
 from tracekit.errors import UsageError
 
 
-def test_launchers() -> None:
+def test_launchers():
     assert job.launched_place({}) is None
     torchrun = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "SLURM_PROCID": "0"}
     assert job.launched_place(torchrun) == Place(3, 1, 8)
@@ -47,23 +43,23 @@ def test_launchers() -> None:
         {"SLURM_PROCID": "x", "SLURM_NTASKS": "8"},
     ],
 )
-def test_no_place(variables: dict[str, str]) -> None:
+def test_no_place(variables):
     assert job.launched_place(variables) is None
 
 
-def test_ranks_of_a_node() -> None:
+def test_ranks_of_a_node():
     assert job.local_rank_count({}) is None
     assert job.local_rank_count({"LOCAL_WORLD_SIZE": "8", "SLURM_NTASKS_PER_NODE": "1"}) == 8
     assert job.local_rank_count({"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}) == 4
     assert job.local_rank_count({"SLURM_NTASKS_PER_NODE": "2(x3)"}) is None
 
 
-def traced(choice: str | None, world_size: int, per_node: int = 8) -> list[int]:
+def traced(choice, world_size, per_node=8):
     ranks = range(world_size)
     return [r for r in ranks if is_traced(choice, Place(r, r % per_node, world_size))]
 
 
-def test_chosen_ranks() -> None:
+def test_chosen_ranks():
     assert traced(None, 8) == [*range(8)]
     assert traced(None, 24) == [0, 8, 16]
     assert traced("0,8,16-18", 24) == [0, 8, 16, 17, 18]
@@ -73,13 +69,13 @@ def test_chosen_ranks() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "3-1", "-1", "1--2", "0x1", "9" * 20])
-def test_a_wrong_choice_of_ranks(text: str) -> None:
+def test_a_wrong_choice_of_ranks(text):
     with pytest.raises(UsageError, match="--ranks"):
         check_ranks(text)
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def idle(tmp_path):
     """A process that has rank 0 and does nothing."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
@@ -87,14 +83,14 @@ def idle(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         other.kill()
 
 
-def compute() -> None:
+def compute():
     """Compute for longer than the clock of processes takes to see it."""
     end_s = time.process_time() + 0.1
     while time.process_time() < end_s:
         pass
 
 
-def test_the_first_of_two_is_recorded(tmp_path: Path, idle: subprocess.Popen[bytes]) -> None:
+def test_the_first_of_two_is_recorded(tmp_path, idle):
     claim = RankClaim(tmp_path, 0)
     assert not claim.take()
     assert not claim.take(), "nothing is known of what it does meanwhile"
@@ -111,7 +107,7 @@ def test_the_first_of_two_is_recorded(tmp_path: Path, idle: subprocess.Popen[byt
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_one_that_idles_before_it_is_recorded(tmp_path: Path, *, is_recorded: bool) -> None:
+def test_one_that_idles_before_it_is_recorded(tmp_path, *, is_recorded):
     (tmp_path / "rank0.report.json").write_text(json.dumps({"is_recorded": is_recorded}), "utf-8")
     claim = RankClaim(tmp_path, 0)
     time.sleep(0.1)  # it starts up
@@ -123,7 +119,7 @@ def test_one_that_idles_before_it_is_recorded(tmp_path: Path, *, is_recorded: bo
     assert rejected_count(tmp_path, 0) == 1, "the one or the other"
 
 
-def test_one_that_computes_keeps_its_rank(tmp_path: Path) -> None:
+def test_one_that_computes_keeps_its_rank(tmp_path):
     endless = [sys.executable, "-c", "while True: pass"]
     with subprocess.Popen(endless) as other:
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
@@ -134,22 +130,21 @@ def test_one_that_computes_keeps_its_rank(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_one_that_nobody_has_waited_for_has_ended(tmp_path: Path) -> None:
+def test_one_that_nobody_has_waited_for_has_ended(tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
         other.stdout.read()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
         assert RankClaim(tmp_path, 0).take()
 
 
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_a_folder_that_is_gone(tmp_path):
     claim = RankClaim(tmp_path / "gone", 0)
     assert claim.take()
     assert claim.is_held
 
 
-def bounds(events: str) -> list[str]:
+def bounds(events):
     """Return the events of each step, as a watch tells them apart."""
     finder = StepFinder()
     steps = [""]
@@ -179,24 +174,24 @@ def bounds(events: str) -> list[str]:
         ("FFF", ["FFF"]),
     ],
 )
-def test_steps(events: str, expected: list[str]) -> None:
+def test_steps(events, expected):
     assert bounds(events) == expected
 
 
-def test_an_optimizer_that_is_used_no_more_is_forgotten() -> None:
+def test_an_optimizer_that_is_used_no_more_is_forgotten():
     steps = bounds("Fab" + "Fa" * 12)
     assert steps[0] == "Fab"
     assert steps[-1] == "Fa"
     assert steps[1] == "Fa" * 8, "it was waited for eight times"
 
 
-def test_one_that_comes_back_late_is_waited_for() -> None:
+def test_one_that_comes_back_late_is_waited_for():
     iteration = "Fd" * 10 + "Fg"
     steps = bounds(iteration * 6)
     assert steps[-3:] == [iteration] * 3, steps
 
 
-def changes(events: str) -> list[int]:
+def changes(events):
     """Return the events at which more optimizers take part than before."""
     finder = StepFinder()
     found = []
@@ -219,5 +214,5 @@ def changes(events: str) -> list[int]:
         ("Fa" * 9 + "FabFab", [20]),
     ],
 )
-def test_earlier_steps_turn_out_to_be_parts(events: str, expected: list[int]) -> None:
+def test_earlier_steps_turn_out_to_be_parts(events, expected):
     assert changes(events) == expected

@@ -1,7 +1,5 @@
 """`tracekit collect sweep`: cells and folders with a stand-in for the runs, and one sweep."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -10,14 +8,11 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from processes import finished, running, wait_for
+from processes import running, wait_for
 
-import tracekit
 from tracekit import manifest
 from tracekit.cli._main import main as tracekit_main
 from tracekit.collectors.sweep import cell as sweep_cell
@@ -28,15 +23,13 @@ from tracekit.errors import UsageError
 FAKE = Path(__file__).with_name("_fake_collect.py")
 NAIVE = "pretrain_tiny_Naive_bs1_n1"
 
-Runner = Callable[..., list[str]]
-
 
 @pytest.fixture
-def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def behave(tmp_path, monkeypatch):
     """Replace the runs by the stand-in; calling it sets its behavior and returns its calls."""
     collect = runpy.run_path(str(FAKE))["main"]
 
-    def run_here(command: list[str], *_: object) -> Any:
+    def run_here(command, *_):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             code = collect(command[command.index(str(FAKE)) + 1 :])
@@ -46,7 +39,7 @@ def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     monkeypatch.setattr(sweep_cell, "_run", run_here)
     log = tmp_path / "calls"
 
-    def set_behavior(**behavior: Any) -> list[str]:
+    def set_behavior(**behavior):
         monkeypatch.setenv("FAKE_COLLECT", json.dumps({"log": str(log), **behavior}))
         calls = log.read_text().splitlines() if log.exists() else []
         log.write_text("")
@@ -56,18 +49,18 @@ def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     return set_behavior
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def sweep(tmp_path: Path, *arguments: str) -> int:
+def sweep(tmp_path, *arguments):
     return tracekit_main(["collect", "sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
 # -- the grid --------------------------------------------------------------------------------------
 
 
-def test_the_grid_is_every_combination() -> None:
+def test_the_grid_is_every_combination():
     cells = make_grid({"opt": "Naive, z3+r,GC:topk", "batch_size": "1,4", "nproc": "1,2"})
     assert [cell.name for cell in cells] == [
         f"pretrain_tiny_{opt}_bs{size}_n{ranks}"
@@ -78,7 +71,7 @@ def test_the_grid_is_every_combination() -> None:
     assert set(LISTS) <= {option.key for option in OPTIONS}
 
 
-def test_a_name_includes_layers_stage_and_an_unusual_engine() -> None:
+def test_a_name_includes_layers_stage_and_an_unusual_engine():
     values = {"stage": "finetune", "model": "llama2-7b", "layers": "4", "opt": "L+Z2"}
     (cell,) = make_grid({**values, "engine": "fsdp2"})
     assert cell.name == "finetune_llama2-7b-4layers_L+Z2_fsdp2_bs1_n1"
@@ -86,7 +79,7 @@ def test_a_name_includes_layers_stage_and_an_unusual_engine() -> None:
     assert cell.name == "finetune_llama2-7b-4layers_L+Z2_bs1_n1"
 
 
-def test_a_cell_passes_its_arguments_to_collect() -> None:
+def test_a_cell_passes_its_arguments_to_collect():
     (cell,) = make_grid({"opt": "R", "batch_size": "2", "steps": "7", "no_shapes": True})
     arguments = cell.arguments(Path("a/b"), force=False)
     for option, value in {"--out": "a/b", "--steps": "7", "--batch-size": "2"}.items():
@@ -111,12 +104,8 @@ def test_a_cell_passes_its_arguments_to_collect() -> None:
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(
-    tmp_path: Path,
-    behave: Runner,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    named: str,
-) -> None:
+    tmp_path, behave, capsys, arguments, named
+):
     words = ["collect", "sweep", "--nproc", "1", "--out", str(tmp_path / "runs"), *arguments]
     assert tracekit_main(words) == 2
     assert named in capsys.readouterr().err
@@ -124,7 +113,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(
     assert not (tmp_path / "runs").exists()
 
 
-def test_max_needs_a_limit_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_needs_a_limit_without_a_gpu(monkeypatch):
     monkeypatch.setattr("tracekit.collectors.sweep.grid.accelerator_count", lambda: 0)
     with pytest.raises(UsageError):
         make_grid({"batch_size": "1,max"})
@@ -132,9 +121,7 @@ def test_max_needs_a_limit_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [cell.name for cell in cells][1] == "pretrain_tiny_Naive_bsmax_n1"
 
 
-def test_out_is_needed_and_no_launcher(
-    tmp_path: Path, behave: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_is_needed_and_no_launcher(tmp_path, behave, monkeypatch):
     assert tracekit_main(["collect", "sweep", "--opt", "Naive"]) == 2
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -145,9 +132,7 @@ def test_out_is_needed_and_no_launcher(
 # -- running it ------------------------------------------------------------------------------------
 
 
-def test_cells_run_in_order_and_finished_ones_are_skipped(
-    tmp_path: Path, behave: Runner, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cells_run_in_order_and_finished_ones_are_skipped(tmp_path, behave, capsys):
     assert sweep(tmp_path, "--opt", "Naive,R", "--batch-size", "1,2") == 0
     assert [call.split()[:3] for call in behave()] == [
         [f"pretrain_tiny_{opt}_bs{size}_n1", opt, str(size)]
@@ -164,7 +149,7 @@ def test_cells_run_in_order_and_finished_ones_are_skipped(
     assert len(behave()) == 2
 
 
-def test_out_of_memory_is_a_result(tmp_path: Path, behave: Runner) -> None:
+def test_out_of_memory_is_a_result(tmp_path, behave):
     behave(largest_batch={"Naive": {"probe": 2, "measured": 2}})
     assert sweep(tmp_path, "--opt", "Naive,R", "--batch-size", "2,4") == 0
     assert manifest.read(tmp_path / "runs" / "pretrain_tiny_Naive_bs4_n1").outcome == "oom"
@@ -181,9 +166,7 @@ def test_out_of_memory_is_a_result(tmp_path: Path, behave: Runner) -> None:
         ("crashed", "the collector was ended by SIGKILL"),
     ],
 )
-def test_a_failed_cell_is_recorded_and_the_others_run(
-    tmp_path: Path, behave: Runner, way: str, reason: str
-) -> None:
+def test_a_failed_cell_is_recorded_and_the_others_run(tmp_path, behave, way, reason):
     behave(**{way: ["R"]})
     assert sweep(tmp_path, "--opt", "Naive,R,F") == 6
     runs = tmp_path / "runs"
@@ -200,15 +183,13 @@ def test_a_failed_cell_is_recorded_and_the_others_run(
     assert manifest.read(cell).outcome == "ok"
 
 
-def test_a_full_disk_ends_the_sweep(tmp_path: Path, behave: Runner) -> None:
+def test_a_full_disk_ends_the_sweep(tmp_path, behave):
     behave(full_disk=["R"])
     assert sweep(tmp_path, "--opt", "Naive,R,F") == 4
     assert names(tmp_path / "runs") == [NAIVE]
 
 
-def test_a_folder_with_other_contents_is_not_taken_for_the_cell(
-    tmp_path: Path, behave: Runner, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_other_contents_is_not_taken_for_the_cell(tmp_path, behave, capsys):
     """Neither a run of other arguments nor a folder that is no run."""
     assert sweep(tmp_path, "--opt", "Naive", "--steps", "5") == 0
     assert sweep(tmp_path, "--opt", "R,Naive", "--steps", "6") == 2
@@ -227,12 +208,12 @@ def test_a_folder_with_other_contents_is_not_taken_for_the_cell(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 1000])
-def test_the_search_finds_the_largest_batch(limit: int) -> None:
+def test_the_search_finds_the_largest_batch(limit):
     for largest in range(min(limit, 70) + 1):
         assert largest_batch(lambda size, largest=largest: size <= largest, limit) == largest
 
 
-def test_max_is_the_largest_batch_that_fits(tmp_path: Path, behave: Runner) -> None:
+def test_max_is_the_largest_batch_that_fits(tmp_path, behave):
     """The search doubles and then bisects."""
     behave(largest_batch={"Naive": {"probe": 5, "measured": 5}})
     arguments = ("--batch-size", "1,max", "--memory-limit", "8GB", "--steps", "9")
@@ -257,15 +238,7 @@ def test_max_is_the_largest_batch_that_fits(tmp_path: Path, behave: Runner) -> N
         ({"probe": 0, "measured": 0}, "--memory-limit=8GB", ["1"], "oom", 1),
     ],
 )
-def test_the_limits_of_max(
-    behavior: dict[str, int],
-    option: str,
-    sizes: list[str],
-    outcome: str,
-    batch_size: int,
-    tmp_path: Path,
-    behave: Runner,
-) -> None:
+def test_the_limits_of_max(behavior, option, sizes, outcome, batch_size, tmp_path, behave):
     behave(largest_batch={"Naive": behavior})
     assert sweep(tmp_path, "--batch-size", "max", *option.split("=")) == 0
     assert [call.split()[2] for call in behave()][-len(sizes) :] == sizes
@@ -273,7 +246,7 @@ def test_the_limits_of_max(
     assert (run.outcome, run.batch_size) == (outcome, batch_size)
 
 
-def test_a_probe_that_fails_fails_the_cell(tmp_path: Path, behave: Runner) -> None:
+def test_a_probe_that_fails_fails_the_cell(tmp_path, behave):
     behave(failed=["Naive"])
     assert sweep(tmp_path, "--batch-size", "max", "--memory-limit", "8GB") == 6
     assert len(behave()) == 1
@@ -284,7 +257,7 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path: Path, behave: Runner) -> No
 # -- interrupts ------------------------------------------------------------------------------------
 
 
-def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]]:
+def hanging_sweep(tmp_path, *words):
     """Start a sweep whose cell R hangs; return it once it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
@@ -307,9 +280,7 @@ def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], l
 
 
 @pytest.mark.parametrize(("number", "batch_size"), [(signal.SIGINT, "1"), (signal.SIGTERM, "max")])
-def test_an_interrupt_leaves_no_process_and_no_half_cell(
-    tmp_path: Path, number: signal.Signals, batch_size: str
-) -> None:
+def test_an_interrupt_leaves_no_process_and_no_half_cell(tmp_path, number, batch_size):
     words = ["--opt", "Naive,R,F", "--batch-size", batch_size, "--max-batch-size", "1"]
     process, pids = hanging_sweep(tmp_path, *words)
     os.kill(process.pid, number)
@@ -320,7 +291,7 @@ def test_an_interrupt_leaves_no_process_and_no_half_cell(
     assert running(pids) == []
 
 
-def test_a_killed_sweep_takes_its_cell_with_it(tmp_path: Path, behave: Runner) -> None:
+def test_a_killed_sweep_takes_its_cell_with_it(tmp_path, behave):
     process, pids = hanging_sweep(tmp_path, "--opt", "R")
     # A cell that another sweep runs is left alone.
     assert sweep(tmp_path, "--opt", "R") == 2
@@ -332,42 +303,3 @@ def test_a_killed_sweep_takes_its_cell_with_it(tmp_path: Path, behave: Runner) -
     assert sweep(tmp_path, "--opt", "R") == 0
     assert running(pids) == []
     assert names(tmp_path / "runs") == ["pretrain_tiny_R_bs1_n1"]
-
-
-# -- with training ---------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly("trains on two ranks; the methods are trained in test_engines.py")
-def test_a_sweep_that_trains(tmp_path: Path) -> None:
-    """The traces show the bytes that compression saves."""
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    runs = tmp_path / "runs"
-    # An even number of steps, and of profiled ones: ACP-SGD sends P and Q in turn.
-    few = ["--layers", "1", "--seq-len", "16", "--steps", "1", "--repeats", "2"]
-    words = [*few, "--profile-steps", "2", "--nproc", "2", "--opt", "Naive,GC:acpsgd"]
-    words = ["collect", "sweep", *words, "--out", str(runs), "--format", "json"]
-    done = finished(sys.executable, "-m", "tracekit", *words, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert [row["cell"] for row in rows] == names(runs)[::-1]
-    assert [row["outcome"] for row in rows] == ["ok", "ok"]
-    assert all(row["tokens_per_s_mean"] > 0 and row["peak_bytes"] > 10**7 for row in rows)
-    sent = {}
-    for folder in runs.iterdir():
-        assert {"run.json", "rank0.json.gz", "rank1.json.gz"} <= set(names(folder))
-        with tracekit.open(folder, cache=False) as trace:
-            collectives = trace.query("collectives").to_dicts()
-        sent[folder.name] = sum(
-            row["message_bytes"]
-            for row in collectives
-            if row["rank"] == 0
-            and row["class"] == "comm_allreduce"
-            and row["span_of"] == "transfer"
-        )
-    report = manifest.read(runs / "pretrain_tiny-1layers_GC-acpsgd_bs1_n2").extra["compression"]
-    assert sent == {
-        "pretrain_tiny-1layers_Naive_bs1_n2": 2 * report["dense_bytes_per_step"],
-        "pretrain_tiny-1layers_GC-acpsgd_bs1_n2": 2 * report["sent_bytes_per_step"],
-    }
-    assert report["sent_bytes_per_step"] < report["dense_bytes_per_step"] / 40

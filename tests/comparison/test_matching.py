@@ -1,12 +1,8 @@
 """Modules and work that have other names on the other side, and numbers that add up."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +10,7 @@ import tracekit
 from tracekit.comparison import places
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.comparison.effects import effects_of
-from tracekit.comparison.matching import Match, Pair, match_sides
+from tracekit.comparison.matching import Pair, match_sides
 from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.tree import apportion
 from tracekit.errors import UsageError
@@ -22,7 +18,7 @@ from tracekit.errors import UsageError
 REPO = Path(__file__).resolve().parents[2]
 
 
-def _modules(*paths: str, **classes: str) -> dict[str, ModuleNode]:
+def _modules(*paths, **classes):
     known = set(paths)
     found = {}
     for path in paths:
@@ -33,7 +29,7 @@ def _modules(*paths: str, **classes: str) -> dict[str, ModuleNode]:
     return found
 
 
-def _renamed(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> dict[str, str]:
+def _renamed(base, new):
     return {path: to for path, to in align_modules(base, new).base_of.items() if path != to}
 
 
@@ -71,21 +67,19 @@ def _renamed(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> d
         ),
     ],
 )
-def test_modules_of_another_name(
-    base: str, new: str, classes: dict[str, str], renamed: dict[str, str]
-) -> None:
+def test_modules_of_another_name(base, new, classes, renamed):
     assert _renamed(_modules(*base.split(), **classes), _modules(*new.split(), **classes)) == (
         renamed
     )
 
 
-def test_a_module_that_is_like_none_is_new() -> None:
+def test_a_module_that_is_like_none_is_new():
     base = _modules("model", "model.mlp", mlp="MLP")
     new = _modules("model", "model.mlp", "model.router", mlp="MLP", router="Router")
     assert "model.router" not in align_modules(base, new).base_of
 
 
-def test_modules_may_be_as_deep_as_a_file_says() -> None:
+def test_modules_may_be_as_deep_as_a_file_says():
     paths = [".".join(["x"] * depth) for depth in range(1, 1201)]
     base = _modules(*paths)
     new = _modules(*("y" + path[1:] for path in paths))
@@ -93,19 +87,19 @@ def test_modules_may_be_as_deep_as_a_file_says() -> None:
     assert len(_renamed(base, new)) == len(paths)
 
 
-def _cell(module: str, op: str | None, class_name: str, name: str, kernel_ns: int) -> Cell:
+def _cell(module, op, class_name, name, kernel_ns):
     cell = Cell("compute", class_name, "forward", module, op, None, name, 1, kernel_ns, kernel_ns)
     cell.samples = {0: kernel_ns}
     return cell
 
 
-def _side(*cells: Cell) -> Side:
+def _side(*cells):
     modules = _modules("model", "model.mlp", "model.norm")
     total = sum(cell.wall_ns for cell in cells)
     return Side("x", "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
 
 
-def _matched(base: Side, new: Side) -> list[tuple[str, str, int, int]]:
+def _matched(base, new):
     alignment = Alignment({path: path for path in base.modules}, {})
     pairs = match_sides(base, new, alignment)
     for side, cells in (
@@ -116,7 +110,7 @@ def _matched(base: Side, new: Side) -> list[tuple[str, str, int, int]]:
     return sorted((pair.match, pair.module, len(pair.base), len(pair.new)) for pair in pairs)
 
 
-def test_three_kernels_became_one() -> None:
+def test_three_kernels_became_one():
     base = _side(
         _cell("model.norm", "pow", "elementwise", "a", 10),
         _cell("model.norm", "mean", "reduction", "b", 10),
@@ -126,7 +120,7 @@ def test_three_kernels_became_one() -> None:
     assert _matched(base, new) == [("place", "model.norm", 3, 1)]
 
 
-def test_an_op_that_runs_by_other_kernels_is_one_row() -> None:
+def test_an_op_that_runs_by_other_kernels_is_one_row():
     """The library took the second kernel where it took the first: no call is more, none less."""
     base = _side(
         _cell("model.norm", "norm_backward", "norm", "wide", 52),
@@ -141,7 +135,7 @@ def test_an_op_that_runs_by_other_kernels_is_one_row() -> None:
     assert _matched(base, new) == [("op", "model.norm", 2, 2)]
 
 
-def test_what_another_module_has_new_is_no_part_of_an_op() -> None:
+def test_what_another_module_has_new_is_no_part_of_an_op():
     """The add got shorter by about as much as the fill of a module inside takes: by chance."""
     base = _side(_cell("model", "add", "elementwise", "wide", 850))
     new = _side(
@@ -151,19 +145,19 @@ def test_what_another_module_has_new_is_no_part_of_an_op() -> None:
     assert _matched(base, new) == [("new", "model.mlp", 0, 1), ("op", "model", 1, 1)]
 
 
-def test_what_moved_is_found_around_its_module() -> None:
+def test_what_moved_is_found_around_its_module():
     base = _side(_cell("model.mlp", "mm", "gemm", "a", 10))
     new = _side(_cell("model.norm", "mm", "gemm", "a", 10))
     assert _matched(base, new) == [("same", "model", 1, 1)]
 
 
-def test_what_is_nowhere_is_new_and_gone() -> None:
+def test_what_is_nowhere_is_new_and_gone():
     base = _side(_cell("model.mlp", "mm", "gemm", "a", 1_000))
     new = _side(_cell("model.norm", "copy", "layout", "b", 10))
     assert _matched(base, new) == [("gone", "model.mlp", 1, 0), ("new", "model.norm", 0, 1)]
 
 
-def test_shares_add_up_and_are_next_to_the_exact_values() -> None:
+def test_shares_add_up_and_are_next_to_the_exact_values():
     draw = random.Random(3)
     for _ in range(200):
         values = [Fraction(draw.randrange(10_000), 7) for _ in range(draw.randrange(1, 9))]
@@ -177,7 +171,7 @@ def test_shares_add_up_and_are_next_to_the_exact_values() -> None:
 
 
 @pytest.mark.nightly("compares a complete run")
-def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
+def test_runs_of_several_sides_are_repeats(opened):
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare([run, run], [run, run])
     assert (found.delta_ns, found.base.run_count, found.base.unit_count) == (0, 2, 8)
@@ -186,20 +180,20 @@ def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
 
 @pytest.mark.nightly("compares a complete run")
 @pytest.mark.parametrize(("per", "factor"), [("layer", 4), ("token", 350)])
-def test_what_is_one_unit(opened: Any, per: Any, factor: int) -> None:
+def test_what_is_one_unit(opened, per, factor):
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare(run, run, per=per)
     assert found.root.base_sum_ns == 721_882_751
     assert found.base.unit_count == 4 * factor
 
 
-def test_a_unit_that_nobody_tells_is_refused(opened: Any) -> None:
+def test_a_unit_that_nobody_tells_is_refused(opened):
     run = opened(REPO / "docs" / "samples" / "made_up_step.json")
     with pytest.raises(UsageError, match="the number of requests"):
         tracekit.compare(run, run, per="request")
 
 
-def test_statements_on_both_sides(cli: Any) -> None:
+def test_statements_on_both_sides(cli):
     step = REPO / "docs" / "samples" / "made_up_step.json"
     statement = "SELECT (SELECT count(*) FROM base.event) a, count(*) b FROM new.event"
     asked = cli("compare", step, step, "--format", "csv", "--sql", statement)
@@ -211,7 +205,7 @@ DIMS, OTHER_DIMS = "[[4,8],[8,8]]", "[[8,8],[8,8]]"
 GRID, OTHER_GRID = "[64,1,1]", "[128,1,1]"
 
 
-def _shaped(shape: str | None, name: str, kernel_ns: int) -> Cell:
+def _shaped(shape, name, kernel_ns):
     cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", shape, name, 2)
     cell.kernel_ns = cell.wall_ns = kernel_ns
     return cell
@@ -233,9 +227,7 @@ def _shaped(shape: str | None, name: str, kernel_ns: int) -> Cell:
         ((None, None), True, "same", "by_cost_ns"),
     ],
 )
-def test_why_matched_work_takes_longer(
-    shapes: tuple[str | None, str | None], is_same_kernel: bool, match: Match, effect: str
-) -> None:
+def test_why_matched_work_takes_longer(shapes, is_same_kernel, match, effect):
     base = _shaped(shapes[0], "kernel", 1000)
     new = _shaped(shapes[1], "kernel" if is_same_kernel else "another", 1300)
     found = effects_of(Pair("compute", "forward", "mlp", [base], [new], match), (1, 1), None)
@@ -247,15 +239,15 @@ class _Counted(str):
 
     looks = 0
 
-    def __hash__(self) -> int:
+    def __hash__(self):
         _Counted.looks += 1
         return super().__hash__()
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return super().__eq__(other)
 
 
-def _side_of(nodes: dict[str, str | None], prefix: str, ns: Callable[[int], int]) -> Side:
+def _side_of(nodes, prefix, ns):
     cells = []
     for number, path in enumerate(nodes):
         name = f"{prefix} {number}"
@@ -267,9 +259,9 @@ def _side_of(nodes: dict[str, str | None], prefix: str, ns: Callable[[int], int]
     return Side(prefix, "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
 
 
-def _siblings(count: int, prefix: str) -> dict[str, str | None]:
+def _siblings(count, prefix):
     """Return modules beside each other, each with the same and with a name of its own inside."""
-    nodes: dict[str, str | None] = {"top": None}
+    nodes = {"top": None}
     for number in range(count):
         one = f"top.{prefix}{number}"
         nodes[one] = "top"
@@ -277,25 +269,23 @@ def _siblings(count: int, prefix: str) -> dict[str, str | None]:
     return nodes
 
 
-def _nested(count: int, prefix: str) -> dict[str, str | None]:
+def _nested(count, prefix):
     paths = [f"top/{prefix}{number}" for number in range(count)]
     return dict(zip(paths, [None, *paths], strict=False))
 
 
-def _one_module(count: int, prefix: str) -> dict[str, str | None]:
+def _one_module(count, prefix):
     return {f"{prefix}{number}": None for number in range(count)}
 
 
 @pytest.mark.parametrize("shape", [_siblings, _nested, _one_module])
-def test_matching_looks_at_each_a_few_times(
-    shape: Callable[[int, str], dict[str, str | None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[int] = []
+def test_matching_looks_at_each_a_few_times(shape, monkeypatch):
+    looks = []
     for count in (400, 1600):
         compared = 0
         near = places._near
 
-        def counted(*args: Any, near: Any = near) -> Any:
+        def counted(*args, near=near):
             nonlocal compared
             found = near(*args)
             compared += len(found)

@@ -1,9 +1,6 @@
 """Serving compared: runs of a few requests and steps that can be read, and statistics by hand."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,18 +8,17 @@ import pytest
 
 import tracekit
 from tracekit.comparison.quantiles import quantile_difference, rate_difference
-from tracekit.comparison.serving import Answer, Batches, Served, ServingStep, compare_serving
+from tracekit.comparison.serving import Answer, Served, ServingStep, compare_serving
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def decode(count: int | None, time_ns: int) -> ServingStep:
+def decode(count, time_ns):
     return ServingStep("decode", 0, count, Fraction(time_ns))
 
 
-def batches(base: list[ServingStep], new: list[ServingStep]) -> Batches:
+def batches(base, new):
     found = compare_serving(Served({}, [], base), Served({}, [], new), 1.0)
-    assert found is not None
     assert found.batches[-1].phase == "all"
     for one in found.batches:
         if one.by_cost_ns is not None:
@@ -47,21 +43,16 @@ def batches(base: list[ServingStep], new: list[ServingStep]) -> Batches:
         ([(None, 1000)], [(8, 1000)], (None, None, None)),
     ],
 )
-def test_a_difference_of_steps_is_split(
-    base: list[tuple[int | None, int]],
-    new: list[tuple[int | None, int]],
-    parts: tuple[int | None, ...],
-) -> None:
+def test_a_difference_of_steps_is_split(base, new, parts):
     found = batches([decode(*one) for one in base], [decode(*one) for one in new])
     assert (found.by_batch_ns, found.by_own_batch_ns, found.by_cost_ns) == parts
     assert found.phase == "decode"
 
 
-def test_prefill_and_decode_are_apart() -> None:
+def test_prefill_and_decode_are_apart():
     prefill = [ServingStep("prefill", 64, 0, Fraction(9000))]
     base = Served({}, [], [*prefill, decode(1, 1000)])
     found = compare_serving(base, Served({}, [], [*prefill, decode(1, 2000)]), 1.0)
-    assert found is not None
     assert {one.phase: one.by_cost_ns for one in found.batches} == {
         "prefill": 0,
         "decode": 1000,
@@ -69,12 +60,10 @@ def test_prefill_and_decode_are_apart() -> None:
     }
 
 
-def test_a_percentile_has_an_interval_or_says_how_many_it_takes() -> None:
+def test_a_percentile_has_an_interval_or_says_how_many_it_takes():
     base = list(range(1000, 1050))
     found = quantile_difference(base, [value + 500 for value in base], 90)
     assert (found.base, found.new, found.verdict) == (1044, 1544, "slower")
-    assert found.low is not None
-    assert found.high is not None
     assert 500 - 49 < found.low < 500 < found.high < 500 + 49
     few = quantile_difference(base, base, 99)
     assert (few.low, few.verdict) == (None, "inconclusive")
@@ -83,20 +72,18 @@ def test_a_percentile_has_an_interval_or_says_how_many_it_takes() -> None:
     assert quantile_difference(enough, enough, 99).verdict == "same"
 
 
-def test_the_interval_is_that_of_the_bootstrap() -> None:
+def test_the_interval_is_that_of_the_bootstrap():
     """Compared with draws, because the distribution is computed."""
     source = random.Random(1)
     base = [source.randrange(1000, 2000) for _ in range(80)]
     new = [source.randrange(1100, 2100) for _ in range(90)]
     found = quantile_difference(base, new, 75, alpha=0.1)
 
-    def drawn(series: list[int]) -> int:
+    def drawn(series):
         ordered = sorted(source.choices(series, k=len(series)))
         return ordered[-(-75 * len(series) // 100) - 1]
 
     differences = sorted(drawn(new) - drawn(base) for _ in range(4000))
-    assert found.low is not None
-    assert found.high is not None
     # As many draws lie outside as are to, give or take five standard deviations of that.
     below = sum(value < found.low for value in differences)
     above = sum(value > found.high for value in differences)
@@ -104,7 +91,7 @@ def test_the_interval_is_that_of_the_bootstrap() -> None:
     assert 0.02 * 4000 < above < 0.07 * 4000
 
 
-def test_the_same_load_is_seldom_told_apart() -> None:
+def test_the_same_load_is_seldom_told_apart():
     source = random.Random(2)
     wrong = 0
     for _ in range(200):
@@ -114,7 +101,7 @@ def test_the_same_load_is_seldom_told_apart() -> None:
     assert wrong <= 4
 
 
-def test_a_rate_is_of_all_answers() -> None:
+def test_a_rate_is_of_all_answers():
     steady = [(8, 1000 + n % 3) for n in range(60)]
     found = rate_difference(steady, [(8, time * 2) for _, time in steady])
     assert found.base == pytest.approx(1e9 * 8 * 60 / sum(time for _, time in steady))
@@ -124,16 +111,15 @@ def test_a_rate_is_of_all_answers() -> None:
     assert rate_difference(steady[:5], steady[:5]).low is None
 
 
-def test_answers_without_counts_have_no_token_rate() -> None:
+def test_answers_without_counts_have_no_token_rate():
     answers = [Answer(1000, None)] * 20
     found = compare_serving(Served({}, answers, []), Served({}, answers, []), 1.0)
-    assert found is not None
     assert list(found.rates) == ["requests_per_s"]
     assert compare_serving(Served({}, [], []), Served({}, answers, []), 1.0) is None
 
 
 @pytest.mark.nightly("compares complete runs")
-def test_the_samples(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_the_samples(opened):
     sides = opened(SAMPLES / "serve_transformers"), opened(SAMPLES / "serve_vllm")
     results = tracekit.compare(*sides).results()
     for side, place in zip(sides, ("base", "new"), strict=True):

@@ -1,11 +1,7 @@
 """The rows of `split` come to Python summed over devices: more ranks are no more rows."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -16,10 +12,10 @@ from tracekit.errors import QueryError
 
 
 @pytest.fixture
-def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Callable[[int], Path]:
+def ranks(tiny_trace, tmp_path):
     """Return a function that writes so many ranks of two steps, each a little slower."""
 
-    def write(count: int) -> Path:
+    def write(count):
         folder = tmp_path / f"ranks{count}"
         folder.mkdir()
         for rank in range(count):
@@ -32,7 +28,7 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Callable[[int], Pa
                     kernel("gemm", 100 * step + 10, 100 * step + 50 + rank, step + 1),
                 )
             ]
-            top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": count}}
+            top = {"distributedInfo": {"rank": rank, "world_size": count}}
             made = tiny_trace(events, f"rank{rank}.json", **top)
             made.rename(folder / f"rank{rank}.json")
         return folder
@@ -40,14 +36,14 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Callable[[int], Pa
     return write
 
 
-def test_more_ranks_are_no_more_rows(ranks: Callable[[int], Path]) -> None:
+def test_more_ranks_are_no_more_rows(ranks):
     counts = []
     for count in (1, 3):
         with tracekit.open(ranks(count), cache=False) as trace:
             found = split_rows(trace)
             counts.append(len(found.rows))
             split = trace.query("split").to_dicts()
-            sums: Counter[Any] = Counter()
+            sums = Counter()
             for row in split:
                 key = [row[n] for n in ("part", "class", "phase", "module_path", "op", "shape")]
                 sums[(row["step"], *key, row["name"])] += row["wall_ns"]
@@ -56,12 +52,12 @@ def test_more_ranks_are_no_more_rows(ranks: Callable[[int], Path]) -> None:
                 (row["step"], (row["rank"], row["device"])) for row in split
             }
             for per, units in (("step", 2 * count), ("window", count)):
-                side = make_side(read([trace], "x"), per)  # type: ignore[arg-type]
+                side = make_side(read([trace], "x"), per)
                 assert (side.unit_count, side.device_count) == (units, count)
     assert counts[0] == counts[1]
 
 
-def test_a_run_without_a_trace_is_said(tmp_path: Path) -> None:
+def test_a_run_without_a_trace_is_said(tmp_path):
     sample = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
     for name in ("run.json", "requests.jsonl"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())

@@ -1,20 +1,15 @@
 """What the command says of odd pairs: one clear sentence, and no word that a figure belies."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 
 
-def _trace(path: Path, kernel_us: Sequence[float], name: str = "gemm") -> Path:
+def _trace(path, kernel_us, name="gemm"):
     """Write a trace in which each step runs one kernel, launched as it begins."""
-    events: list[dict[str, Any]] = []
+    events = []
     at_us = 1000.0
     for number, dur_us in enumerate(kernel_us):
         step = {"cat": "user_annotation", "name": f"ProfilerStep#{number}", "dur": dur_us + 20}
@@ -34,7 +29,7 @@ def _trace(path: Path, kernel_us: Sequence[float], name: str = "gemm") -> Path:
     return path
 
 
-def test_a_mean_that_single_steps_make_is_said(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_mean_that_single_steps_make_is_said(cli, tmp_path):
     base = _trace(tmp_path / "base.json", [100 + n * 7 % 20 / 10 for n in range(20)])
     new = _trace(tmp_path / "new.json", [*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
     done = cli("compare", base, new, "--no-cache")
@@ -44,7 +39,7 @@ def test_a_mean_that_single_steps_make_is_said(cli: Callable[..., Any], tmp_path
     assert "a few steps make the mean" in " ".join(done.stdout.split())
 
 
-def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_trace_against_itself(cli, tmp_path):
     one = _trace(tmp_path / "one.json", [100] * 6)
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
@@ -61,9 +56,7 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
         ({}, 3, False),
     ],
 )
-def test_nothing_to_compare(
-    cli: Callable[..., Any], tmp_path: Path, content: dict[str, Any], exit_code: int, is_base: bool
-) -> None:
+def test_nothing_to_compare(cli, tmp_path, content, exit_code, is_base):
     odd = tmp_path / "odd.json"
     odd.write_text(json.dumps(content))
     whole = _trace(tmp_path / "whole.json", [100] * 6)
@@ -75,7 +68,7 @@ def test_nothing_to_compare(
     assert hint.startswith("hint: ")
 
 
-def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path: Path) -> None:
+def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path):
     base, new = (_trace(tmp_path / name, [100] * 4) for name in ("base.json", "new.json"))
     events = json.loads(new.read_text())["traceEvents"]
     events.append(events[-1])  # delivered twice

@@ -1,11 +1,7 @@
 """Fixtures of datasets."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from alone import alone
@@ -14,7 +10,7 @@ from run_of_ranks import read_apart, write_ranks
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def places(tmp_path, monkeypatch):
     """Set a cache and a temporary folder for the test."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -24,16 +20,16 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def a_batch_each(monkeypatch):
     """Put each small trace into its own batch."""
     read_apart(monkeypatch)
 
 
 @pytest.fixture
-def dataset_of(shared_folder: Path, tmp_path: Path) -> Callable[[int], Path]:
+def dataset_of(shared_folder, tmp_path):
     """Return a function that copies the dataset of a run of some ranks, made once for all tests."""
 
-    def copied(rank_count: int) -> Path:
+    def copied(rank_count):
         folder = shared_folder / f"ranks-{rank_count}"
         with alone(shared_folder / f"ranks-{rank_count}.lock"):
             if not (folder / "run.tracekit" / "manifest.json").exists():

@@ -1,13 +1,9 @@
 """Datasets with damaged files, and of other versions."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -41,11 +37,11 @@ from tracekit.errors import StoreError
         ),
     ],
 )
-def test_invalid_manifests_are_refused(tmp_path: Path, change: object, word: str) -> None:
+def test_invalid_manifests_are_refused(tmp_path, change, word):
     dataset = tmp_path / "run.tracekit"
     dataset.mkdir()
     file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
-    manifest: dict[str, Any] = {
+    manifest = {
         "format": "tracekit dataset",
         "format_version": FORMAT_VERSION,
         "schema_version": tracekit.schema.SCHEMA_VERSION,
@@ -62,7 +58,7 @@ def test_invalid_manifests_are_refused(tmp_path: Path, change: object, word: str
 
 
 @pytest.mark.nightly("makes datasets and damages them")
-def test_a_truncated_file_is_reported(dataset_of: Callable[[int], Path]) -> None:
+def test_a_truncated_file_is_reported(dataset_of):
     dataset = dataset_of(3)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     file.write_bytes(file.read_bytes()[:-30])
@@ -70,7 +66,7 @@ def test_a_truncated_file_is_reported(dataset_of: Callable[[int], Path]) -> None
         trace.query("timeline")
 
 
-def test_a_changed_file_is_reported(tmp_path: Path, dataset_of: Callable[[int], Path]) -> None:
+def test_a_changed_file_is_reported(tmp_path, dataset_of):
     dataset = dataset_of(3)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     with duckdb.connect() as own:
@@ -82,7 +78,7 @@ def test_a_changed_file_is_reported(tmp_path: Path, dataset_of: Callable[[int], 
 
 
 @pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])
-def test_a_damaged_page_is_reported(tmp_path: Path, place: range) -> None:
+def test_a_damaged_page_is_reported(tmp_path, place):
     """Pages are read on demand, after the dataset was opened."""
     file = tmp_path / "table.parquet"
     with duckdb.connect() as own:
@@ -98,15 +94,12 @@ def test_a_damaged_page_is_reported(tmp_path: Path, place: range) -> None:
 
 
 @pytest.mark.nightly("makes a dataset twice")
-def test_a_damaged_cached_dataset_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_cached_dataset_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline", "modules"))
     write_ranks(tmp_path / "run", 2)
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
         place = trace.store_path
         expected = trace.query("modules")
-    assert place is not None
     [file] = place.glob("analyses/modules/*.parquet")
     file.write_bytes(b"")
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
@@ -114,9 +107,7 @@ def test_a_damaged_cached_dataset_is_made_again(
     assert file.stat().st_size > 0
 
 
-def test_special_files_and_impossible_rows_are_refused(
-    tmp_path: Path, dataset_of: Callable[[int], Path]
-) -> None:
+def test_special_files_and_impossible_rows_are_refused(tmp_path, dataset_of):
     dataset = Path(shutil.copytree(dataset_of(3), tmp_path / "copy.tracekit"))
     [file] = dataset.glob("tables/trace/*.parquet")
     kept = file.rename(tmp_path / "kept.parquet")

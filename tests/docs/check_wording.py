@@ -4,8 +4,6 @@
 Code and link targets of pages, and generated tables between markers, are skipped.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,14 +1,9 @@
 """The stories of docs/cases.md in small: a recording shows the cause, the change takes it away."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_result import CliResult
 
 pytestmark = pytest.mark.nightly("records the programs of a page")
 
@@ -18,15 +13,13 @@ DDP = (*TWO_RANKS, "ddp.py", "--steps", "14")
 SMALL = (*DDP, "--layers", "12", "--width", "32")
 OWN = ("--warmup", "1", "--steps", "2", "--profile-steps", "3")
 TRAINING = ("--seq-len", "32", "--repeats", "1", "--opt")
-Cli = Callable[..., CliResult]
-Recorded = Callable[[str, tuple[str, ...]], Path]
 
 
 @pytest.fixture
-def recorded(cli: Cli, tmp_path: Path) -> Recorded:
+def recorded(cli, tmp_path):
     """Return a function that records a program of the page, with Python's arguments, or our own."""
 
-    def record(name: str, words: tuple[str, ...]) -> Path:
+    def record(name, words):
         before = () if words[0] == TRAINING[0] else ("--", sys.executable)
         done = cli("collect", *OWN, "--out", tmp_path / name, *before, *words, cwd=CASES)
         assert done.exit_code == 0, done.stderr
@@ -35,12 +28,11 @@ def recorded(cli: Cli, tmp_path: Path) -> Recorded:
     return record
 
 
-def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
+def seen(cli, run, rule):
     """Return what the analysis of a rule sees, whether its gain is more than noise or not."""
     done = cli("query", f"advice_{rule}", run, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
 @pytest.mark.parametrize(
@@ -53,20 +45,13 @@ def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
         ("recompute", "Recomputation takes", (*TRAINING, "R"), (*TRAINING, "Naive")),
     ],
 )  # fmt: skip
-def test_the_change_takes_the_cause_away(
-    rule: str,
-    what: str,
-    slow: tuple[str, ...],
-    changed: tuple[str, ...],
-    cli: Cli,
-    recorded: Recorded,
-) -> None:
+def test_the_change_takes_the_cause_away(rule, what, slow, changed, cli, recorded):
     (row,) = seen(cli, recorded("slow", slow), rule)
     assert what in row["what"]
     assert seen(cli, recorded("changed", changed), rule) == []
 
 
-def test_workers_take_the_waits_for_data_away(cli: Cli, recorded: Recorded) -> None:
+def test_workers_take_the_waits_for_data_away(cli, recorded):
     program = ("loader.py", "--steps", "20")
     slow = recorded("slow", program)
     first = cli("advise", slow, "--format", "json").json()[0]
@@ -79,7 +64,7 @@ def test_workers_take_the_waits_for_data_away(cli: Cli, recorded: Recorded) -> N
     assert all(one["cost_ns"] < row["cost_ns"] and "with workers" in one["place"] for one in waits)
 
 
-def test_smaller_parts_of_prompts(cli: Cli, tmp_path: Path) -> None:
+def test_smaller_parts_of_prompts(cli, tmp_path):
     for tokens in (1024, 64):
         run = tmp_path / str(tokens)
         load = ("--prompt-len", "512", "--max-new-tokens", "16", "--requests", "3",

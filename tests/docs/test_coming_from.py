@@ -1,7 +1,5 @@
 """The page for those who come from other tools: what it names is there, and runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -38,7 +36,7 @@ SHAPED = ("reproduce", "serving_steps", "serving_window")
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def stores(tmp_path_factory):
     """Read the smallest sample, and one of serving, once."""
     folder = tmp_path_factory.mktemp("stores")
     made = {}
@@ -49,12 +47,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
-def test_there_are_commands() -> None:
+def test_there_are_commands():
     assert len(COMMANDS) > 50
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_runs(command: str, stores: dict[str, str], tmp_path: Path) -> None:
+def test_every_command_runs(command, stores, tmp_path):
     words = shlex.split(command)
     store = stores[SERVED.stem if {*SHAPED} & {*words} else SMALL.stem]
     named = {"FILE": str(tmp_path / "out"), "TRACE": store, "RANKS": store}

@@ -1,9 +1,6 @@
 """What makes the reference refuses what would make it untrue."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +19,13 @@ from tracekit.event_description import EVENT_COLUMNS, KINDS, MEMORY_COLUMNS
 WRONG = "tracekit query timelin sample_traces/finetune_QL"
 
 
-def test_an_error_is_not_written_where_an_output_stood(tmp_path: Path) -> None:
+def test_an_error_is_not_written_where_an_output_stood(tmp_path):
     page = f"```console\n$ {WRONG}\nrank  device\n```\n"
     with pytest.raises(FailsNowError, match="no analysis named 'timelin'"):
         with_outputs(page, tmp_path)
 
 
-def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
+def test_an_error_that_a_page_shows_is_written_anew(tmp_path):
     page = f"```console\n$ {WRONG}\nerror: of yesterday\n```\n"
     now = with_outputs(page, tmp_path)
     assert "error: no analysis named 'timelin'\nhint: " in now
@@ -36,9 +33,7 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("saves a baseline twice")
-def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
-    keep_stores: Callable[..., None], tmp_path: Path
-) -> None:
+def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(keep_stores, tmp_path):
     command = "tracekit check baseline save a sample_traces/pretrain_Naive --baselines build/a"
     for number in range(2):
         folder = tmp_path / str(number)
@@ -48,13 +43,13 @@ def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
     assert not (REPO / "build/a").exists()
 
 
-def test_a_folder_that_nobody_described_is_refused() -> None:
+def test_a_folder_that_nobody_described_is_refused():
     spec = load_catalog().analyses["timeline"]
     with pytest.raises(UnknownSubjectError, match="the folder nowhere"):
         by_subject([replace(spec, subject="nowhere")])
 
 
-def test_every_analysis_is_under_its_subject_once() -> None:
+def test_every_analysis_is_under_its_subject_once():
     analyses = load_catalog().analyses
     listed = {
         spec.name: subject.name
@@ -64,7 +59,7 @@ def test_every_analysis_is_under_its_subject_once() -> None:
     assert listed == {name: spec.subject for name, spec in analyses.items()}
 
 
-def test_every_member_argument_and_phase_of_an_event_is_shown() -> None:
+def test_every_member_argument_and_phase_of_an_event_is_shown():
     section = event_members("docs/reference/tables.md")
     for column in (*EVENT_COLUMNS, *MEMORY_COLUMNS):
         for key in column.keys:

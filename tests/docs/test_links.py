@@ -1,7 +1,5 @@
 """No link of the manual is dead: neither the file that it leads to, nor the heading."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -24,11 +22,11 @@ PAGES = sorted(
 )
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     return {slug(text) for text in _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))}
 
 
-def dead(page: Path) -> list[str]:
+def dead(page):
     """Return the links of a page that lead nowhere; those to other sites are not asked."""
     found = []
     for target in _LINK.findall(_CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))):
@@ -43,19 +41,19 @@ def dead(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(REPO).as_posix())
-def test_no_link_is_dead(page: Path) -> None:
+def test_no_link_is_dead(page):
     assert dead(page) == []
 
 
-def test_dead_links_are_seen(tmp_path: Path) -> None:
+def test_dead_links_are_seen(tmp_path):
     page = tmp_path / "page.md"
     links = "[a](#a-page) [b](#b) [c](no.md) `[d](no.md)`"
     page.write_text(f"# A page\n{links}\n```\n[e](no.md)\n```\n")
     assert dead(page) == ["#a-page", "#b", "no.md"]
 
 
-def test_every_page_of_the_manual_is_reached_from_the_readme() -> None:
-    seen: set[Path] = set()
+def test_every_page_of_the_manual_is_reached_from_the_readme():
+    seen = set()
     ahead = [REPO / "README.md"]
     while ahead:
         page = ahead.pop()

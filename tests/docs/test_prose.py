@@ -1,27 +1,21 @@
 """Numbers that the manual states in its sentences, computed again."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-import tracekit
 
 pytestmark = pytest.mark.nightly("pages other than the README")
 
 REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
-Opened = Callable[[Path], tracekit.Trace]
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     """Return a page in one line, so that a sentence is found however it is broken."""
     return " ".join((DOCS / page).read_text("utf-8").split())
 
 
-def test_the_finding_of_the_tutorial(opened: Opened) -> None:
+def test_the_finding_of_the_tutorial(opened):
     trace = opened(REPO / "sample_traces" / "h200_finetune_L")
     text = text_of("tutorial.md")
     (idle,) = trace.query("run_idle").to_dicts()
@@ -42,7 +36,7 @@ def test_the_finding_of_the_tutorial(opened: Opened) -> None:
     assert f"{left[0]} % of its time ({left[1]} to {left[2]} %)" in text
 
 
-def test_the_reasons_are_those_of_the_rules(opened: Opened) -> None:
+def test_the_reasons_are_those_of_the_rules(opened):
     trace = opened(DOCS / "samples" / "made_up_step.json")
     said = trace.sql("FROM attribution_reasons()").rows
     text = (DOCS / "explanation" / "attribution.md").read_text("utf-8")

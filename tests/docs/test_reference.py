@@ -1,10 +1,7 @@
 """The reference has a page for everything; notebooks and pictures are what is committed."""
 
-from __future__ import annotations
-
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -32,14 +29,14 @@ HINT = "run: make docs-update"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
+def folder(tmp_path_factory, keep_stores):
     folder = tmp_path_factory.mktemp("reference")
     keep_stores(folder / "cache", *SAMPLES)
     return folder
 
 
 @pytest.fixture(scope="module")
-def pages(folder: Path) -> dict[str, str]:
+def pages(folder):
     """Return the reference with the examples that two small samples give."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyses, "SAMPLES", ["docs/samples/made_up_step.json"])
@@ -47,9 +44,7 @@ def pages(folder: Path) -> dict[str, str]:
         return reference(folder)
 
 
-def test_every_analysis_has_a_section_with_its_columns_and_an_example(
-    pages: dict[str, str],
-) -> None:
+def test_every_analysis_has_a_section_with_its_columns_and_an_example(pages):
     without_example = 0
     for name, spec in load_catalog().analyses.items():
         page = pages[page_of(spec.subject)].partition(f"\n## {name}\n")[2]
@@ -67,7 +62,7 @@ def test_every_analysis_has_a_section_with_its_columns_and_an_example(
     assert without_example < len(load_catalog().analyses) / 2
 
 
-def test_every_table_macro_and_command_has_a_section(pages: dict[str, str]) -> None:
+def test_every_table_macro_and_command_has_a_section(pages):
     catalog = load_catalog()
     titles = {
         "tables": [table.name for table in TABLES],
@@ -80,7 +75,7 @@ def test_every_table_macro_and_command_has_a_section(pages: dict[str, str]) -> N
         assert {*names} <= {*found}, page
 
 
-def test_sources_lead_to_sections_that_there_are(pages: dict[str, str]) -> None:
+def test_sources_lead_to_sections_that_there_are(pages):
     for source, target in pages_of_sources().items():
         assert (REPO / source).exists()
         path, _, anchor = target.partition("#")
@@ -88,9 +83,7 @@ def test_sources_lead_to_sections_that_there_are(pages: dict[str, str]) -> None:
         assert not anchor or anchor in map(slug, titles), source
 
 
-def test_the_picture_is_the_committed_one_and_has_no_address_but_its_namespace(
-    folder: Path,
-) -> None:
+def test_the_picture_is_the_committed_one_and_has_no_address_but_its_namespace(folder):
     ((path, svg),) = picture(folder).items()
     assert (REPO / path).read_text("utf-8") == svg, HINT
     assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") == 1
@@ -98,7 +91,7 @@ def test_the_picture_is_the_committed_one_and_has_no_address_but_its_namespace(
     assert len(svg) < 50_000
 
 
-def test_the_list_of_figures_names_columns_that_there_are() -> None:
+def test_the_list_of_figures_names_columns_that_there_are():
     text = (REPO / "docs" / "find-a-figure.md").read_text("utf-8")
     named = re.findall(r"\[`(\w+)`\]\([^)]*\), column `(\w+)`", text)
     analyses = load_catalog().analyses
@@ -107,18 +100,18 @@ def test_the_list_of_figures_names_columns_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("notebook", notebooks(), ids=lambda path: path.stem)
-def test_notebooks_run_and_show_what_is_committed(notebook: Path, folder: Path) -> None:
+def test_notebooks_run_and_show_what_is_committed(notebook, folder):
     assert executed(notebook, folder) == notebook.read_text("utf-8"), HINT
 
 
-def test_a_failing_cell_fails(tmp_path: Path, folder: Path) -> None:
+def test_a_failing_cell_fails(tmp_path, folder):
     path = tmp_path / "broken.ipynb"
     path.write_text('{"cells": [{"cell_type": "code", "source": ["1 / 0"], "outputs": []}]}')
     with pytest.raises(ZeroDivisionError):
         executed(path, folder)
 
 
-def test_commands_print_here_what_their_process_prints(folder: Path) -> None:
+def test_commands_print_here_what_their_process_prints(folder):
     """Commands are run in this process to save time; a shell must see the same."""
     for command in (
         "tracekit query timeline sample_traces/finetune_QL",

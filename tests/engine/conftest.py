@@ -1,16 +1,13 @@
 """Fixtures of engines."""
 
-from __future__ import annotations
-
 import tempfile
-from pathlib import Path
 
 import pytest
 from run_of_ranks import read_apart
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def places(tmp_path, monkeypatch):
     """Set a cache and a temporary folder for the test."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -20,6 +17,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def a_batch_each(monkeypatch):
     """Put each small trace into its own batch."""
     read_apart(monkeypatch)

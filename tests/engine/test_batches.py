@@ -1,7 +1,5 @@
 """Which traces share a batch, and the resources of workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,19 @@ from tracekit.storage import Location
 from tracekit.units import MB
 
 
-def ranks_of(*sizes_mb: int) -> list[Rank]:
+def ranks_of(*sizes_mb):
     place = Location.of(Path("trace.json"))
     return [Rank(number, place, size * MB) for number, size in enumerate(sizes_mb)]
 
 
-def sizes(count: int, *sizes_mb: int, memory_mb: int = 512) -> list[int]:
+def sizes(count, *sizes_mb, memory_mb=512):
     batches = make_batches(ranks_of(*sizes_mb), memory_mb * MB, count)
     together = [rank.trace_id for batch in batches for rank in batch.ranks]
     assert together == list(range(len(sizes_mb)))
     return [len(batch.ranks) for batch in batches]
 
 
-def test_ranks_share_batches_as_their_bytes_allow() -> None:
+def test_ranks_share_batches_as_their_bytes_allow():
     assert sizes(2, *[17] * 64) == [*[11] * 5, 9]
     assert sizes(2, *[17] * 256) == [*[11] * 23, 3]
     assert sizes(2, 1, 1, 1) == [3]
@@ -32,7 +30,7 @@ def test_ranks_share_batches_as_their_bytes_allow() -> None:
     assert sizes(2, 900, 1, 1, 1) == [1, 3]
 
 
-def test_many_small_ranks_use_all_workers() -> None:
+def test_many_small_ranks_use_all_workers():
     """Each rank has a fixed cost in addition to its size."""
     assert sizes(2, *[0] * 40) == [40]
     assert sizes(2, *[0] * 64) == [32, 32]
@@ -50,18 +48,13 @@ def test_many_small_ranks_use_all_workers() -> None:
         (3, 600 * MB, (3, 200 * MB)),
     ],
 )
-def test_memory_is_shared_out(
-    monkeypatch: pytest.MonkeyPatch,
-    count: int | None,
-    total: int | None,
-    shares: tuple[int, int],
-) -> None:
+def test_memory_is_shared_out(monkeypatch, count, total, shares):
     monkeypatch.setattr(machine, "processor_count", lambda: 4)
     monkeypatch.setattr(machine, "memory_bytes", lambda: 8_000 * MB)
     assert machine.shares(count, total) == shares
 
 
-def test_limits_of_a_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_a_control_group(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("1000000\n", encoding="ascii")
     (tmp_path / "cpu.max").write_text("100000 100000\n", encoding="ascii")
     monkeypatch.setattr(machine, "_GROUPS", tmp_path)

@@ -1,11 +1,5 @@
 """Options of engines on commands that read traces."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from run_of_ranks import write_ranks
 
@@ -22,9 +16,7 @@ SQL = "SELECT rank, count(*) AS events FROM event JOIN trace USING (trace_id) GR
     ],
     ids=lambda command: command[0],
 )
-def test_an_engine_prints_the_same(
-    command: tuple[str, ...], tmp_path: Path, cli: Callable[..., Any]
-) -> None:
+def test_an_engine_prints_the_same(command, tmp_path, cli):
     write_ranks(tmp_path / "run", 2)
     statement = (SQL,) if command == ("sql",) else ()
     arguments = (*command, str(tmp_path / "run"), *statement, "--format", "csv", "--no-cache")
@@ -38,15 +30,3 @@ def test_an_engine_prints_the_same(
     assert done.exit_code == TraceError.exit_code
     assert done.stdout
     assert "rank2.json" in done.stderr
-
-
-@pytest.mark.nightly("the gate compares datasets with stores in test_equality.py")
-@pytest.mark.parametrize("options", [(), ("--full",)])
-def test_a_breakdown_without_a_cache_is_the_same(
-    tmp_path: Path, cli: Callable[..., Any], options: tuple[str, ...]
-) -> None:
-    write_ranks(tmp_path / "run", 3)
-    engine = ("--engine", "serial", "--workers", "1", *options)
-    arguments = ("breakdown", str(tmp_path / "run"), "--format", "json", *engine)
-    cached, uncached = cli(*arguments), cli(*arguments, "--no-cache")
-    assert (uncached.exit_code, uncached.stdout) == (0, cached.stdout)

@@ -1,7 +1,5 @@
 """Workers that are killed, and an ingest that is interrupted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -10,7 +8,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
 
 import pytest
 from made_datasets import make_with_timeline
@@ -41,7 +38,7 @@ worker_process.serve(int(sys.argv[1]), sys.argv[2])
 """
 
 
-def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once: bool) -> None:
+def kill_at(monkeypatch, folder, name, *, is_once):
     text = _KILLED.format(once=str(folder / "killed"), name=name, is_once=is_once)
     monkeypatch.setattr(processes_engine, "_START", text)
 
@@ -50,7 +47,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once
     "is_once",
     [pytest.param(True, marks=pytest.mark.nightly("the other case replaces workers, too")), False],
 )
-def test_killed_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_once: bool) -> None:
+def test_killed_workers(tmp_path, monkeypatch, is_once):
     """A killed worker is replaced; a trace that kills its worker twice is listed as missing."""
     write_ranks(tmp_path / "run", 4)
     kill_at(monkeypatch, tmp_path, "rank2.json", is_once=is_once)
@@ -63,7 +60,7 @@ def test_killed_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_once
     assert [*Path(tempfile.gettempdir()).iterdir()] == []
 
 
-def opened_for_reader(pipe: Path, process: subprocess.Popen[bytes]) -> IO[bytes]:
+def opened_for_reader(pipe, process):
     """Open a pipe as soon as the process reads it."""
     while True:
         try:
@@ -75,7 +72,7 @@ def opened_for_reader(pipe: Path, process: subprocess.Popen[bytes]) -> IO[bytes]
         time.sleep(0.01)
 
 
-def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path: Path) -> None:
+def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path):
     """One trace is a pipe without a writer, so its worker waits."""
     write_ranks(tmp_path / "run", 2)
     os.mkfifo(tmp_path / "run/rank2.json")
@@ -100,7 +97,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path: Path) -
 
 
 @pytest.mark.nightly("starts a program that starts workers")
-def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+def test_a_program_without_a_main_guard_is_not_run_again(tmp_path):
     write_ranks(tmp_path / "run", 2)
     program = tmp_path / "program.py"
     program.write_text(

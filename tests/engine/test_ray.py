@@ -1,7 +1,5 @@
 """Ray makes the same dataset as the serial engine, also if a worker is killed or a node is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -10,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +17,6 @@ import s3_server
 from run_of_ranks import write_ranks
 
 import tracekit
-from tracekit.dataset.manifest import Manifest
 from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import make_dataset, recipe_of
@@ -35,7 +31,7 @@ ANALYSES = ("trace", "timeline", "kernel_classes", "collectives")
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
+def ray(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if find_spec("ray") is None:
         pytest.skip("the extra ray is not installed")
@@ -44,7 +40,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> list[Rank]:
+def ranks(tmp_path):
     """Return 16 ranks; rank 11 cannot be read, and the claimed size makes four share a batch."""
     files = write_ranks(tmp_path / "run", 16)
     files[11].write_bytes(b"no trace at all")
@@ -55,16 +51,16 @@ def ranks(tmp_path: Path) -> list[Rank]:
 class Watched:
     """An engine that keeps its results and calls a function after the first one."""
 
-    def __init__(self, engine: engines.Engine, then: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, engine, then=lambda: None):
         self._engine = engine
         self._then = then
         self.results: list[BatchResult] = []
 
     @property
-    def worker_count(self) -> int:
+    def worker_count(self):
         return self._engine.worker_count
 
-    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
+    def run(self, batches, job):
         for result in self._engine.run(batches, job):
             if not self.results:
                 self._then()
@@ -72,12 +68,12 @@ class Watched:
             yield result
 
 
-def job_of(folder: Path) -> JobSpec:
+def job_of(folder):
     place, recipe = Location.of(folder), recipe_of(None, ANALYSES)
     return JobSpec(analyses=ANALYSES, dataset=place, recipe=recipe, memory_bytes=256 * MB)
 
 
-def expect_same(made: Manifest, expected: Manifest) -> None:
+def expect_same(made, expected):
     """Compare to the byte, except for the cuts of large tables."""
     assert made.analyses == expected.analyses
     assert made.tables.keys() == expected.tables.keys()
@@ -91,7 +87,7 @@ def expect_same(made: Manifest, expected: Manifest) -> None:
     assert made.missing == expected.missing
 
 
-def workers_at_work() -> list[int]:
+def workers_at_work():
     """Return the Ray workers of this process, by the name of the session's folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -103,27 +99,16 @@ def workers_at_work() -> list[int]:
     return found
 
 
-def test_ray_makes_the_same_dataset(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
-    """The smoke test of the gate: one readable and one unreadable rank."""
-    expected, made = (
-        make_dataset(ranks[10:12], job_of(tmp_path / name), engines.make_engine(name, 1))
-        for name in ("serial", "ray")
-    )
-    expect_same(made, expected)
-    assert [missing.trace_id for missing in made.missing] == [11]
-    assert not ray.is_initialized()
-
-
 @pytest.mark.nightly("starts Ray and kills a worker")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds a worker by /proc")
-def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
+def test_a_killed_worker_changes_nothing(ray, ranks, tmp_path):
     serial = engines.make_engine("serial", 1)
     expected = make_dataset(ranks, job_of(tmp_path / "serial.tracekit"), serial)
     engine = Watched(engines.make_engine("ray", 2))
-    killed: list[int] = []
+    killed = []
     is_over = threading.Event()
 
-    def kill_one() -> None:
+    def kill_one():
         while not killed and not is_over.wait(0.01):
             for process_id in workers_at_work()[:1]:
                 os.kill(process_id, signal.SIGKILL)
@@ -146,7 +131,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
 
 
 @pytest.mark.nightly("starts Ray")
-def test_a_closed_run_leaves_no_processes(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
+def test_a_closed_run_leaves_no_processes(ray, ranks, tmp_path):
     batches = [Batch(number, (rank,)) for number, rank in enumerate(ranks[:4])]
     running = ray_engine.RayEngine(2).run(batches, job_of(tmp_path / "x"))
     next(running)
@@ -162,7 +147,7 @@ def test_a_closed_run_leaves_no_processes(ray: Any, ranks: list[Rank], tmp_path:
 
 
 @pytest.fixture
-def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def bucket_server(tmp_path, monkeypatch):
     """Start an S3 server; child processes inherit its credentials."""
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     if s3_server.command() is None:
@@ -174,7 +159,7 @@ def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 @pytest.fixture
-def cluster(ray: Any, bucket_server: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(ray, bucket_server, monkeypatch):
     """Return a cluster of two nodes on this machine, as `ray start` makes one."""
     from ray.cluster_utils import Cluster
 
@@ -196,16 +181,14 @@ def cluster(ray: Any, bucket_server: None, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.nightly("starts a Ray cluster and an S3 server")
 @pytest.mark.usefixtures("a_batch_each")
-def test_a_running_cluster_is_joined_and_loses_a_node(
-    cluster: Any, ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_cluster_is_joined_and_loses_a_node(cluster, ray, tmp_path, monkeypatch):
     bucket = Location.of("s3://tracekit-ray")
     for file in write_ranks(tmp_path / "run", 4):
         (bucket / "run" / file.name).upload(file)
     (bucket / "run" / "rank9.json").write_bytes(b"no trace at all")
     make_engine = engines.make_engine
 
-    def make_watched(name: str, count: int, **options: Any) -> engines.Engine:
+    def make_watched(name, count, **options):
         (_, other) = cluster.list_all_nodes()
         leave = lambda: cluster.remove_node(other, allow_graceful=False)  # noqa: E731
         return Watched(make_engine(name, count, **options), leave)
@@ -225,7 +208,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
     assert len(cluster.list_all_nodes()) == 1
 
 
-def test_an_unreachable_cluster_is_an_error(ray: Any) -> None:
+def test_an_unreachable_cluster_is_an_error(ray):
     del ray
     with socket.socket() as bound:
         # The port is closed.
@@ -238,13 +221,13 @@ def test_an_unreachable_cluster_is_an_error(ray: Any) -> None:
 # -- without Ray -----------------------------------------------------------------------------------
 
 
-def test_a_node_with_another_version_is_refused(ranks: list[Rank]) -> None:
+def test_a_node_with_another_version_is_refused(ranks):
     answer = do_batch(JobSpec((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
     assert isinstance(answer, UsageError)
     assert "0.0.0" in answer.message
 
 
-def test_the_hint_without_the_extra_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_without_the_extra_is_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError) as caught:
         engines.make_engine("ray", 2)
@@ -254,16 +237,16 @@ def test_the_hint_without_the_extra_is_to_install_it(monkeypatch: pytest.MonkeyP
 class Starting:
     """A Ray that fails to start some times."""
 
-    def __init__(self, *failures: str) -> None:
+    def __init__(self, *failures):
         self.failures = list(failures)
         self.start_count = 0
 
-    def init(self, **_: object) -> None:
+    def init(self, **_):
         self.start_count += 1
         if self.failures:
             raise Exception(self.failures.pop(0))  # As Ray does.
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         pass
 
 
@@ -273,7 +256,7 @@ LATE = "The current node timed out during startup. This could happen because\nof
 @pytest.mark.parametrize(
     ("failures", "start_count"), [([LATE] * 2, 3), ([LATE] * 3, 3), (["no room"], 1)]
 )
-def test_a_slow_start_is_retried(failures: list[str], start_count: int) -> None:
+def test_a_slow_start_is_retried(failures, start_count):
     ray, is_started = Starting(*failures), len(failures) == 2
     with contextlib.ExitStack() as resources:
         if not is_started:

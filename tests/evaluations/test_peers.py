@@ -1,13 +1,11 @@
 """The tables of the page about other tools are what `make peers` writes of their clones."""
 
-from __future__ import annotations
-
 import pytest
 from made_parts import filled, part, table
 from peers import __main__ as peers
 
 
-def test_parts_of_a_page_are_replaced() -> None:
+def test_parts_of_a_page_are_replaced():
     page = "a\n<!-- begin: make x -->\nold\n<!-- end: make x -->\nb\n"
     made = table(("n", "of"), [(1, "`two`")])
     assert part(filled(page, "make x", made), "make x") == made.strip()
@@ -16,7 +14,7 @@ def test_parts_of_a_page_are_replaced() -> None:
         filled(page, "make y", made)
 
 
-def test_the_page_says_what_is_made() -> None:
+def test_the_page_says_what_is_made():
     """What is recorded anew is another every time: of that only whether the part is there."""
     page = peers.PAGE.read_text("utf-8")
     made = peers.parts()

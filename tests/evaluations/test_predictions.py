@@ -1,11 +1,7 @@
 """`make predictions` records, predicts and reruns; nothing here is about how long that takes."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +14,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
 @pytest.mark.nightly("records and reruns a training loop seven times")
-def test_a_pair_is_recorded_predicted_and_rerun() -> None:
+def test_a_pair_is_recorded_predicted_and_rerun():
     small = {"width": 32, "hidden": 32, "layers": 1, "batch": 2}
     pair = program.Pair("small", small | {"python": 50_000}, small, ("range=augment remove",))
     row = program.measured(pair, 1, 2)
@@ -33,7 +29,7 @@ def test_a_pair_is_recorded_predicted_and_rerun() -> None:
     assert program.measured(refused, 1, 2).reason is not None
 
 
-def test_pairs_add_up_with_and_without_factors_of_the_user() -> None:
+def test_pairs_add_up_with_and_without_factors_of_the_user():
     rows = [
         program.Row("right", "range=augment x0.5", 10, 8, 7, 9, 8, 1),
         program.Row("long", "host phase=forward x2; phase=forward x2", 10, 24, 23, 25, 20, 1),
@@ -48,10 +44,10 @@ def test_pairs_add_up_with_and_without_factors_of_the_user() -> None:
     assert page.summary(rows[2:]) == "Nothing was predicted.\n"
 
 
-def test_a_load_is_recorded_predicted_and_rerun(tmp_path: Path) -> None:
+def test_a_load_is_recorded_predicted_and_rerun(tmp_path):
     made = []
 
-    def run(folder: Path, options: Mapping[str, Any]) -> None:
+    def run(folder, options):
         made.append((folder.name, options["--concurrency"], options.get("--arrival")))
         folder.mkdir()
         for name in ("run.json", "requests.jsonl"):

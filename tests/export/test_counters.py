@@ -1,10 +1,6 @@
 """Counters and serving tracks of small traces that can be checked by hand."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from perfetto_engine import Engine, engine_folder
@@ -20,7 +16,7 @@ _VALUES = (
 )
 
 
-def memory(at: float, allocated_bytes: int, reserved_bytes: int) -> dict[str, Any]:
+def memory(at, allocated_bytes, reserved_bytes):
     args = {
         "Addr": 1,
         "Bytes": 1,
@@ -33,11 +29,11 @@ def memory(at: float, allocated_bytes: int, reserved_bytes: int) -> dict[str, An
     return {**event, "ts": at, "args": args}
 
 
-def counters_of(file: Path, out: Path) -> dict[str, list[tuple[int, float]]]:
+def counters_of(file, out):
     engine_folder()
     with tracekit.open(file, cache=False) as trace:
         exported(trace, out)
-    found: dict[str, list[tuple[int, float]]] = {}
+    found = {}
     with Engine(out) as engine:
         assert engine.problems() == {}
         for name, ts, value in engine.rows(_VALUES):
@@ -45,7 +41,7 @@ def counters_of(file: Path, out: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def test_every_counter_of_a_device(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_counter_of_a_device(tiny_trace, tmp_path):
     shapes = {"Input Dims": [[4, 8], [8, 16]], "Input type": ["float", "float"]}
     events = [
         span("cpu_op", "aten::mm", 0, 12, **shapes),
@@ -83,7 +79,7 @@ def test_every_counter_of_a_device(tiny_trace: Callable[..., Path], tmp_path: Pa
     }
 
 
-def test_tokens_and_requests_of_the_batch(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_tokens_and_requests_of_the_batch(tiny_trace, tmp_path):
     events = [
         span("user_annotation", "tk/step/0", 0, 10),
         span("user_annotation", "tk/batch/prefill_2(30)_decode_1(1)", 1, 9),
@@ -99,9 +95,7 @@ def test_tokens_and_requests_of_the_batch(tiny_trace: Callable[..., Path], tmp_p
     }
 
 
-def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(tiny_trace, tmp_path):
     """Products without shapes have no operations, and steps without a batch no tokens."""
     events = [
         span("user_annotation", "tk/step/0", 0, 10),
@@ -115,9 +109,7 @@ def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
 
 
 @pytest.mark.nightly("reads every sample back in the engine of Perfetto")
-def test_requests_lead_to_the_steps_that_served_them(
-    tmp_path: Path, opened: Callable[[Path], tracekit.Trace]
-) -> None:
+def test_requests_lead_to_the_steps_that_served_them(tmp_path, opened):
     """Of a part of a recorded run: a request's parts tile it, and its arrows end at its steps."""
     engine_folder()
     out = tmp_path / "x.pftrace"
@@ -164,9 +156,7 @@ def test_requests_lead_to_the_steps_that_served_them(
         assert arrows == [pair for pair in served if pair[1:] in steps]
 
 
-def test_queues_stand_in_the_order_of_their_streams(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_queues_stand_in_the_order_of_their_streams(tiny_trace, tmp_path):
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     streams = [285, 7, 27, 25]
     events = []

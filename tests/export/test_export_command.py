@@ -1,7 +1,5 @@
 """`tracekit export` and `tracekit view` as a user runs them."""
 
-from __future__ import annotations
-
 import errno
 import html
 import http.client
@@ -14,9 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -45,13 +41,11 @@ BASE_NS = 1_700_000_000_000_000_000
 
 
 @pytest.fixture
-def trace_file(tiny_trace: Callable[..., Path]) -> Path:
+def trace_file(tiny_trace):
     return tiny_trace(EVENTS, baseTimeNanoseconds=BASE_NS)
 
 
-def test_every_event_of_a_small_trace(
-    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
-) -> None:
+def test_every_event_of_a_small_trace(cli, trace_file, tmp_path):
     engine_folder()
     out = tmp_path / "out.pftrace"
     done = cli("export", "perfetto", trace_file, "-o", out)
@@ -99,9 +93,7 @@ def test_every_event_of_a_small_trace(
         assert values == [("ours: a", 1.5), ("ours: b", 2.0)]
 
 
-def test_what_cannot_be_exported_is_said_and_leaves_nothing(
-    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_exported_is_said_and_leaves_nothing(cli, trace_file, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     for options, said, exit_code in (
@@ -118,9 +110,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(
         assert [*folder.iterdir()] == []
 
 
-def test_what_is_missing_of_a_trace_is_said(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_is_missing_of_a_trace_is_said(cli, tiny_trace, tmp_path):
     whole = json.dumps({"traceEvents": [*EVENTS[:4]]})
     broken = tiny_trace(whole[: whole.rindex("cudaLaunchKernel")], name="broken.json")
     done = cli("export", "perfetto", broken, "-o", tmp_path / "x.pftrace")
@@ -130,9 +120,7 @@ def test_what_is_missing_of_a_trace_is_said(
     assert "note: broken.json: " in done.stderr.partition("cut off")[2]
 
 
-def test_a_file_that_is_there_is_kept(
-    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_there_is_kept(cli, trace_file, tmp_path):
     out = tmp_path / "x.pftrace"
     out.write_text("mine")
     assert cli("export", trace_file, "-o", out).exit_code == 4
@@ -145,7 +133,7 @@ def test_a_file_that_is_there_is_kept(
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def served(tmp_path, monkeypatch):
     """Return the address of a served trace, at a port that no other test takes."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setattr(viewer, "PORT", free.getsockname()[1])
@@ -155,7 +143,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield urlsplit(address).fragment.partition("url=")[2].partition("&")[0]
 
 
-def ask(address: str, path: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(address, path=None, **headers):
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
     connection.request("GET", parts.path if path is None else path, headers=headers)
@@ -165,7 +153,7 @@ def ask(address: str, path: str | None = None, **headers: str) -> tuple[int, dic
     return found
 
 
-def test_the_trace_is_served_to_the_page_of_the_ui_only(served: str) -> None:
+def test_the_trace_is_served_to_the_page_of_the_ui_only(served):
     status, headers, body = ask(served, Origin="https://ui.perfetto.dev")
     assert (status, body) == (200, b"trace" * 1000)
     assert headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
@@ -176,9 +164,7 @@ def test_the_trace_is_served_to_the_page_of_the_ui_only(served: str) -> None:
     assert ask(served, Origin="https://attacker.example")[0] == 403
 
 
-def test_what_a_killed_export_left_is_removed_by_the_next(
-    trace_file: Path, tmp_path: Path, cli: Callable[..., Any]
-) -> None:
+def test_what_a_killed_export_left_is_removed_by_the_next(trace_file, tmp_path, cli):
     (folder := tmp_path / "out").mkdir()
     # It kills itself in the middle of the file.
     script = """
@@ -201,9 +187,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(
 
 
 @pytest.mark.nightly("three exports of a folder")
-def test_digits_that_are_no_number_break_nothing(
-    trace_file: Path, tmp_path: Path, cli: Callable[..., Any]
-) -> None:
+def test_digits_that_are_no_number_break_nothing(trace_file, tmp_path, cli):
     (folder := tmp_path / "out").mkdir()
     for name in (".x.{host}.².y.building", "¹²³", ".x.{host}.٣٣٣٣٣٣٣.y.building"):
         (folder / name.format(host=host())).write_text("")
@@ -214,9 +198,7 @@ def test_digits_that_are_no_number_break_nothing(
     assert done.exit_code == 0, done.stderr
 
 
-def test_the_address_is_not_in_the_command_line_of_the_browser(
-    trace_file: Path, tmp_path: Path
-) -> None:
+def test_the_address_is_not_in_the_command_line_of_the_browser(trace_file, tmp_path):
     (temporary := tmp_path / "temporary").mkdir()
     seen = tmp_path / "seen"
     (browser := tmp_path / "browser").write_text(
@@ -236,8 +218,6 @@ pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.rea
         env={**os.environ, "TMPDIR": str(temporary), "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
              "BROWSER": f"{browser} %s"},
     )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stderr is not None
     address = process.stdout.readline().strip()
     while "Ctrl-C" not in process.stderr.readline():
         pass
@@ -253,17 +233,15 @@ pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.rea
     assert [*temporary.iterdir()] == []
 
 
-def test_the_title_has_no_signature(tmp_path: Path) -> None:
+def test_the_title_has_no_signature(tmp_path):
     assert view._title(["https://b/run/x.json.gz?sig=s3cr3t", "y"]) == "x.json.gz and 1 more"
     assert view._title([str(tmp_path / "x.json")]) == "x.json"
 
 
-def test_view_names_a_temporary_folder_that_is_full(
-    cli: Callable[..., Any], trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_view_names_a_temporary_folder_that_is_full(cli, trace_file, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def full(*_: object, **__: object) -> object:
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("tracekit.export.perfetto.export_perfetto", full)
@@ -273,7 +251,7 @@ def test_view_names_a_temporary_folder_that_is_full(
     assert "TMPDIR" in done.stderr
 
 
-def test_view_needs_an_address(cli: Callable[..., Any], trace_file: Path) -> None:
+def test_view_needs_an_address(cli, trace_file):
     done = cli("view", trace_file, "--ui", "somewhere", "--no-browser")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: --ui: ")

@@ -1,11 +1,6 @@
 """Names and arguments may be anything: they are written as they are, and nothing is lost."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from perfetto_engine import Engine, engine_folder
@@ -35,7 +30,7 @@ NAMES = [
 ]
 
 
-def hostile() -> list[dict[str, Any]]:
+def hostile():
     """Return events, kernels and counters whose names mean something elsewhere."""
     numbers = {"big": 2**70, "least": -(2**63), "most": 2**64 - 1, "tiny": 5e-324}
     found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, **numbers)]
@@ -49,7 +44,7 @@ def hostile() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def of_hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+def of_hostile(tmp_path_factory):
     """Return a trace of hostile text, which tests only export."""
     file = tmp_path_factory.mktemp("hostile") / "trace.json"
     file.write_text(json.dumps({"traceEvents": hostile()}), "utf-8")
@@ -57,7 +52,7 @@ def of_hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Tr
         yield trace
 
 
-def test_a_counter_may_have_any_name(of_hostile: tracekit.Trace) -> None:
+def test_a_counter_may_have_any_name(of_hostile):
     scene, _ = record(of_hostile)
     found = {place[-2]: values[0][1] for place, values in scene.numbers.items()}
     told = {'w"x': 3, "$.a": 4, "b\\": 5, "*": 6, "is text": 7.5}
@@ -66,15 +61,13 @@ def test_a_counter_may_have_any_name(of_hostile: tracekit.Trace) -> None:
     }
 
 
-def test_perfetto_reads_hostile_text(of_hostile: tracekit.Trace, tmp_path: Path) -> None:
+def test_perfetto_reads_hostile_text(of_hostile, tmp_path):
     engine_folder()
     check_read_back(of_hostile, tmp_path / "x.pftrace")
 
 
 @pytest.mark.parametrize("from_us", [-4 * 10**14, pytest.param(4 * 10**15 - 2, marks=_OTHER_TIME)])
-def test_times_as_early_and_as_late_as_can_be(
-    tiny_trace: Callable[..., Path], tmp_path: Path, from_us: int
-) -> None:
+def test_times_as_early_and_as_late_as_can_be(tiny_trace, tmp_path, from_us):
     engine_folder()
     spans = [(from_us, from_us + 1), (from_us + 1, from_us + 2), (from_us + 2, from_us + 2)]
     file = tiny_trace([span("cpu_op", f"op {at}", *times) for at, times in enumerate(spans)])
@@ -85,7 +78,7 @@ def test_times_as_early_and_as_late_as_can_be(
 
 
 @pytest.mark.parametrize("base_time_ns", [2**62 + 1, pytest.param(-(2**63), marks=_OTHER_TIME)])
-def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: int) -> None:
+def test_a_base_time_that_cannot_be_is_left_out(tmp_path, base_time_ns):
     engine_folder()
     file = tmp_path / "trace.json"
     events = [span("cpu_op", "one", 1_000_000_000, 1_000_000_001), span("cpu_op", "two", -5, 4)]
@@ -100,7 +93,7 @@ def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: in
     assert done.notes[0] == "trace.json: its base time is impossible, and is ignored"
 
 
-def test_pieces_beyond_all_times_hold_nothing(tiny_trace: Callable[..., Path]) -> None:
+def test_pieces_beyond_all_times_hold_nothing(tiny_trace):
     with tracekit.open(tiny_trace([span("cpu_op", "one", 1, 2)]), cache=False) as trace:
         for chosen in (Selection(from_ns=10**30), Selection(to_ns=-(10**30))):
             assert export_perfetto(trace, len, chosen).event_count == 0

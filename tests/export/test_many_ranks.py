@@ -1,9 +1,5 @@
 """Ranks on one axis: their clocks aligned, their collectives linked by arrows."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from made_runs import Faults, Layout, Step, make_run
 from perfetto_engine import Engine, engine_folder
@@ -45,7 +41,7 @@ _ARROWS = """
 
 
 @pytest.mark.nightly("reads every sample back in the engine of Perfetto")
-def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
+def test_the_clocks_of_16_ranks_are_aligned(tmp_path):
     """The clock of rank 5 is 3 ms ahead: exported, every collective ends on all ranks at once."""
     engine_folder()
     faults = Faults(slow_ranks={2: 2.0}, clock_ns={5: AHEAD_NS})
@@ -62,14 +58,14 @@ def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
                 "FROM event AS e INNER JOIN trace AS t ON e.trace_id = t.trace_id"
             ).rows
         )
-        part: list[bytes] = []
+        part = []
         chosen = export_perfetto(trace, part.append, Selection(ranks=frozenset({5, 7})))
         assert chosen.trace_count == 2
         assert any("shifted by at most 3,000.000 µs" in note for note in chosen.notes)
     with Engine(out) as engine:
         assert engine.problems() == {}
         rows = engine.rows(_COLLECTIVES)
-        ends: dict[int, set[int]] = {}
+        ends = {}
         for rank, seq, ts, dur, wait_ns, transfer_ns, told_ns in rows:
             ends.setdefault(seq, set()).add(ts + dur)
             assert wait_ns + transfer_ns == dur
@@ -95,21 +91,21 @@ def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
             assert ts == stored[rank, event_id] - ahead_ns
 
 
-def test_one_trace_keeps_its_time() -> None:
+def test_one_trace_keeps_its_time():
     assert axis_of({0: Clock(1_000, 5)}).shifts == {0: 1_000}
     assert axis_of({0: Clock(0, 5)}).shifts == {0: 0}
     assert axis_of({0: Clock(0, -5)}).shifts == {0: 5}
     assert not axis_of({0: Clock(0, 5)}).is_since_epoch
 
 
-def test_ranks_lie_by_the_clocks_of_their_hosts() -> None:
+def test_ranks_lie_by_the_clocks_of_their_hosts():
     axis = axis_of({0: Clock(1_000, 5), 1: Clock(2_000, 5)})
     assert axis.shifts == {0: 1_000, 1: 2_000}
     assert axis.is_since_epoch
     assert "by their host clocks" in axis.notes[0]
 
 
-def test_where_collectives_tell_of_all_ranks_clocks_are_aligned() -> None:
+def test_where_collectives_tell_of_all_ranks_clocks_are_aligned():
     axis = axis_of({0: Clock(1_000, 5, 10), 1: Clock(2_000, 5, -10)})
     assert axis.shifts == {0: 990, 1: 2_010}
     assert "shifted by at most 0.010 µs" in axis.notes[0]
@@ -117,7 +113,7 @@ def test_where_collectives_tell_of_all_ranks_clocks_are_aligned() -> None:
     assert some.shifts == {0: 1_000, 1: 2_000}
 
 
-def test_without_base_times_each_begins_at_0() -> None:
+def test_without_base_times_each_begins_at_0():
     axis = axis_of({0: Clock(0, 5), 1: Clock(2_000, 7)})
     assert axis.shifts == {0: -5, 1: -7}
     assert not axis.is_since_epoch

@@ -1,11 +1,5 @@
 """An export holds a block at a time, however large the trace is."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from traces_by_hand import call, kernel, span
 
@@ -15,7 +9,7 @@ from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
 
-def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, Any]]:
+def of_steps(count, name="gemm", end=27):
     """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
     events = []
     for number in range(count):
@@ -28,16 +22,14 @@ def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, 
     return events
 
 
-def exported(trace: tracekit.Trace) -> tuple[bytes, list[int]]:
-    blocks: list[bytes] = []
+def exported(trace):
+    blocks = []
     done = export_perfetto(trace, blocks.append)
     assert done.event_count == trace.sql("SELECT count(*) FROM event").rows[0][0]
     return b"".join(blocks), [len(block) for block in blocks]
 
 
-def test_a_question_holds_a_block_of_events(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
     """Every event is in one block, none holds more than it may, and cutting changes nothing."""
     # One event that lies far from all others, and many that begin at once.
     far = span("cpu_op", "far", 10_000_000_000, 10_000_000_001)
@@ -67,7 +59,7 @@ def test_a_question_holds_a_block_of_events(
         assert sorted(slices_of(in_blocks)) == sorted(slices_of(at_once))
 
 
-def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
+def slices_of(trace):
     """Return time, kind and name of each packet of an event."""
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     return [
@@ -78,7 +70,7 @@ def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.nightly("exports a large trace")
-def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]) -> None:
+def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace):
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
     assert len(data) > 3 * scene.BLOCK_BYTES
@@ -86,9 +78,7 @@ def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]
 
 
 @pytest.mark.nightly("exports a large trace")
-def test_a_trace_that_is_larger_than_the_memory(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
     """What an export lays aside spills, and no question needs more than its block.
 
     Between two kernels lies a gap, which has the long names of both.
@@ -96,7 +86,7 @@ def test_a_trace_that_is_larger_than_the_memory(
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
     name = f"void kernel_with_arguments<{'float, ' * 60}>"
     with tracekit.open(tiny_trace(of_steps(40_000, name, 14)), cache=False) as trace:
-        sizes: list[int] = []
+        sizes = []
         done = export_perfetto(trace, lambda block: sizes.append(len(block)))
     assert done.event_count == 120_000
     # Gaps are slices too, one between each two kernels.
@@ -104,9 +94,7 @@ def test_a_trace_that_is_larger_than_the_memory(
     assert sum(sizes) > 30 * scene.BLOCK_BYTES
 
 
-def test_a_critical_path_that_is_left_out_is_said(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_critical_path_that_is_left_out_is_said(tiny_trace, monkeypatch):
     left_out = "the critical path is omitted: the trace has too much device work for it"
     with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
         whole = export_perfetto(trace, lambda _: None)
@@ -116,9 +104,7 @@ def test_a_critical_path_that_is_left_out_is_said(
     assert without.slice_count < whole.slice_count
 
 
-def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(tiny_trace):
     asked = "SELECT current_setting('memory_limit')"
     file = tiny_trace(of_steps(3))
     with tracekit.open(file, cache=False) as trace, tracekit.open(file) as kept:

@@ -1,14 +1,12 @@
 """Ops with malformed arguments: unknown values, no failure, and nothing lost of other ops."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from cases_as_ranks import opened_as_ranks, rows_by_rank
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 from tracekit.export.perfetto import export_perfetto
 
@@ -16,12 +14,12 @@ MEMBERS = ["Input Dims", "Input type", "Concrete Inputs", "Input Strides"]
 SAID = ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]]
 
 
-def flops_of(number: int) -> int:
+def flops_of(number):
     """Return the operations of a product in the trace of a number: no other trace has as many."""
     return 2 * 4 * (8 + number) * 16
 
 
-def events_that_say(said: Any, number: int) -> list[Event]:
+def events_that_say(said, number):
     """Return ops of which all but the first say something odd, each in another member."""
     dims = [[4, 8 + number], [8 + number, 16]]
     shapes = {"Input Dims": dims, "Input type": ["float", "float"]}
@@ -47,11 +45,11 @@ class Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def answers(tmp_path_factory):
     """Ask all traces as the ranks of one run: each says one of `SAID`."""
     cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
     with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
-        blocks: list[bytes] = []
+        blocks = []
         event_count = export_perfetto(trace, blocks.append).event_count
         for name in ("mfu", "compute_memory"):
             trace.query(name)
@@ -59,7 +57,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.mark.parametrize("number", range(len(SAID)), ids=map(str, SAID))
-def test_an_odd_argument_takes_nothing_from_other_ops(answers: Answers, number: int) -> None:
+def test_an_odd_argument_takes_nothing_from_other_ops(answers, number):
     flops = [row["flops"] for row in answers.gemms[number] if row["flops"]]
     assert sum(flops) >= flops_of(number)
     assert answers.event_count == 15 * len(SAID)

@@ -1,13 +1,9 @@
 """`tracekit export reproduce`: recorded ops are called again, by torch alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import span
@@ -19,7 +15,7 @@ from tracekit.errors import QueryError
 LORA = Path(__file__).parents[1] / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
 
-def op(name: str, start: int, **args: Any) -> dict[str, Any]:
+def op(name, start, **args):
     return span("cpu_op", name, start, start + 10, **args)
 
 
@@ -31,7 +27,7 @@ ADD = {
 }
 
 
-def rows_of(program: str, path: Path) -> Any:
+def rows_of(program, path):
     path.write_text(program)
     command = [sys.executable, str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -39,7 +35,7 @@ def rows_of(program: str, path: Path) -> Any:
 
 
 @pytest.mark.nightly("runs a generated program with torch")
-def test_thirty_ops_of_a_recorded_run(tmp_path: Path) -> None:
+def test_thirty_ops_of_a_recorded_run(tmp_path):
     with tracekit.open(LORA) as trace:
         program, count = op_program(trace, None, 30)
     assert count == 30
@@ -50,7 +46,7 @@ def test_thirty_ops_of_a_recorded_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("runs a generated program with torch; another is in the gate")
-def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_odd_arguments(tiny_trace, tmp_path):
     """What cannot be called is said; names that are no ops of torch are in no program."""
     huge = {**ADD, "Input Dims": [[2**40], [2**40], []], "Input Strides": [[1], [1], []]}
     events = [
@@ -90,9 +86,7 @@ def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("runs a generated program with torch")
-def test_what_a_trace_says_is_printed_as_text(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_a_trace_says_is_printed_as_text(tiny_trace, tmp_path):
     one = {"Input Dims": [[2]], "Input Strides": [[1]], "Concrete Inputs": [""]}
     cases = {
         "neg": {**one, "Input type": ["\x1b]0;x\x07float"]},
@@ -129,7 +123,7 @@ def test_what_a_trace_says_is_printed_as_text(
     assert max(map(len, shown)) < 400
 
 
-def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command(cli, tmp_path):
     out = tmp_path / "ops.py"
     done = cli("export", "reproduce", LORA, "--op", "aten::mm", "--limit", "2", "-o", out)
     assert (done.exit_code, done.stdout) == (0, "")

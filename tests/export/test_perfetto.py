@@ -1,18 +1,11 @@
 """An export for Perfetto is what the store holds: Perfetto's own engine reads it back."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from perfetto_engine import engine_folder
 from perfetto_read_back import check_read_back
-
-import tracekit
-
-Opened = Callable[[Path], tracekit.Trace]
 
 FILES = [
     "hta_mi250_toy_train.json.gz",
@@ -28,7 +21,7 @@ FILES = [
 other programs that write the format in their own way are always among them."""
 
 
-def _files() -> list[str]:
+def _files():
     folder = os.environ.get("TRACEKIT_PUBLIC_TRACES")
     root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
     if os.environ.get("TRACEKIT_ALL_TRACES"):
@@ -40,13 +33,11 @@ def _files() -> list[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def engine_is_here() -> None:
+def engine_is_here():
     engine_folder()
 
 
 @pytest.mark.parametrize("file", _files())
 @pytest.mark.nightly("exports complete traces")
-def test_perfetto_reads_what_the_store_holds(
-    opened: Opened, public_traces: Path, tmp_path: Path, file: str
-) -> None:
+def test_perfetto_reads_what_the_store_holds(opened, public_traces, tmp_path, file):
     check_read_back(opened(public_traces / file), tmp_path / "x.pftrace")

@@ -1,11 +1,6 @@
 """A piece of the time is written as it is in the whole, whatever lies around it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from made_runs import Layout, Step, make_run
@@ -37,7 +32,7 @@ LAUNCHES = [
 MODULES = [(4, 60, "a"), (105, 160, "b"), (200, 215, "a")]
 
 
-def events() -> list[dict[str, Any]]:
+def events():
     """Return two steps of three calls of modules, of which the second is a backward pass."""
     found = [
         span("user_annotation", "ProfilerStep#1", 1, 100),
@@ -65,7 +60,7 @@ def events() -> list[dict[str, Any]]:
     return found
 
 
-def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace: Callable[..., Path]) -> None:
+def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace):
     with tracekit.open(tiny_trace(events()), cache=False) as trace:
         whole, done = record(trace)
         assert None not in {end for arrow in whole.arrows() for end in arrow}
@@ -86,9 +81,7 @@ def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace: Callable[..
 
 @pytest.mark.parametrize("file", ["deepseek_train_h800.json.gz", "tl_mi300_qwen.json.gz"])
 @pytest.mark.nightly("exports complete traces")
-def test_pieces_of_public_traces_are_as_in_the_whole(
-    opened: Callable[[Path], tracekit.Trace], public_traces: Path, file: str
-) -> None:
+def test_pieces_of_public_traces_are_as_in_the_whole(opened, public_traces, file):
     trace = opened(public_traces / file)
     whole, done = record(trace)
     ((first_ns, end_ns, shift_ns),) = trace.sql(
@@ -106,7 +99,7 @@ def test_pieces_of_public_traces_are_as_in_the_whole(
         assert done.event_count > 0
 
 
-def test_a_step_of_a_serving_engine(tiny_trace: Callable[..., Path]) -> None:
+def test_a_step_of_a_serving_engine(tiny_trace):
     """What it put on the device ends after its range, and none of the next step's is there."""
     file = tiny_trace(
         [
@@ -128,9 +121,7 @@ def test_a_step_of_a_serving_engine(tiny_trace: Callable[..., Path]) -> None:
 
 
 @pytest.mark.nightly("exports many pieces")
-def test_arrows_that_lead_out_of_a_piece_are_counted(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_arrows_that_lead_out_of_a_piece_are_counted(cli, tiny_trace, tmp_path):
     out = tmp_path / "x.pftrace"
     # Since the first event, at 1 µs: launches 1 to 3 are inside, and no kernel is.
     file = tiny_trace(events())
@@ -139,7 +130,7 @@ def test_arrows_that_lead_out_of_a_piece_are_counted(
     assert "note: 3 arrows " in done.stderr
 
 
-def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path: Path) -> None:
+def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path):
     make_run(tmp_path, Layout(data=3), Step(steps=1, kernels=1), is_compressed=True)
     with tracekit.open(tmp_path, cache=False) as trace:
         scene, _ = record(trace, Selection(ranks=frozenset({0, 2})))
@@ -148,9 +139,7 @@ def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path: Path) -> 
         assert all(None not in arrow for arrow in arrows)
 
 
-def test_modules_are_drawn_a_hundred_levels_deep(
-    tiny_trace: Callable[..., Path], cli: Callable[..., Any]
-) -> None:
+def test_modules_are_drawn_a_hundred_levels_deep(tiny_trace, cli):
     (events,) = nested_ranges(150)
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         scene, _ = record(trace)

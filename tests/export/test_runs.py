@@ -1,15 +1,9 @@
 """The rows of statements come in runs, each to a track; what fails on the way leaves nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from cases_as_ranks import opened_as_ranks
 from traces_by_hand import call, kernel, span
 
-import tracekit
 from tracekit.errors import QueryError
 from tracekit.export import scene
 from tracekit.export.packets import _COUNTER, PacketWriter
@@ -27,7 +21,7 @@ SLICES = """
 """
 
 
-def events() -> list[dict[str, Any]]:
+def events():
     """Return ops that launch kernels, which overlap, with names and numbers that are odd."""
     found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, big=2**70)]
     for number, name in enumerate(('"quoted" \\back', "", "\U0001f600", "lone \ud800", "a\0b")):
@@ -38,20 +32,20 @@ def events() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+def trace(tmp_path_factory):
     """Return one trace for all tests here: what they ask leaves it as it was."""
     folder = tmp_path_factory.mktemp("runs")
     with opened_as_ranks(folder, [events()]) as opened:
         yield opened
 
 
-def write_slices(writer: Any, runs: Any) -> None:
+def write_slices(writer, runs):
     """Write the slices of runs with one column before them, each run on a track of its own."""
     for _, rows in runs:
         writer.slices(writer.track("t", 0, 1), rows, 1)
 
 
-def test_a_run_ends_where_a_key_changes(trace: tracekit.Trace) -> None:
+def test_a_run_ends_where_a_key_changes(trace):
     """Runs go on from one batch of 2,048 rows to the next."""
     writer = PacketWriter(lambda _: None)
     found = []
@@ -63,9 +57,9 @@ def test_a_run_ends_where_a_key_changes(trace: tracekit.Trace) -> None:
     assert found == 2 * counts
 
 
-def test_values_and_runs_that_nobody_takes(trace: tracekit.Trace) -> None:
+def test_values_and_runs_that_nobody_takes(trace):
     asked = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
-    blocks: list[bytes] = []
+    blocks = []
     writer = PacketWriter(blocks.append)
     for (key,), rows in runs_of(trace, [asked], 1):
         if key != 1:
@@ -74,10 +68,10 @@ def test_values_and_runs_that_nobody_takes(trace: tracekit.Trace) -> None:
     assert b"".join(blocks).count(number_field(9, _COUNTER)) == 8
 
 
-def test_what_stops_in_the_middle_leaves_the_trace_to_others(trace: tracekit.Trace) -> None:
+def test_what_stops_in_the_middle_leaves_the_trace_to_others(trace):
     endless = "SELECT 1 AS key, i AS start_ns, 1::BIGINT, 'n' FROM range(1000000000000) AS t (i)"
 
-    def full(block: bytes) -> None:
+    def full(block):
         raise OSError("full")
 
     writer = PacketWriter(full)
@@ -88,8 +82,8 @@ def test_what_stops_in_the_middle_leaves_the_trace_to_others(trace: tracekit.Tra
     assert trace.sql("SELECT 1").rows == [(1,)]
 
 
-def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace: tracekit.Trace) -> None:
-    def full(block: bytes) -> None:
+def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace):
+    def full(block):
         raise OSError("full")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +97,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace: tracekit.
 
 
 @pytest.mark.nightly("fails at each statement")
-def test_a_statement_that_fails_on_the_way_is_told(trace: tracekit.Trace) -> None:
+def test_a_statement_that_fails_on_the_way_is_told(trace):
     late = (
         "SELECT 1 AS key, i AS start_ns, 1::BIGINT, if(i > 90000, error('too late'), 'n') "
         "FROM range(100000) AS t (i)"
@@ -114,7 +108,7 @@ def test_a_statement_that_fails_on_the_way_is_told(trace: tracekit.Trace) -> Non
         assert trace.sql("SELECT 1").rows == [(1,)]
 
 
-def test_others_read_the_stream_too(trace: tracekit.Trace) -> None:
+def test_others_read_the_stream_too(trace):
     pyarrow = pytest.importorskip("pyarrow")
     rows = trace.stream_arrow("SELECT event_id, name FROM event ORDER BY event_id")
     table = pyarrow.RecordBatchReader.from_stream(rows).read_all()
@@ -123,6 +117,6 @@ def test_others_read_the_stream_too(trace: tracekit.Trace) -> None:
     ]
 
 
-def test_digits_in_a_row_become_text() -> None:
+def test_digits_in_a_row_become_text():
     assert quoted_if_long('{"a": 1234567890123456789}') == '"{\\"a\\": 1234567890123456789}"'
     assert quoted_if_long('{"a": 123456789012345678}') == '{"a": 123456789012345678}'

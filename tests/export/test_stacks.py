@@ -1,14 +1,10 @@
 """Stacks for flame graphs: collapsed ones, and speedscope's JSON."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from every_trace import BUNDLED, Answered, on_some_traces
+from every_trace import BUNDLED, on_some_traces
 from traces_by_hand import kernel, span, work
 
 from tracekit.export.stacks import Weight, read_stacks, write_collapsed, write_speedscope
@@ -35,18 +31,14 @@ LINES = {
 
 
 @pytest.mark.parametrize("weight", LINES)
-def test_collapsed_stacks(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], weight: str
-) -> None:
+def test_collapsed_stacks(cli, tiny_trace, weight):
     done = cli("export", "collapsed", tiny_trace(EVENTS), "-o", "-", "--weight", weight)
     assert done.exit_code == 0
     assert done.stdout.splitlines() == LINES[weight]
     assert "stacks, " in done.stderr
 
 
-def test_speedscope(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_speedscope(cli, tiny_trace, tmp_path):
     out = tmp_path / "out.speedscope.json"
     done = cli("export", "speedscope", tiny_trace(EVENTS), "-o", out)
     assert done.exit_code == 0, done.stderr
@@ -67,7 +59,7 @@ def test_speedscope(
 
 @on_some_traces
 @pytest.mark.nightly("reads complete traces")
-def test_weights_add_up(answered: Answered, path: Path) -> None:
+def test_weights_add_up(answered, path):
     ask = answered(path)
     busy_ns = sum(row["busy_ns"] for row in ask("timeline").to_dicts())
     # The time in which a thread is in any span, by another way: the union of its spans.
@@ -78,12 +70,12 @@ def test_weights_add_up(answered: Answered, path: Path) -> None:
     ).rows
     for weight, total_ns in zip(get_args(Weight), (host_ns, busy_ns), strict=True):
         stacks = read_stacks(ask.trace, weight)
-        lines: list[bytes] = []
+        lines = []
         write_collapsed(stacks, lines.append)
         found = b"".join(lines).decode().splitlines()
         assert sum(int(line.rpartition(" ")[2]) for line in found) == total_ns
         if path in BUNDLED:
-            blocks: list[bytes] = []
+            blocks = []
             write_speedscope(stacks, blocks.append)
             profiles = json.loads(b"".join(blocks))["profiles"]
             assert sum(profile["endValue"] for profile in profiles) == total_ns

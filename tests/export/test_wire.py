@@ -1,7 +1,5 @@
 """Varints and fields against the protobuf package, lanes against their definition."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -13,13 +11,13 @@ from tracekit.wire import bytes_field, double_field, number_field, text_field, v
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_a_varint_has_seven_bits_a_byte(number: int) -> None:
+def test_a_varint_has_seven_bits_a_byte(number):
     data = varint(number)
     assert sum((byte & 127) << 7 * place for place, byte in enumerate(data)) == number
     assert [byte >> 7 for byte in data] == [1] * (len(data) - 1) + [0]
 
 
-def test_fields_are_what_protobuf_reads() -> None:
+def test_fields_are_what_protobuf_reads():
     packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     event = packets.TrackEvent.FromString(
         number_field(9, 4)
@@ -42,11 +40,11 @@ spans = st.lists(
 
 
 @given(spans)
-def test_on_a_lane_slices_nest_or_follow_one_another(given_spans: list[tuple[int, int]]) -> None:
+def test_on_a_lane_slices_nest_or_follow_one_another(given_spans):
     lanes = Lanes()
-    told: dict[int, list[tuple[str, int]]] = {}
+    told = {}
     for start, end in given_spans:
-        ended: list[tuple[int, int]] = []
+        ended = []
         lane = lanes.place(start, end, ended)
         for ended_lane, ended_at in ended:
             told.setdefault(ended_lane, []).append(("E", ended_at))
@@ -68,9 +66,9 @@ def test_on_a_lane_slices_nest_or_follow_one_another(given_spans: list[tuple[int
 
 
 @given(spans)
-def test_on_a_flat_lane_nothing_overlaps(given_spans: list[tuple[int, int]]) -> None:
+def test_on_a_flat_lane_nothing_overlaps(given_spans):
     lanes = FlatLanes()
-    last: dict[int, int] = {}
+    last = {}
     for start, end in given_spans:
         lane = lanes.place(start, end)
         assert last.get(lane, 0) <= start
@@ -80,7 +78,7 @@ def test_on_a_flat_lane_nothing_overlaps(given_spans: list[tuple[int, int]]) -> 
     assert most <= len(last) <= most + empty
 
 
-def test_thousands_that_overlap_cost_no_more_each() -> None:
+def test_thousands_that_overlap_cost_no_more_each():
     lanes = Lanes()
     count = 20_000
     taken = {lanes.place(start, 10 * count + start, []) for start in range(count)}

@@ -7,8 +7,6 @@ in a separate process, so that crashes and hangs are found, too. The exit code i
 found. tests/test_corpus.py runs every file of the corpus.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import multiprocessing

@@ -5,8 +5,6 @@ AssertionError, or lets any error through that is not one of tracekit's. To add 
 such a pair of functions and add it to TARGETS.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import importlib

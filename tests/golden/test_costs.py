@@ -3,8 +3,6 @@
 `python tests/golden/test_costs.py` rewrites costs.json; the commit says why a count went up.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -22,10 +20,11 @@ COMMANDS = {
 }
 
 
-def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
+def run(module, command, cache):
+    """Return what a command says on stderr, run by a module."""
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
-    done = subprocess.run(
-        [sys.executable, "-m", "command_cost", *command],
+    return subprocess.run(
+        [sys.executable, "-m", module, *command],
         cwd=REPO,
         env={
             "PATH": os.environ["PATH"],
@@ -38,18 +37,17 @@ def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
         capture_output=True,
         text=True,
         check=True,
-    )
-    found: dict[str, int] = json.loads(done.stderr.splitlines()[-1])
-    return found
+    ).stderr
 
 
-def costs(cache: Path) -> dict[str, dict[str, int]]:
+def costs(cache):
     """Count the costs; the first command makes the library and the cached store."""
-    cost_of(COMMANDS["breakdown, warm"], cache)
-    return {name: cost_of(command, cache) for name, command in COMMANDS.items()}
+    run("tracekit", COMMANDS["breakdown, warm"], cache)
+    counted = {name: run("command_cost", command, cache) for name, command in COMMANDS.items()}
+    return {name: json.loads(text.splitlines()[-1]) for name, text in counted.items()}
 
 
-def test_no_command_costs_more(tmp_path: Path) -> None:
+def test_no_command_costs_more(tmp_path):
     assert costs(tmp_path) == json.loads(FILE.read_text("utf-8"))
 
 

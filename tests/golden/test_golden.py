@@ -4,11 +4,8 @@ Each text file holds commands behind `$ ` with their output. `python tests/golde
 rewrites the outputs; read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,12 +19,12 @@ HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.txt"))
 
 
-def commands_in(file: Path) -> list[tuple[str, str]]:
+def commands_in(file):
     return sessions(f"```console\n{file.read_text('utf-8')}```")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
+def folder(tmp_path_factory, keep_stores):
     """Return the folder of the cache and of what the commands write."""
     folder = tmp_path_factory.mktemp("golden")
     keep_stores(folder / "cache", *SAMPLES)
@@ -36,13 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_output(file: Path, folder: Path) -> None:
+def test_output(file, folder):
     with opened_once():
         for command, shown in commands_in(file):
             assert run(command, folder) == shown, command
 
 
-def test_every_command_has_golden_output() -> None:
+def test_every_command_has_golden_output():
     from tracekit.cli._main import SECTIONS, SUBCOMMANDS
 
     words = [command.split()[1:3] for file in FILES for command, _ in commands_in(file)]

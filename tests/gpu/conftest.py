@@ -8,14 +8,10 @@ Environment:
     TRACEKIT_GPU_TESTS_UNTIL: Unix time after which no test begins.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from devices import PROGRAMS
@@ -27,7 +23,7 @@ sys.path.append(str(PROGRAMS))
 _trial = pytest.StashKey[Trial]()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     """Allow warnings of libraries, whose versions are the host's; run on the CPU only nightly."""
     item.add_marker(pytest.mark.filterwarnings("default"))
     if item.get_closest_marker("gpu") is None:
@@ -35,7 +31,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_call(item):
     """Fail a test whose claims do not hold, with all of them."""
     broken = item.stash[_trial].broken if _trial in item.stash else []
     try:
@@ -50,9 +46,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item, call):
     """End the process when its CUDA context is lost: pytest-xdist starts another for the rest."""
     report = yield
     if call.excinfo is not None and is_context_lost(call.excinfo.value):
@@ -63,7 +57,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def is_context_lost(error: BaseException) -> bool:
+def is_context_lost(error):
     """Tell whether an error leaves the CUDA context of this process unusable."""
     # What a command said of an error of its own is no RuntimeError here.
     if not isinstance(error, RuntimeError) or "out of memory" in str(error):
@@ -72,7 +66,7 @@ def is_context_lost(error: BaseException) -> bool:
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest) -> Any:
+def device(request):
     """Return the device that the test is for, or skip with the reason."""
     torch = pytest.importorskip("torch")
     if time.time() > float(os.environ.get("TRACEKIT_GPU_TESTS_UNTIL", "inf")):
@@ -88,13 +82,7 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def trial(
-    request: pytest.FixtureRequest,
-    device: Any,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    record_property: Callable[[str, Any], None],
-) -> Trial:
+def trial(request, device, tmp_path, tmp_path_factory, record_property):
     """Return what runs things on the device, and takes claims and figures."""
     out = os.environ.get("TRACEKIT_GPU_TESTS_OUT") or tmp_path_factory.getbasetemp() / "gpu"
     runs = Path(out) / "runs" / device.type

@@ -5,8 +5,6 @@ them with TRACEKIT_GPU_TESTS_ON_CPU=all, which takes 15 minutes. Claims that nee
 on the CPU.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The shapes are Llama2-7B's; with the word `tiny` those of something small. Light
 for weights that are none.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How many of Llama2-7B's layers fit into a device, by a rough count."""
 
-from __future__ import annotations
-
 LAYERS = 32
 
 _WIDTH, _INNER, _HEADS, _VOCABULARY = 4096, 11008, 32, 32000

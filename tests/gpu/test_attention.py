@@ -1,12 +1,9 @@
 """The kernels of each attention backend of torch, and the class that tracekit gives them."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
 from devices import each
-from trial import Trial
 
 import tracekit
 
@@ -14,7 +11,7 @@ _BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"
 
 
 @each("backend", _BACKENDS, on_cpu=["FLASH_ATTENTION", "MATH"])
-def test_kernels_of_attention_have_their_class(backend: str, trial: Trial) -> None:
+def test_kernels_of_attention_have_their_class(backend, trial):
     """Forward and backward are there, no kernel is without class, a fused one is attention."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -27,7 +24,7 @@ def test_kernels_of_attention_have_their_class(backend: str, trial: Trial) -> No
         for _ in range(3)
     )
 
-    def step() -> None:
+    def step():
         with sdpa_kernel(getattr(SDPBackend, backend)):
             with ranges.phase("forward"):
                 output = scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -43,7 +40,7 @@ def test_kernels_of_attention_have_their_class(backend: str, trial: Trial) -> No
     with tracekit.open(trial.profile(step, warmup=1, active=2), cache=False) as trace:
         kernels = trace.query("kernels", limit=0).to_dicts()
         phases = {row["phase"] for row in trace.query("phases").to_dicts()}
-    classes: dict[str, list[str]] = {}
+    classes = {}
     for row in kernels:
         classes.setdefault(row["class"], []).append(row["name"][:120])
     trial.figures(kernels_by_class=classes)

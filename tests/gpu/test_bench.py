@@ -1,13 +1,10 @@
 """`tracekit bench all`: what the machine can really do."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 
 import pytest
 from devices import each, on_each_device
-from trial import Trial
 
 pytestmark = pytest.mark.alone
 
@@ -21,7 +18,7 @@ _ASKED = {
 
 
 @on_each_device
-def test_no_point_fails(trial: Trial) -> None:
+def test_no_point_fails(trial):
     """Every family is measured, and no point of it fails."""
     folder = trial.runs / "bench"
     what = "all" if trial.is_cuda else "memcpy"
@@ -35,6 +32,6 @@ def test_no_point_fails(trial: Trial) -> None:
 
 
 @each("name", _ASKED, on_cpu=["bench_memcpy", "figure12"])
-def test_a_figure_of_the_machine(name: str, trial: Trial) -> None:
+def test_a_figure_of_the_machine(name, trial):
     """Figures 11 to 15 and what each family measured are made, and kept."""
     trial.table(*_ASKED[name], about="bench")

@@ -4,14 +4,8 @@ One rank has nothing to send: NCCL may launch a copy, or nothing at all. What is
 arguments of each call is the same as with many.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 from devices import each
-from trial import Trial
 
 import tracekit
 
@@ -38,7 +32,7 @@ _TOLD = """
 
 
 @pytest.fixture
-def calls(trial: Trial) -> Iterator[dict[str, Callable[[], Any]]]:
+def calls(trial):
     """Return the collectives by name, in a process group of one rank."""
     import torch
     import torch.distributed as dist
@@ -61,9 +55,7 @@ def calls(trial: Trial) -> Iterator[dict[str, Callable[[], Any]]]:
 
 
 @each("name", _CLASSES, on_cpu=list(_CLASSES))
-def test_a_collective_tells_its_arguments(
-    name: str, trial: Trial, calls: dict[str, Callable[[], Any]]
-) -> None:
+def test_a_collective_tells_its_arguments(name, trial, calls):
     """Each call tells name and size; the class and the bytes of the message are right."""
     with tracekit.open(trial.profile(calls[name], warmup=1, active=_STEPS), cache=False) as trace:
         told = trace.sql(_TOLD).to_dicts()

@@ -1,17 +1,14 @@
 """`tracekit collect` and what a person asks next, as commands."""
 
-from __future__ import annotations
-
 from devices import on_each_device
 from trace_claims import claim_training
-from trial import Trial
 
 _ANALYSES = ("gemms", "mfu", "roles", "compute_memory", "launch_delays", "queue_length", "overlap")
 _REFUSED = 5
 
 
 @on_each_device
-def test_a_run_is_collected_and_asked(trial: Trial) -> None:
+def test_a_run_is_collected_and_asked(trial):
     """`collect`, `breakdown` and seven analyses end well; the trace satisfies what any must.
 
     An analysis that the trace cannot support is refused with the reason, which is no failure.

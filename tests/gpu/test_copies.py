@@ -1,12 +1,7 @@
 """Copies in a trace: bytes and bandwidth, compared with CUDA events around the same copies."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from devices import each
-from trial import Trial
 
 import tracekit
 
@@ -27,7 +22,7 @@ _COPIES = {
 
 @pytest.mark.alone
 @each("name", _COPIES, on_cpu=["d2d"])
-def test_bytes_and_times_of_copies(name: str, trial: Trial) -> None:
+def test_bytes_and_times_of_copies(name, trial):
     """The bytes are equal, the time is that of CUDA events within 5 %.
 
     Pageable memory is copied by way of a staging buffer, piece by piece, and the trace has the
@@ -46,10 +41,10 @@ def test_bytes_and_times_of_copies(name: str, trial: Trial) -> None:
     else:
         other = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned and is_cuda)
     source, target = (other, on_device) if direction == "memcpy_h2d" else (on_device, other)
-    events: list[Any] = []
+    events = []
     count = _COUNTS.get(name, _USUAL_COUNT)
 
-    def step() -> None:
+    def step():
         events[:] = [accelerator.event(trial.device)]
         for _ in range(count):
             target.copy_(source, non_blocking=is_pinned)

@@ -1,10 +1,7 @@
 """Replays of a CUDA graph: every kernel is there, linked, and in the phase of its launch."""
 
-from __future__ import annotations
-
 from devices import on_gpu
 from trace_claims import claim_trace
-from trial import Trial
 
 import tracekit
 
@@ -20,7 +17,7 @@ _KERNELS = """
 
 
 @on_gpu
-def test_each_replay_is_one_launch(trial: Trial) -> None:
+def test_each_replay_is_one_launch(trial):
     """Forward and backward of a decoder are captured: a replay is a launch of the same kernels."""
     import tiny
     import torch
@@ -43,7 +40,7 @@ def test_each_replay_is_one_launch(trial: Trial) -> None:
     with torch.cuda.graph(graph):
         tiny.loss_of(model(ids), ids).backward()
 
-    def step() -> None:
+    def step():
         with ranges.phase("forward"):
             graph.replay()
         with ranges.phase("optimizer"):

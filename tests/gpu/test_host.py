@@ -1,7 +1,5 @@
 """The machine: what is installed, and whether it computes a product right."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -10,7 +8,6 @@ from importlib import metadata
 
 import pytest
 from devices import on_each_device, on_gpu
-from trial import Trial
 
 _PACKAGES = (
     *("accelerate", "bitsandbytes", "click", "deepspeed", "duckdb", "isal", "lightning"),
@@ -21,7 +18,7 @@ _SIZE = 1024
 
 
 @on_each_device
-def test_packages(trial: Trial) -> None:
+def test_packages(trial):
     """Which versions are there is reported."""
     there = {item.name.lower().replace("_", "-"): item.version for item in metadata.distributions()}
     trial.figures(**{name: there.get(name.replace("_", "-")) for name in _PACKAGES})
@@ -29,7 +26,7 @@ def test_packages(trial: Trial) -> None:
 
 
 @on_each_device
-def test_a_product_is_right(trial: Trial) -> None:
+def test_a_product_is_right(trial):
     """A product in bfloat16 is within 1 % of its exact value; what the machine is, is reported."""
     import torch
 
@@ -56,7 +53,7 @@ def test_a_product_is_right(trial: Trial) -> None:
 
 
 @on_gpu
-def test_clocks_and_driver(trial: Trial) -> None:
+def test_clocks_and_driver(trial):
     """What nvidia-smi says of the device is reported."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi")

@@ -1,23 +1,18 @@
 """What each kind of recording costs a step, in turns; and a window that goes from full to light."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from devices import on_each_device
-from trial import Trial
 
 _STEPS = 4
 _WIDTH = 512
 _LIGHT_AT_MOST_PCT = 10.0
 
 
-def loop_of(trial: Trial) -> Callable[[], None]:
+def loop_of(trial):
     """Return a step of a decoder that a GPU waits for: its host's time is what a recording adds."""
     import tiny
     import torch
@@ -26,7 +21,7 @@ def loop_of(trial: Trial) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     ids = next(tiny.batches()).to(trial.device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad(set_to_none=True)
         model(ids, labels=ids).backward()
         optimizer.step()
@@ -34,7 +29,7 @@ def loop_of(trial: Trial) -> Callable[[], None]:
     return step
 
 
-def timed(trial: Trial, step: Callable[[], None]) -> list[int]:
+def timed(trial, step):
     """Return the times of some steps, each to the end of its work, ns."""
     from tracekit.collectors.machine import accelerator
 
@@ -50,7 +45,7 @@ def timed(trial: Trial, step: Callable[[], None]) -> list[int]:
 
 @pytest.mark.alone
 @on_each_device
-def test_what_kinds_of_recording_cost(trial: Trial) -> None:
+def test_what_kinds_of_recording_cost(trial):
     """Light steps (work and launches alone) cost at most 10 % of a step, and have every kernel."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -58,14 +53,14 @@ def test_what_kinds_of_recording_cost(trial: Trial) -> None:
     step = loop_of(trial)
     light = [ProfilerActivity.CUDA] if trial.is_cuda else [ProfilerActivity.CPU]
     full = [*{*light, ProfilerActivity.CPU}]
-    kinds: dict[str, dict[str, Any]] = {
+    kinds = {
         "light": {"activities": light},
         "full": {"activities": full},
         "shapes": {"activities": full, "record_shapes": True},
         "stacks": {"activities": full, "record_shapes": True, "with_stack": True},
     }
-    times: dict[str, list[int]] = {name: [] for name in ("plain", *kinds)}
-    counts: dict[str, Counter[str]] = {}
+    times = {name: [] for name in ("plain", *kinds)}
+    counts = {}
     timed(trial, step)
     for _ in range(3 if trial.is_cuda else 1):
         for name, options in kinds.items():
@@ -86,7 +81,7 @@ def test_what_kinds_of_recording_cost(trial: Trial) -> None:
 
 @pytest.mark.alone
 @on_each_device
-def test_a_window_goes_from_full_to_light(trial: Trial) -> None:
+def test_a_window_goes_from_full_to_light(trial):
     """Without ops from its middle on, a session has the kernels of all steps."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -98,7 +93,7 @@ def test_a_window_goes_from_full_to_light(trial: Trial) -> None:
         middle = time.time_ns()
         session.toggle_collection_dynamic(False, [ProfilerActivity.CPU])
         after = timed(trial, step)
-    sides: dict[str, list[int]] = {"ops": [0, 0], "kernels": [0, 0]}
+    sides = {"ops": [0, 0], "kernels": [0, 0]}
     for event in kineto(session):
         kind = "ops" if str(event.device_type()) == "DeviceType.CPU" else "kernels"
         if kind == "kernels" or event.name().startswith("aten::"):
@@ -112,6 +107,6 @@ def test_a_window_goes_from_full_to_light(trial: Trial) -> None:
         trial.claim("all the kernels", kernels[0] == kernels[1] > 0, kernels)
 
 
-def kineto(session: Any) -> Any:
+def kineto(session):
     """Return the events of a session that has ended."""
     return session.profiler.kineto_results.events()

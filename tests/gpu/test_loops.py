@@ -1,23 +1,19 @@
 """Training loops of somebody else's, unchanged, under `tracekit collect -- python …`."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 from devices import PROGRAMS, each
 from trace_claims import claim_trace
-from trial import Trial
 
 import tracekit
 
 # By name: the program and its words.
-LOOPS: dict[str, list[str]] = {
+LOOPS = {
     "plain": ["plain"],
     "compiled": ["compiled", "model", "inductor"],
     "compiled with CUDA graphs": ["compiled", "model", "reduce-overhead"],
@@ -43,7 +39,7 @@ _LOSS = re.compile(r"step (\d+) loss \S+$", re.MULTILINE)
 
 
 @each("loop", LOOPS, on_cpu=["plain"])
-def test_a_loop_is_recorded(loop: str, trial: Trial) -> None:
+def test_a_loop_is_recorded(loop, trial):
     """The program ends well and all its steps run; its trace satisfies what any must.
 
     A compiled one's regions are seen, and on a GPU its fused kernels and its replayed graphs.
@@ -82,7 +78,7 @@ def test_a_loop_is_recorded(loop: str, trial: Trial) -> None:
         _claim_compiled(trial, folder, loop)
 
 
-def _claim_compiled(trial: Trial, folder: Path, loop: str) -> None:
+def _claim_compiled(trial, folder, loop):
     with tracekit.open(folder, cache=False) as trace:
         health = {row["metric"]: row["value"] for row in trace.health().to_dicts()}
         classes = {row["class"] for row in trace.query("kernel_classes").to_dicts()}
@@ -96,7 +92,7 @@ def _claim_compiled(trial: Trial, folder: Path, loop: str) -> None:
         trial.claim("graphs were replayed", graphs > 0, graphs, "above 0")
 
 
-def free_port() -> int:
+def free_port():
     """Return an unused port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

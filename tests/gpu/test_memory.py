@@ -1,11 +1,8 @@
 """Peaks of memory and the allocator's events, compared with torch.cuda.memory_stats."""
 
-from __future__ import annotations
-
 import itertools
 
 from devices import on_each_device
-from trial import Trial
 
 import tracekit
 
@@ -13,7 +10,7 @@ _CUDA_TYPE = 1
 
 
 @on_each_device
-def test_peaks_are_those_of_torch(trial: Trial) -> None:
+def test_peaks_are_those_of_torch(trial):
     """The peaks are torch's to the byte; the allocator's events reach the same within 1 %."""
     import tiny
     import torch
@@ -27,7 +24,7 @@ def test_peaks_are_those_of_torch(trial: Trial) -> None:
     peak, stats = {}, {}
     numbers = itertools.count()
 
-    def step() -> None:
+    def step():
         nonlocal peak, stats
         if next(numbers) == 1:  # the first that is recorded
             memory.reset_peak(trial.device)

@@ -1,21 +1,17 @@
 """Every method and engine of `tracekit collect`, on a small model, each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
-from typing import Any
 
 from devices import each
 from trace_claims import claim_training
 from training_cases import CASES, RANKS, SMALL_LLAMA, arguments_of
-from trial import Trial
 
 from tracekit import manifest
 
 
-def packages_of(values: dict[str, Any]) -> list[str]:
+def packages_of(values):
     """Return the packages that a training run needs besides torch."""
     opt, engine = values["opt"], values.get("engine")
     has_zero = "Z" in opt and engine != "fsdp2"
@@ -29,7 +25,7 @@ def packages_of(values: dict[str, Any]) -> list[str]:
 
 
 @each("case", CASES, on_cpu=["pretrain R"])
-def test_it_trains_and_its_trace_is_right(case: str, trial: Trial) -> None:
+def test_it_trains_and_its_trace_is_right(case, trial):
     """The loss falls on a fixed batch, memory is counted, the trace satisfies what any must."""
     from tracekit.collectors.process import launch
 

@@ -3,8 +3,6 @@
 What passes on the stream between two events is the work of a module, and the idle time before it.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import defaultdict
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 from devices import on_each_device
 from trace_claims import claim_trace
-from trial import Trial
 
 import tracekit
 
@@ -41,7 +38,7 @@ _INSIDE = """
 class Timer:
     """Instants on the stream of a device, or of the clock without one."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device):
         from tracekit.collectors.machine import accelerator
 
         self._now = lambda: accelerator.event(device) or time.perf_counter_ns()
@@ -49,15 +46,15 @@ class Timer:
         self._open: dict[str, Any] = {}
         self.is_on = False
 
-    def begin(self, name: str) -> None:
+    def begin(self, name):
         if self.is_on:
             self._open[name] = self._now()
 
-    def end(self, name: str) -> None:
+    def end(self, name):
         if self.is_on:
             self._spans[name].append((self._open.pop(name), self._now()))
 
-    def total_ns(self, name: str) -> float:
+    def total_ns(self, name):
         """Return the time of all spans; the device must be idle by now."""
         return sum(
             float(end - begin) if isinstance(begin, int) else float(begin.elapsed_time(end)) * 1e6
@@ -67,7 +64,7 @@ class Timer:
 
 @pytest.mark.alone
 @on_each_device
-def test_times_of_modules_and_phases(trial: Trial) -> None:
+def test_times_of_modules_and_phases(trial):
     """Modules above 0.5 ms, and phases, are within 3 % of CUDA events around the same calls.
 
     A Llama of full width and two layers is trained; on a CPU a small one, of which it is claimed
@@ -82,7 +79,7 @@ def test_times_of_modules_and_phases(trial: Trial) -> None:
 
     device = trial.device
     config = models.model_config("llama2-7b" if trial.is_cuda else "tiny", 2)
-    model: Any = models.build(config, seed=0, dtype=torch.bfloat16, device=device)
+    model = models.build(config, seed=0, dtype=torch.bfloat16, device=device)
     ids = torch.randint(config.vocab_size, (8, 1024) if trial.is_cuda else (1, 32), device=device)
     timer = Timer(device)
     for name in _MODULES:
@@ -91,7 +88,7 @@ def test_times_of_modules_and_phases(trial: Trial) -> None:
         module.register_forward_hook(lambda *_, name=name: timer.end(name))
     numbers = itertools.count(1)
 
-    def step() -> None:
+    def step():
         number = next(numbers)
         timer.is_on = number > _WARMUP
         timer.begin("forward")

@@ -3,36 +3,30 @@
 Both are measured without the profiler too. A prediction knows A's recording and its plain step.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from devices import each
-from trial import Trial
 
 import tracekit
 
 _STEPS = 20
 _ACTIVE = 4
-Step = Callable[[], object]
 
 
-def trained(trial: Trial, *, compiled: bool = False, **optimizer: Any) -> Step:
+def trained(trial, *, compiled=False, **optimizer):
     """A step of training, whose optimizer has these options."""
     import tiny
     import torch
 
     device = trial.device
-    model: Any = tiny.decoder(512 if trial.is_cuda else 16).to(device)
+    model = tiny.decoder(512 if trial.is_cuda else 16).to(device)
     made = torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer)
     called = torch.compile(model) if compiled else model
     ids = next(tiny.batches()).to(device)
 
-    def step() -> None:
+    def step():
         made.zero_grad(set_to_none=True)
         called(ids, labels=ids).backward()
         made.step()
@@ -40,7 +34,7 @@ def trained(trial: Trial, *, compiled: bool = False, **optimizer: Any) -> Step:
     return step
 
 
-def replayed(trial: Trial) -> Step:
+def replayed(trial):
     """The same step as one CUDA graph."""
     import torch
 
@@ -57,7 +51,7 @@ def replayed(trial: Trial) -> Step:
     return graph.replay
 
 
-def attending(trial: Trial, backend: str) -> Step:
+def attending(trial, backend):
     """Attention forward and backward, in pieces or fused."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -69,7 +63,7 @@ def attending(trial: Trial, backend: str) -> Step:
         for _ in range(3)
     )
 
-    def step() -> None:
+    def step():
         with sdpa_kernel(getattr(SDPBackend, backend)):
             for _ in range(4):
                 output = scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -78,7 +72,7 @@ def attending(trial: Trial, backend: str) -> Step:
     return step
 
 
-def multiplied(trial: Trial, dtype: str) -> Step:
+def multiplied(trial, dtype):
     """Products in a type."""
     import torch
 
@@ -87,14 +81,14 @@ def multiplied(trial: Trial, dtype: str) -> Step:
     of = {"device": trial.device, "dtype": getattr(torch, dtype)}
     left, right = torch.randn(size, size, **of), torch.randn(size, size, **of)
 
-    def step() -> None:
+    def step():
         for _ in range(8):
             torch.mm(left, right)
 
     return step
 
 
-def copied(trial: Trial, *, is_pinned: bool) -> Step:
+def copied(trial, *, is_pinned):
     """A batch of 64 MB that each step copies, then works on."""
     import torch
 
@@ -102,7 +96,7 @@ def copied(trial: Trial, *, is_pinned: bool) -> Step:
     batch = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned and trial.is_cuda)
     square = torch.randn(4096 if trial.is_cuda else 16, device=trial.device).diag()
 
-    def step() -> None:
+    def step():
         batch.to(trial.device, non_blocking=is_pinned)
         for _ in range(4):
             torch.mm(square, square)
@@ -110,7 +104,7 @@ def copied(trial: Trial, *, is_pinned: bool) -> Step:
     return step
 
 
-PAIRS: dict[str, tuple[Callable[[Trial], Step], Callable[[Trial], Step], str]] = {
+PAIRS = {
     "whole-step graph": (lambda t: trained(t, fused=True), replayed, "graph on"),
     "compile": (
         lambda t: trained(t, fused=True),
@@ -141,7 +135,7 @@ PAIRS: dict[str, tuple[Callable[[Trial], Step], Callable[[Trial], Step], str]] =
 """By name: the loop that is recorded, the one that is predicted, and the change."""
 
 
-def plain_ns(trial: Trial, step: Step) -> float:
+def plain_ns(trial, step):
     """Return a step without the profiler, of many that follow one another."""
     from tracekit.collectors.machine import accelerator
 
@@ -160,7 +154,7 @@ def plain_ns(trial: Trial, step: Step) -> float:
 
 @pytest.mark.alone
 @each("name", PAIRS, on_cpu=["fused optimizer"])
-def test_a_change_that_is_made(name: str, trial: Trial) -> None:
+def test_a_change_that_is_made(name, trial):
     """The gain of a step lies in the interval of the prediction, by 5 % of A's step more."""
     if "graph" in name and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")

@@ -1,19 +1,15 @@
 """Serving of Llama2-7B under a load: LightLLM's own server, and transformers in process."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from devices import each, on_each_device, on_gpu
 from trace_claims import claim_trace
-from trial import Trial
 
 pytestmark = pytest.mark.alone
 
@@ -33,7 +29,7 @@ _ANALYSES = ("latency", "throughput", "serving_steps", "serving_modules", "reque
 
 
 @on_gpu
-def test_lightllm(trial: Trial) -> None:
+def test_lightllm(trial):
     """A real server of LightLLM's answers all requests, and its own profiler's trace adds up.
 
     TRACEKIT_LIGHTLLM_PYTHON is the Python of its environment, TRACEKIT_LIGHTLLM_SOURCE the folder
@@ -72,7 +68,7 @@ def test_lightllm(trial: Trial) -> None:
 
 
 @on_each_device
-def test_transformers(trial: Trial) -> None:
+def test_transformers(trial):
     """Continuous batching in process answers all; its trace adds up; five analyses end well."""
     trial.needs("transformers")
     load = _LOAD if trial.is_cuda else _TRIAL
@@ -88,7 +84,7 @@ def test_transformers(trial: Trial) -> None:
         trial.figures(**{f"{name}_rows": len(done.json()) if done.exit_code == 0 else 0})
 
 
-def _claim_load(trial: Trial, run: dict[str, Any], request_count: int) -> None:
+def _claim_load(trial, run, request_count):
     answered = run["load"]["ok_count"]
     trial.claim(
         "all requests are answered", answered == request_count, answered, str(request_count)
@@ -104,6 +100,6 @@ _TABLES = {
 
 
 @each("table", _TABLES, on_cpu=["table10", "latency_cdf"])
-def test_a_table_of_serving(table: str, trial: Trial) -> None:
+def test_a_table_of_serving(table, trial):
     """Tables X and XI next to the paper's, and Figures 6 to 10 of these runs, are saved."""
     trial.table(*_TABLES[table], about="serving/*")

@@ -1,18 +1,15 @@
 """Two processes on one GPU: each trace is of its own process, and none tells of the other."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 
 from devices import PROGRAMS, on_each_device
 from trace_claims import claim_trace
-from trial import Trial
 
 
 @on_each_device
-def test_two_processes_at_once(trial: Trial) -> None:
+def test_two_processes_at_once(trial):
     """Both runs end well and add up: waits for the other are idle time or longer kernels."""
     folders = [trial.runs / "shared_device" / name for name in ("one", "two")]
     variables = {**os.environ, "LOOP_STEPS": "14", "LOOP_DEVICE": trial.device.type}

@@ -1,16 +1,12 @@
 """Training runs of the paper's: Llama2-7B at full width, random weights, as many layers as fit."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 from devices import each
 from llama_layers import LAYERS, layers_that_fit
 from test_methods import packages_of
 from trace_claims import claim_training
-from trial import Trial
 
 pytestmark = pytest.mark.alone
 
@@ -31,7 +27,7 @@ _TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
 
 
 @each("name", RUNS, on_cpu=["pretrain R batch 32"])
-def test_a_run_of_the_paper(name: str, trial: Trial) -> None:
+def test_a_run_of_the_paper(name, trial):
     """It ends well, the loss is a number, and its trace satisfies what any must.
 
     If it does not fit after all, it is tried with three quarters and half of the layers.
@@ -39,7 +35,7 @@ def test_a_run_of_the_paper(name: str, trial: Trial) -> None:
     import torch
 
     stage, opt, batch_size = RUNS[name]
-    wanted: dict[str, Any] = {"stage": stage, "opt": opt, "batch_size": batch_size}
+    wanted = {"stage": stage, "opt": opt, "batch_size": batch_size}
     trial.needs(*packages_of(wanted))
     if trial.is_cuda:
         wanted |= {"model": "llama2-7b", **_STEPS}
@@ -69,31 +65,6 @@ def test_a_run_of_the_paper(name: str, trial: Trial) -> None:
 
 
 @each("table", [f"table{n}" for n in (3, 5, 6, 7, 8, 9, 12, 13, 14)], on_cpu=["table7"])
-def test_a_table_of_training(table: str, trial: Trial) -> None:
+def test_a_table_of_training(table, trial):
     """Tables III, V to IX and XII to XIV are made, ours with the paper's, and kept."""
     trial.table("compare", "paper", table, about="training/*")
-
-
-_GIB = 2**30
-
-
-@pytest.mark.parametrize(
-    ("opt", "batch_size", "memory_bytes", "layers"),
-    [
-        # Weights, gradients and two moments in bf16 are 54 GB of 80.
-        ("Naive", 2, 80 * _GIB, 32),
-        ("R", 32, 80 * _GIB, 32),
-        ("L", 1, 80 * _GIB, 32),
-        ("QL", 1, 24 * _GIB, 32),
-        ("Naive", 1, 4 * _GIB, 1),
-    ],
-)
-def test_layers_that_fit(opt: str, batch_size: int, memory_bytes: int, layers: int) -> None:
-    assert layers_that_fit(opt, batch_size, memory_bytes) == layers
-
-
-def test_states_in_single_precision_leave_room_for_fewer_layers() -> None:
-    found = layers_that_fit("R+Z3", 32, 80 * _GIB)
-    # 18 bytes a parameter, 3.6 GB a layer.
-    assert 10 <= found <= 18
-    assert layers_that_fit("R+Z3", 32, 141 * _GIB) > found

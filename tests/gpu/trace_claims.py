@@ -1,7 +1,5 @@
 """What every trace of these tests has to satisfy, whatever it is of."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One test on one device: what it runs, what it claims, and what it measured."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,8 +1,5 @@
 """Fixtures that load a file without a store, and split text into rows without a database."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -12,11 +9,11 @@ import duckdb
 import pytest
 
 from tracekit.analysis.library import library_file
-from tracekit.database.building import Build, build_temporary
+from tracekit.database.building import build_temporary
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_trace import ChromeTraceReader
-from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.ingest.event_collector import EventCollector
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
@@ -32,35 +29,35 @@ class Loaded:
 
     connection: duckdb.DuckDBPyConnection
 
-    def sql(self, text: str) -> list[tuple[Any, ...]]:
+    def sql(self, text):
         return self.connection.execute(text).fetchall()
 
-    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
+    def everything(self):
         """Return every row that comes from the events, but nothing about the form of the file."""
         tables = (*EVENT_TABLES, "thread", "device", "process_group")
         return {table: self.sql(f"FROM {table} ORDER BY ALL") for table in tables}
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         return [name for (name,) in self.sql("SELECT name FROM event ORDER BY event_id")]
 
     @property
-    def rejected(self) -> list[tuple[int, int | None, str]]:
+    def rejected(self):
         return self.sql("SELECT byte_offset, event_id, reason FROM rejected ORDER BY byte_offset")
 
     @property
-    def repaired(self) -> list[tuple[int, int, str]]:
+    def repaired(self):
         return self.sql("SELECT byte_offset, event_id, reason FROM repaired ORDER BY byte_offset")
 
     @property
-    def truncation(self) -> str | None:
+    def truncation(self):
         ((is_truncated, reason),) = self.sql("SELECT is_truncated, truncation_reason FROM trace")
         assert is_truncated == (reason is not None)
         return reason
 
 
 @pytest.fixture(scope="session")
-def build() -> Iterator[Build]:
+def build():
     """Return a store that each load empties first: creating one takes longer than most loads."""
     with build_temporary(library_file()) as build:
         build.connection.execute("SET threads = 1")
@@ -68,15 +65,13 @@ def build() -> Iterator[Build]:
 
 
 @pytest.fixture
-def load(build: Build, tmp_path: Path) -> Callable[..., Loaded]:
+def load(build, tmp_path):
     """Return a function that loads the text of a file; its tables are valid until the next load.
 
     `name` is the name of the file, `block_bytes` the size of the blocks that are read at once.
     """
 
-    def load_text(
-        content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
-    ) -> Loaded:
+    def load_text(content, name="trace.json", block_bytes=BLOCK_BYTES):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return load_path(build, path, read=partial(ChromeTraceReader, block_bytes=block_bytes))
@@ -85,12 +80,12 @@ def load(build: Build, tmp_path: Path) -> Callable[..., Loaded]:
 
 
 @pytest.fixture
-def load_file(build: Build) -> Callable[[Path], Loaded]:
+def load_file(build):
     """Return a function that loads a file of any format; see `load`."""
     return partial(load_path, build)
 
 
-def load_path(build: Build, path: Path, **options: Any) -> Loaded:
+def load_path(build, path, **options):
     for table in TABLES:
         if table not in RUN_TABLES and table.view_name is None:
             build.connection.execute(f"DELETE FROM {table.name}")
@@ -101,11 +96,11 @@ def load_path(build: Build, path: Path, **options: Any) -> Loaded:
 
 
 @cache
-def database() -> duckdb.DuckDBPyConnection:
+def database():
     return duckdb.connect()
 
 
-def rows_of(blocks: list[EventRows]) -> list[dict[str, Any]]:
+def rows_of(blocks):
     """Return the columns of each event that are not NULL."""
     if not blocks:
         return []
@@ -132,34 +127,34 @@ class Split:
     largest_block: int
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         return [row["name"] for row in self.rows]
 
     @property
-    def rejected(self) -> list[tuple[int, str]]:
+    def rejected(self):
         return [(piece.byte_offset, piece.reason) for piece in self.faults.rejected]
 
     @property
-    def repaired(self) -> list[tuple[int, int, str]]:
+    def repaired(self):
         return [(r.byte_offset, r.event_id, r.reason) for r in self.faults.repaired]
 
 
 class MemoryStream(ByteStream):
     """A stream of bytes in memory, in chunks of a given size."""
 
-    def __init__(self, content: bytes, chunk_bytes: int) -> None:
+    def __init__(self, content, chunk_bytes):
         super().__init__(Path("memory"))
         self._content = content
         self._chunk_bytes = chunk_bytes
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self):
         for start in range(0, len(self._content), self._chunk_bytes):
             chunk = self._content[start : start + self._chunk_bytes]
             self.text_bytes += len(chunk)
             yield chunk
 
 
-def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
+def split_stream(stream, block_bytes=BLOCK_BYTES):
     collector = EventCollector()
     text = TraceText(stream, collector, block_bytes)
     blocks = [block for _ in text.read() if (block := collector.take()) is not None]
@@ -170,22 +165,20 @@ def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
 
 
 @pytest.fixture(scope="session")
-def split() -> Callable[..., Split]:
+def split():
     """Return a function that splits bytes into rows, in blocks and chunks of a given size."""
 
-    def split_bytes(
-        content: bytes, block_bytes: int = BLOCK_BYTES, chunk_bytes: int = 1 << 20
-    ) -> Split:
+    def split_bytes(content, block_bytes=BLOCK_BYTES, chunk_bytes=1 << 20):
         return split_stream(MemoryStream(content, chunk_bytes), block_bytes)
 
     return split_bytes
 
 
 @pytest.fixture(scope="session")
-def split_file() -> Callable[..., Split]:
+def split_file():
     """Return a function that splits a file into rows and decompresses it first if needed."""
 
-    def split_path(path: Path, block_bytes: int = BLOCK_BYTES) -> Split:
+    def split_path(path, block_bytes=BLOCK_BYTES):
         return split_stream(ByteStream(path), block_bytes)
 
     return split_path

@@ -1,12 +1,8 @@
 """A new trace format takes one reader and one entry in FORMATS."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from traces_by_hand import call, kernel
@@ -14,7 +10,6 @@ from traces_by_hand import call, kernel
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest import trace_readers
-from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventRows, event_columns
 from tracekit.ingest.event_reader import ROW_COLUMNS
 from tracekit.ingest.faults import Faults
@@ -30,12 +25,12 @@ class CsvReader:
 
     truncation = None
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream):
         self._stream = stream
         self.event_count = 0
         self.faults = Faults()
 
-    def blocks(self) -> Iterator[EventRows]:
+    def blocks(self):
         text = b"".join(self._stream).decode()
         columns = event_columns()
         for line in csv.reader(io.StringIO(text.removeprefix(HEAD + "\n"))):
@@ -50,15 +45,15 @@ class CsvReader:
             assert array is not None
             yield EventRows(1, array, columns.stream)
 
-    def metadata(self) -> dict[str, object]:
+    def metadata(self):
         return {"distributedInfo": {"rank": 3, "world_size": 4}}
 
-    def unreadable(self) -> TraceError:
+    def unreadable(self):
         return TraceError(f"{self._stream.path}: no line")
 
 
 @pytest.fixture
-def lines() -> Iterator[None]:
+def lines():
     added = Format("lines", (".csv",), lambda head: head.startswith(HEAD.encode()), CsvReader)
     others = [*trace_readers.FORMATS]
     trace_readers.FORMATS.insert(0, added)
@@ -66,14 +61,12 @@ def lines() -> Iterator[None]:
     trace_readers.FORMATS[:] = others
 
 
-def text_of(*rows: str) -> bytes:
+def text_of(*rows):
     return "\n".join([HEAD, *rows]).encode() + b"\n"
 
 
 @pytest.mark.usefixtures("lines")
-def test_a_format_is_known_by_its_first_bytes(
-    tmp_path: Path, tiny_trace: Callable[..., Path]
-) -> None:
+def test_a_format_is_known_by_its_first_bytes(tmp_path, tiny_trace):
     text = text_of(
         "cuda_runtime,cudaLaunchKernel,2,0,2000,1",
         "kernel,ampere_sgemm_128x64_nn,7,5000,15000,1",
@@ -93,7 +86,7 @@ def test_a_format_is_known_by_its_first_bytes(
 
 
 @pytest.mark.usefixtures("lines")
-def test_the_reader_makes_the_error(tmp_path: Path) -> None:
+def test_the_reader_makes_the_error(tmp_path):
     (tmp_path / "trace.json").write_bytes(text_of())
     with pytest.raises(TraceError, match="no line"):
         tracekit.open(tmp_path / "trace.json", cache=False)

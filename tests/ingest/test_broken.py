@@ -1,20 +1,14 @@
 """Damaged files: every readable event is kept, every other one is reported with its offset."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import tracekit
 from tracekit.ingest.faults import MAX_FAULTS
 
-Load = Callable[..., Any]
 
-
-def event(name: str, **more: Any) -> str:
+def event(name, **more):
     shown = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 1, "dur": 2}
     return json.dumps({**shown, "args": {"stream": 7, "Input Dims": [[2], []]}, **more})
 
@@ -22,7 +16,7 @@ def event(name: str, **more: Any) -> str:
 FIRST, LAST = event("first"), event("last")
 
 
-def around(middle: str, separator: str = ",\n  ") -> bytes:
+def around(middle, separator=",\n  "):
     """Return a trace of three events with the given one in the middle."""
     return f'{{"traceEvents": [{FIRST}{separator}{middle}{separator}{LAST}], "x": 1}}'.encode()
 
@@ -63,7 +57,7 @@ INVALID_UTF8 = {
     "binary": (b"\x80\xff\xfe", "\ufffd\ufffd\ufffd"),
 }
 # Text of an event, offsets of its rejected pieces, their event_id, and a word of the reason.
-REJECTED: dict[str, tuple[str, list[int], int | None, str]] = {
+REJECTED = {
     "a number": ("5", [0], None, "object"),
     "a text": ('"ph"', [0], None, "object"),
     "an array": ('[{"ph": "X"}]', [0], None, "object"),
@@ -96,7 +90,7 @@ REJECTED: dict[str, tuple[str, list[int], int | None, str]] = {
 _DEEP = [case for case, (text, *_) in REJECTED.items() if len(text) > 10_000]
 
 # Damage between events: the file, the names that are read, and the offsets of rejected pieces.
-BETWEEN: dict[str, tuple[str, str, list[int]]] = {
+BETWEEN = {
     "comma missing": (f"[{FIRST}{LAST}\n{FIRST}]", "first last first", []),
     "commas doubled": (f"[,{FIRST},,{LAST},]", "first last", []),
     "empty objects": (f"[{{}},{FIRST},{{ }},{LAST},{{}}]", "first last", []),
@@ -149,7 +143,7 @@ DAMAGED_METADATA = {
 
 
 @pytest.mark.parametrize("case", DAMAGED_METADATA)
-def test_a_damaged_member_affects_no_other_member(load: Load, case: str) -> None:
+def test_a_damaged_member_affects_no_other_member(load, case):
     loaded = load(DAMAGED_METADATA[case])
     assert loaded.names == ["first", "last"]
     assert loaded.sql("SELECT name, sm_count FROM device") == [("NVIDIA H100", 132)]
@@ -158,7 +152,7 @@ def test_a_damaged_member_affects_no_other_member(load: Load, case: str) -> None
 
 
 @pytest.mark.parametrize("case", REPAIRED)
-def test_damaged_events_are_repaired(load: Load, case: str) -> None:
+def test_damaged_events_are_repaired(load, case):
     text, name, reasons = REPAIRED[case]
     loaded = load(around(HEAD + text))
     assert loaded.names == ["first", name, "last"]
@@ -170,7 +164,7 @@ def test_damaged_events_are_repaired(load: Load, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", INVALID_UTF8)
-def test_invalid_utf8_is_replaced(load: Load, case: str) -> None:
+def test_invalid_utf8_is_replaced(load, case):
     damaged, name = INVALID_UTF8[case]
     loaded = load(around(event("HERE")).replace(b"HERE", damaged))
     assert loaded.names == ["first", name, "last"]
@@ -178,14 +172,14 @@ def test_invalid_utf8_is_replaced(load: Load, case: str) -> None:
     assert loaded.rejected == []
 
 
-def test_invalid_utf8_in_metadata(load: Load) -> None:
+def test_invalid_utf8_in_metadata(load):
     loaded = load(b'{"host_name": "caf\xe9", "traceEvents": [' + FIRST.encode() + b"]}")
     assert loaded.names == ["first"]
     assert loaded.sql("SELECT host_name, rejected_count FROM trace") == [("caf\ufffd", 0)]
 
 
 @pytest.mark.parametrize("case", REJECTED)
-def test_unreadable_events_are_rejected(load: Load, case: str) -> None:
+def test_unreadable_events_are_rejected(load, case):
     text, offsets, event_id, word = REJECTED[case]
     for separator in (",\n  ",) if case in _DEEP else (",\n  ", ",", "\r\n  ,"):
         loaded = load(around(text, separator))
@@ -201,7 +195,7 @@ def test_unreadable_events_are_rejected(load: Load, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", BETWEEN)
-def test_damage_between_events(load: Load, case: str) -> None:
+def test_damage_between_events(load, case):
     text, names, offsets = BETWEEN[case]
     loaded = load(text)
     assert loaded.names == names.split()
@@ -210,7 +204,7 @@ def test_damage_between_events(load: Load, case: str) -> None:
 
 
 @pytest.mark.parametrize("block_bytes", [1, 50, 200, 1000])
-def test_block_boundaries_change_nothing(split: Callable[..., Any], block_bytes: int) -> None:
+def test_block_boundaries_change_nothing(split, block_bytes):
     texts = [around(HEAD + text) for text, *_ in REPAIRED.values()]
     texts += [around(text) for case, (text, *_) in REJECTED.items() if case not in _DEEP]
     texts += [text.encode() for text, *_ in BETWEEN.values()]
@@ -222,7 +216,7 @@ def test_block_boundaries_change_nothing(split: Callable[..., Any], block_bytes:
         assert small.text.truncation == whole.text.truncation
 
 
-def test_damage_all_over_a_file(load: Load) -> None:
+def test_damage_all_over_a_file(load):
     """Each of many damaged events in many blocks is handled by itself."""
     pieces, names, rejected, repaired = [], [], [], []
     at, event_id = 1, 0
@@ -246,7 +240,7 @@ def test_damage_all_over_a_file(load: Load) -> None:
     assert loaded.repaired == repaired
 
 
-def test_duplicate_keys_keep_exact_times(load: Load) -> None:
+def test_duplicate_keys_keep_exact_times(load):
     loaded = load(
         '[{"ph":"X","name":"k","ts":1,"ts":1694128201545123.456,"dur":5,"dur":1.001},'
         + event("good", ts=1694128201545123)
@@ -258,18 +252,18 @@ def test_duplicate_keys_keep_exact_times(load: Load) -> None:
     ]
 
 
-def test_the_text_of_a_rejected_piece_is_bounded(load: Load) -> None:
+def test_the_text_of_a_rejected_piece_is_bounded(load):
     loaded = load(around(HEAD + '"' + "x" * 100_000))
     assert loaded.sql("SELECT length(text) FROM rejected") == [(2048,)]
 
 
-def test_a_long_damaged_event_is_skipped(load: Load) -> None:
+def test_a_long_damaged_event_is_skipped(load):
     for size in (200_000, 600_000):
         for text in (HEAD + '"' + "x" * size, HEAD + '"a", "x" 5 "' + "y, {" * (size // 4) + '"}'):
             assert load(around(text), block_bytes=100_000).names == ["first", "last"]
 
 
-def test_a_long_good_event_is_kept(load: Load) -> None:
+def test_a_long_good_event_is_kept(load):
     long = event("x" * 500_000)
     loaded = load(around(long), block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [5, 500_000, 4]
@@ -278,7 +272,7 @@ def test_a_long_good_event_is_kept(load: Load) -> None:
     assert [len(name) for name in loaded.names] == [500_000, 500_000, 4]
 
 
-def test_all_faults_are_counted_and_the_first_are_stored(tmp_path: Any) -> None:
+def test_all_faults_are_counted_and_the_first_are_stored(tmp_path):
     count = MAX_FAULTS + 5
     path = tmp_path / "rank0.json"
     path.write_text("[" + ",".join([FIRST, *['{"ph":"X","name":"a","dur":2}'] * count]) + "]")

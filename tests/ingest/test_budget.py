@@ -4,18 +4,13 @@ Each file has at most some hundred kB and describes gigabytes or endless work; o
 must not affect the others.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from databases_by_hand import database
@@ -26,10 +21,8 @@ from tracekit.errors import TraceError
 from tracekit.ingest import budget, byte_stream
 from tracekit.wire import bytes_field, number_field
 
-Load = Callable[..., Any]
 
-
-def refusal(path: Path) -> str:
+def refusal(path):
     """Check that a trace is refused in one bounded line that names it; return the line."""
     with pytest.raises(TraceError) as caught, tracekit.open(path, cache=False) as trace:
         trace.breakdown()
@@ -40,43 +33,43 @@ def refusal(path: Path) -> str:
     return message
 
 
-def shared(depth: int, leaf: object) -> object:
+def shared(depth, leaf):
     """Return a list of ten lists of ten lists and so on, each of which exists once."""
     for _ in range(depth):
         leaf = [leaf] * 10
     return leaf
 
 
-def entry(**more: object) -> dict[str, Any]:
+def entry(**more):
     return {"action": "alloc", "addr": 1, "size": 512, "time_us": 1, "frames": [], **more}
 
 
-def history(*entries: object) -> dict[str, object]:
+def history(*entries):
     return {"segments": [], "device_traces": [list(entries)]}
 
 
-def flight(**more: object) -> dict[str, object]:
+def flight(**more):
     call = {"time_created_ns": 1, "collective_seq_id": 1, "state": "scheduled", "retired": False}
     return {"entries": [{**call, "profiling_name": "nccl:all_reduce", **more}]}
 
 
-def in_itself() -> list[object]:
-    found: list[object] = []
+def in_itself():
+    found = []
     found.append(found)
     return found
 
 
-def deep(depth: int) -> object:
-    found: object = []
+def deep(depth):
+    found = []
     for _ in range(depth):
         found = [found]
     return found
 
 
-def chain() -> list[object]:
+def chain():
     """Return lists that are shallow individually and deep together."""
-    found: list[object] = []
-    last: object = 0
+    found = []
+    last = 0
     for _ in range(30):
         for _ in range(50):
             last = [last]
@@ -88,7 +81,7 @@ GROUP = {"desc": "x", "ranks": "[" + "0," * 100_000 + "0]"}
 SEGMENT = {"total_size": 0, "blocks": [], "device": 0}
 
 # Content of a pickle, and a word of the reason.
-PICKLES: dict[str, tuple[object, str]] = {
+PICKLES = {
     "shared lists": (flight(input_sizes=shared(12, 1)), "events"),
     "shared texts": (flight(state=["x" * 10_000] * 100_000), "events"),
     "tuples as an action": (history(entry(action=tuple([shared(9, ())] * 10))), "events"),
@@ -134,7 +127,7 @@ PICKLES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", PICKLES)
-def test_pickles(name: str, tmp_path: Path) -> None:
+def test_pickles(name, tmp_path):
     content, reason = PICKLES[name]
     path = tmp_path / "x.pickle"
     is_text = isinstance(content, bytes)
@@ -142,7 +135,7 @@ def test_pickles(name: str, tmp_path: Path) -> None:
     assert reason in refusal(path)
 
 
-def test_shared_frames_of_an_ordinary_history_are_read(tmp_path: Path, load_file: Load) -> None:
+def test_shared_frames_of_an_ordinary_history_are_read(tmp_path, load_file):
     frames = [{"filename": f"/src/{n}.py", "line": n, "name": "f" * 40} for n in range(60)]
     path = tmp_path / "x.pickle"
     entries = [entry(frames=frames, time_us=at, addr=at) for at in range(1, 1_001)]
@@ -150,7 +143,7 @@ def test_shared_frames_of_an_ordinary_history_are_read(tmp_path: Path, load_file
     assert load_file(path).sql("SELECT count(*) FROM memory") == [(1_000,)]
 
 
-def shared_pages(path: Path, table: str, depth: int) -> None:
+def shared_pages(path, table, depth):
     """Make the tree of a table of one page per level, to which all cells above point."""
     size = 512
     with closing(sqlite3.connect(path)) as db:
@@ -173,7 +166,7 @@ def shared_pages(path: Path, table: str, depth: int) -> None:
     path.write_bytes(text)
 
 
-def small_pages(path: Path, tables: dict[str, Any]) -> Path:
+def small_pages(path, tables):
     """Write a database with pages of 512 bytes."""
     database(path, tables)
     with closing(sqlite3.connect(path)) as db:
@@ -183,7 +176,7 @@ def small_pages(path: Path, tables: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "META_DATA_EXPORT", "StringIds"])
-def test_shared_pages(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_pages(table, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "FREE_S", 0.1)
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["StringIds"] = tables["StringIds"][:5]
@@ -192,7 +185,7 @@ def test_shared_pages(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     refusal(path)
 
 
-def test_rows_beyond_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_size_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "FREE_ROWS", 1_000)
     path = small_pages(
         tmp_path / "x.sqlite", export(NVTX_EVENTS=[ranged(0, 10, "x"), ranged(5, 6, "y")])
@@ -201,7 +194,7 @@ def test_rows_beyond_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     refusal(path)
 
 
-def test_a_repeated_string_id(tmp_path: Path, load_file: Load) -> None:
+def test_a_repeated_string_id(tmp_path, load_file):
     """The first string of an id is used, and no kernel is counted twice."""
     kernels = [gemm(at, at + 5, 7, at + 1) for at in range(0, 2_000, 10)]
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=kernels)
@@ -214,7 +207,7 @@ def test_a_repeated_string_id(tmp_path: Path, load_file: Load) -> None:
     assert rows == [("void gemm<(int)2>(float*)", 200)]
 
 
-def test_metrics_of_one_number(tmp_path: Path) -> None:
+def test_metrics_of_one_number(tmp_path):
     samples = [{"timestamp": at, "typeId": 0, "metricId": 1, "value": 5} for at in (10, 20)]
     metrics = [{"typeId": 0, "metricId": 1, "metricName": f"m{n}"} for n in range(1_000)]
     path = database(
@@ -230,7 +223,7 @@ def test_metrics_of_one_number(tmp_path: Path) -> None:
     assert rows == [("m0", 5)] * 2
 
 
-def test_computed_columns_are_not_read(tmp_path: Path, load_file: Load) -> None:
+def test_computed_columns_are_not_read(tmp_path, load_file):
     path = database(
         tmp_path / "x.sqlite",
         export(
@@ -247,7 +240,7 @@ def test_computed_columns_are_not_read(tmp_path: Path, load_file: Load) -> None:
     assert len(load_file(path).names) == 2
 
 
-def test_numbers_of_many_digits_in_names(tmp_path: Path, load_file: Load) -> None:
+def test_numbers_of_many_digits_in_names(tmp_path, load_file):
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["NVTX_EVENTS_V" + "1" * 5_000] = [ranged(0, 5, "x")]
     assert load_file(database(tmp_path / "x.sqlite", tables)).names
@@ -259,7 +252,7 @@ ODD = [b"\xff\xfe", -(2**63), 2**63 - 1, 1e999, -0.5, None, "", "x" * 100]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda value: f"{value!r:.12}")
-def test_an_odd_row_affects_no_other(odd: object, tmp_path: Path, load_file: Load) -> None:
+def test_an_odd_row_affects_no_other(odd, tmp_path, load_file):
     kernel = gemm(0, 10, 7, 1, gridX=1, gridY=1, gridZ=1, registersPerThread=1)
     kernel |= {"blockX": 1, "blockY": 1, "blockZ": 1, "graphNodeId": 0, "graphId": 0}
     tables = export(
@@ -291,7 +284,7 @@ def test_an_odd_row_affects_no_other(odd: object, tmp_path: Path, load_file: Loa
     assert found >= 2
 
 
-def stat_names(count: int, text: str) -> bytes:
+def stat_names(count, text):
     """Return the names of statistics; number 0 is a text that they refer to."""
     names = [
         number_field(1, n) + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n))
@@ -301,7 +294,7 @@ def stat_names(count: int, text: str) -> bytes:
     return b"".join(bytes_field(5, name) for name in names)
 
 
-def plane(stat_count: int, text: str, event_count: int) -> bytes:
+def plane(stat_count, text, event_count):
     """Return an XSpace whose events share long statistics of their kind."""
     names = stat_names(stat_count, text)
     stats = b"".join(
@@ -313,7 +306,7 @@ def plane(stat_count: int, text: str, event_count: int) -> bytes:
     return bytes_field(1, bytes_field(2, b"/device:GPU:0") + names + kind + line)
 
 
-def test_statistics_that_all_events_share(tmp_path: Path, load_file: Load) -> None:
+def test_statistics_that_all_events_share(tmp_path, load_file):
     path = tmp_path / "x.xplane.pb"
     path.write_bytes(plane(1, "x" * 10_000, 20_000))
     refusal(path)
@@ -324,9 +317,7 @@ def test_statistics_that_all_events_share(tmp_path: Path, load_file: Load) -> No
 
 
 @pytest.mark.parametrize("name", ["x.json.gz", "x.xplane.pb", "x.pickle", "x.csv.gz"])
-def test_gzip_bombs_are_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_file: Load
-) -> None:
+def test_gzip_bombs_are_refused(name, tmp_path, monkeypatch, load_file):
     """A file that shrinks as traces do is read."""
     monkeypatch.setattr(byte_stream, "FREE_INFLATED_BYTES", 1 << 20)
     event = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d.%03d,"dur":1},\n'
@@ -339,7 +330,7 @@ def test_gzip_bombs_are_refused(
         assert load_file(path).sql("SELECT count(*) FROM event") == [(30_000,)]
 
 
-def test_shared_descriptions_of_devices(tmp_path: Path) -> None:
+def test_shared_descriptions_of_devices(tmp_path):
     names = stat_names(99, "x" * 100_000)
     names += b"".join(
         bytes_field(6, number_field(1, n) + number_field(7, 0)) for n in range(1, 100)
@@ -352,7 +343,7 @@ def test_shared_descriptions_of_devices(tmp_path: Path) -> None:
     assert "32 MiB" in refusal(path)
 
 
-def test_long_texts_on_shared_pages(tmp_path: Path) -> None:
+def test_long_texts_on_shared_pages(tmp_path):
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["TARGET_INFO_SYSTEM_ENV"] = [{"name": "Hostname", "value": "h" * 500_000}]
     path = small_pages(tmp_path / "x.sqlite", tables)
@@ -360,7 +351,7 @@ def test_long_texts_on_shared_pages(tmp_path: Path) -> None:
     refusal(path)
 
 
-def test_processes_of_one_number_on_several_machines(tmp_path: Path, load_file: Load) -> None:
+def test_processes_of_one_number_on_several_machines(tmp_path, load_file):
     """Each has its own devices."""
     kernels = [
         gemm(10 * n, 10 * n + 5, 7, n + 1) | {"globalPid": n << 48 | 1 << 24, "deviceId": n}
@@ -374,7 +365,7 @@ def test_processes_of_one_number_on_several_machines(tmp_path: Path, load_file: 
     assert load_file(path).sql("SELECT count(DISTINCT device) FROM event") == [(100,)]
 
 
-def test_records_of_an_event_that_match_no_wait(tmp_path: Path, load_file: Load) -> None:
+def test_records_of_an_event_that_match_no_wait(tmp_path, load_file):
     at = {"globalPid": FIRST, "deviceId": 0, "contextId": 1, "streamId": 7, "eventId": 1}
     count = 10_000
     records = [{**at, "correlationId": n + 1, "eventSyncId": n + 1} for n in range(count)]
@@ -400,9 +391,7 @@ def test_records_of_an_event_that_match_no_wait(tmp_path: Path, load_file: Load)
     assert time.process_time() - begun < 20
 
 
-def test_slices_that_never_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_file: Load
-) -> None:
+def test_slices_that_never_end(tmp_path, monkeypatch, load_file):
     monkeypatch.setattr(budget, "MAX_HELD_BYTES", 1 << 20)
     head = b"\x0a\x04\x50\x01\x68\x03" + bytes_field(
         1, bytes_field(60, number_field(1, 5) + bytes_field(2, b"g"))
@@ -430,7 +419,7 @@ def test_slices_that_never_end(
     assert load_file(path).sql("SELECT count(*) FROM event") == [(2_000,)]
 
 
-def test_a_long_header_of_a_counter_file(tmp_path: Path) -> None:
+def test_a_long_header_of_a_counter_file(tmp_path):
     event = '[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}]'
     (tmp_path / "t.json").write_text(event)
     lines = "".join(f"2024/01/01 00:00:00.{n:06}, 0, 5\n" for n in range(1, 3_000))
@@ -457,7 +446,7 @@ EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
     "is_known_first",
     [True, pytest.param(False, marks=pytest.mark.nightly("the other order of members"))],
 )
-def test_long_metadata(member: str, is_known_first: bool, load: Load) -> None:
+def test_long_metadata(member, is_known_first, load):
     """It takes linear time, and the known members are read unless they are part of the damage."""
     known = '"distributedInfo":{"rank":3,"world_size":8}'
     first, last = (known, '"z":1') if is_known_first else ('"z":1', known)
@@ -488,7 +477,7 @@ MANIFEST = {
         '"schema_version":1' + "0" * 4000,
     ],
 )
-def test_hostile_manifests(members: str, tmp_path: Path) -> None:
+def test_hostile_manifests(members, tmp_path):
     (tmp_path / "rank0.json").write_text(f"[{EVENT}]")
     (tmp_path / "run.json").write_text(json.dumps(MANIFEST)[:-1] + f",{members}}}")
     with tracekit.open(tmp_path, cache=False) as trace:
@@ -498,7 +487,7 @@ def test_hostile_manifests(members: str, tmp_path: Path) -> None:
     assert len(why) < 400
 
 
-def test_notes_and_texts_of_a_manifest_are_cut(tmp_path: Path) -> None:
+def test_notes_and_texts_of_a_manifest_are_cut(tmp_path):
     (tmp_path / "rank0.json").write_text(f"[{EVENT}]")
     notes = ["n" * 3_000_000] + [f"note {number}" for number in range(50_000)]
     manifest = MANIFEST | {"notes": notes, "outcome": "failed", "reason": "r" * 3_000_000}
@@ -510,7 +499,7 @@ def test_notes_and_texts_of_a_manifest_are_cut(tmp_path: Path) -> None:
     assert max(map(len, [*shown, reason])) <= 10_000
 
 
-def test_a_schema_of_invalid_text(tmp_path: Path) -> None:
+def test_a_schema_of_invalid_text(tmp_path):
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     path = database(tmp_path / "x.sqlite", tables)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREAT\xff TABLE"))

@@ -1,10 +1,6 @@
 """Files of counter samples next to a trace: which tables of which tools are read."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -20,21 +16,19 @@ from tracekit.ingest.counter_files import load_counters
 SECOND = 1_700_000_000
 """2023-11-14 22:13:20 UTC"""
 
-Samples = list[tuple[str | None, str, str | None, float, float]]
-
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[duckdb.DuckDBPyConnection]:
+def store():
     with duckdb.connect() as connection:
         create_tables(connection, library_file())
         yield connection
 
 
 @pytest.fixture
-def read(store: duckdb.DuckDBPyConnection, tmp_path: Path) -> Callable[[str], Samples]:
+def read(store, tmp_path):
     """Return the samples of a file: device, name, unit, s since :data:`SECOND`, value."""
 
-    def samples(text: str) -> Samples:
+    def samples(text):
         path = tmp_path / "samples.csv"
         path.write_text(text)
         store.execute("DELETE FROM system_sample; DELETE FROM rejected")
@@ -108,9 +102,7 @@ def read(store: duckdb.DuckDBPyConnection, tmp_path: Path) -> Callable[[str], Sa
         ),
     ],
 )
-def test_tables_of_tools(
-    text: str, expected: Samples, read: Callable[..., Samples], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_tools(text, expected, read, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     found = read(text)
     assert [row[:3] for row in found] == [row[:3] for row in expected]
@@ -129,14 +121,12 @@ def test_tables_of_tools(
         pytest.param("", id="empty"),
     ],
 )
-def test_other_tables_are_refused(text: str, read: Callable[[str], Samples]) -> None:
+def test_other_tables_are_refused(text, read):
     with pytest.raises(TraceError, match=r"samples\.csv"):
         read(text)
 
 
-def test_a_truncated_line_is_rejected(
-    read: Callable[[str], Samples], store: duckdb.DuckDBPyConnection
-) -> None:
+def test_a_truncated_line_is_rejected(read, store):
     text = "timestamp,index,power.draw [W]\n1700000000,0,70\n1700000001,\n"
     assert [row[4] for row in read(text)] == [70]
     assert store.execute("SELECT byte_offset, text FROM rejected").fetchall() == [
@@ -161,9 +151,7 @@ HEAD = "timestamp, index, power.draw [W]"
     ],
     ids=lambda line: ascii(line[:30]),
 )  # fmt: skip
-def test_an_invalid_line_is_rejected(
-    line: str, read: Callable[[str], Samples], store: duckdb.DuckDBPyConnection
-) -> None:
+def test_an_invalid_line_is_rejected(line, read, store):
     assert read(f"{HEAD}\n{GOOD}\n{line}\n{GOOD}\n")[0][:3] == ("0", "power.draw", "W")
     found = store.execute("SELECT name, value FROM system_sample WHERE value = 5").fetchall()
     assert found[0] == found[-1] == ("power.draw", 5)
@@ -174,13 +162,13 @@ def test_an_invalid_line_is_rejected(
 @pytest.mark.parametrize(
     "cell", [" " * 30_000 + "b", "[" * 60_000, "(" * 60_000 + "]", "1" * 60_000]
 )
-def test_parsing_names_takes_linear_time(cell: str, read: Callable[[str], Samples]) -> None:
+def test_parsing_names_takes_linear_time(cell, read):
     started_s = time.process_time()
     assert len(read(f"timestamp, index, a{cell}, power.draw [W]\n2023-11-14 22:13:21, 0, 1, 5 W\n"))
     assert time.process_time() - started_s < 5  # a quadratic pattern takes minutes
 
 
-def test_names_with_brackets(read: Callable[[str], Samples]) -> None:
+def test_names_with_brackets(read):
     found = read("timestamp, a (b) [W], c), [d, (e)\n2023-11-14 22:13:21, 1, 2, 3, 4\n")
     assert [(name, unit) for _, name, unit, *_ in found] == [
         ("a (b)", "W"),
@@ -190,15 +178,13 @@ def test_names_with_brackets(read: Callable[[str], Samples]) -> None:
     ]
 
 
-def test_samples_alone_are_no_trace(tmp_path: Path) -> None:
+def test_samples_alone_are_no_trace(tmp_path):
     (tmp_path / "power.csv").write_text("timestamp,index,power.draw [W]\n1700000000,0,70\n")
     with pytest.raises(TraceError):
         tracekit.open(tmp_path / "power.csv", cache=False)
 
 
-def test_samples_with_a_dataset_are_refused(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_samples_with_a_dataset_are_refused(tiny_trace, tmp_path):
     traces = [tiny_trace([kernel("k", 2, 9)], f"rank{rank}.json") for rank in range(2)]
     (tmp_path / "p.csv").write_text("timestamp,index,power.draw [W]\n1700000000,0,70\n")
     with pytest.raises(UsageError):

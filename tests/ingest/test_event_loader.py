@@ -1,31 +1,27 @@
 """Events that were read arrive in the store, or an error is raised on the reading thread."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 import pytest
 
 from tracekit.analysis.library import library_file
-from tracekit.database.building import Build, build_temporary
-from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.database.building import build_temporary
+from tracekit.ingest.event_collector import EventCollector
 from tracekit.ingest.event_loader import EventLoader
 
 COLLECTOR = EventCollector()
 
 
 @pytest.fixture
-def own_build() -> Iterator[Build]:
+def own_build():
     """Return a store that the test may damage."""
     with build_temporary(library_file()) as build:
         yield build
 
 
-def block(first: int, count: int) -> EventRows:
+def block(first, count):
     for number in range(first, first + count):
         event = {"ph": "X", "name": f"op{number}", "pid": 1, "tid": 2, "ts": number, "dur": 1}
         COLLECTOR.event_count = number
@@ -35,12 +31,12 @@ def block(first: int, count: int) -> EventRows:
     return rows
 
 
-def rows(build: Build) -> list[tuple[Any, ...]]:
+def rows(build):
     return build.connection.execute("SELECT trace_id, event_id FROM record").fetchall()
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_blocks_arrive_in_order_unless_abandoned(own_build: Build, waits: bool) -> None:
+def test_blocks_arrive_in_order_unless_abandoned(own_build, waits):
     for trace_id in (0, 1):
         loader = EventLoader(own_build.connection, trace_id)
         for first in range(0, 500, 100):
@@ -52,7 +48,7 @@ def test_blocks_arrive_in_order_unless_abandoned(own_build: Build, waits: bool) 
     assert rows(own_build) == (expected if waits else [])
 
 
-def test_an_error_of_the_store_is_raised(own_build: Build) -> None:
+def test_an_error_of_the_store_is_raised(own_build):
     own_build.connection.execute("DROP TABLE record CASCADE")
     loader = EventLoader(own_build.connection, 0)
     try:
@@ -67,19 +63,19 @@ def test_an_error_of_the_store_is_raised(own_build: Build) -> None:
 class FullMemory:
     """A cursor whose transactions run out of memory at commit."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, cursor):
         self._cursor = cursor
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._cursor, name)
 
-    def execute(self, *_: object) -> None:
+    def execute(self, *_):
         raise duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB")
 
 
-def test_a_transaction_without_memory_to_commit(own_build: Build) -> None:
+def test_a_transaction_without_memory_to_commit(own_build):
     loader = EventLoader(own_build.connection, 0)
-    loader._cursor = FullMemory(loader._cursor)  # type: ignore[assignment]
+    loader._cursor = FullMemory(loader._cursor)
     try:
         loader.add(block(0, 1))
         with pytest.raises(duckdb.OutOfMemoryException):

@@ -1,12 +1,7 @@
 """An execution trace adds shapes and tensors to the ops of the trace recorded with it."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import span
@@ -20,7 +15,7 @@ FLOAT, WHOLE = "Tensor(float)", "GenericList[Int,Int]"
 A, B, MADE = [3, 1, 0, 6, 4, "cpu"], [4, 2, 0, 12, 4, "cpu"], [9, 8, 0, 8, 4, "cpu"]
 
 
-def newer(number: int, name: str, given: list[Any], made: list[Any]) -> dict[str, Any]:
+def newer(number, name, given, made):
     """Return a node of schema 1.1.1: values, shapes, types and strides of either side."""
     keys = ("values", "shapes", "types", "strides")
     return {
@@ -33,7 +28,7 @@ def newer(number: int, name: str, given: list[Any], made: list[Any]) -> dict[str
     }
 
 
-GIVEN: list[Any] = [
+GIVEN = [
     [A, B, 2, True, [1, 1], "<None>", "cpu"],
     [[2, 3], [3, 4], [], [], [[], []], [], []],
     [FLOAT, FLOAT, "Int", "Bool", WHOLE, "None", "Device"],
@@ -41,12 +36,7 @@ GIVEN: list[Any] = [
 ]
 NODES = [
     newer(0, "[pytorch|profiler|execution_trace|thread]", [[]] * 4, [[]] * 4),
-    newer(
-        5,
-        "aten::mm",
-        GIVEN,
-        [[MADE], [[2, 4]], [FLOAT], [[4, 1]]],
-    ),
+    newer(5, "aten::mm", GIVEN, [[MADE], [[2, 4]], [FLOAT], [[4, 1]]]),
 ]
 OLDER = {
     "name": "aten::mm", "id": 25, "rf_id": 5, "inputs": [A, B], "input_shapes": [[2, 3], [3, 4]],
@@ -54,28 +44,24 @@ OLDER = {
     "output_types": [FLOAT],
 }  # fmt: skip
 
-Given = Callable[..., Path]
 
-
-def written(
-    folder: Path, nodes: list[Any], schema: str = "1.1.1-chakra.0.0.4", pid: int = 1
-) -> Path:
+def written(folder, nodes, schema="1.1.1-chakra.0.0.4", pid=1):
     path = folder / "et.json"
     path.write_text(json.dumps({"schema": schema, "pid": pid, "time": "", "nodes": nodes}))
     return path
 
 
-def joined(folder: Path, trace: Path, beside: Path) -> dict[str, Any]:
+def joined(folder, trace, beside):
     store = ingest([trace, beside], folder / "a.duckdb", force=True)
     with tracekit.open(store) as opened:
         ((args,),) = opened.sql("SELECT args::VARCHAR FROM event WHERE category = 'cpu_op'").rows
         (op,) = opened.query("op_arguments").to_dicts()
-    found: dict[str, Any] = json.loads(args)
+    found = json.loads(args)
     assert op["shapes"] == json.dumps(found["Input Dims"]).replace(" ", "")
     return found
 
 
-def test_missing_arguments_are_added(tmp_path: Path, tiny_trace: Given) -> None:
+def test_missing_arguments_are_added(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5, "x": 1})])
     assert joined(tmp_path, trace, written(tmp_path, NODES)) == {
         "Record function id": 5,
@@ -90,7 +76,7 @@ def test_missing_arguments_are_added(tmp_path: Path, tiny_trace: Given) -> None:
     }
 
 
-def test_a_compressed_file_is_part_of_the_cache_key(tmp_path: Path, tiny_trace: Given) -> None:
+def test_a_compressed_file_is_part_of_the_cache_key(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     beside = tmp_path / "et.json.gz"
     beside.write_bytes(gzip.compress(written(tmp_path, NODES).read_bytes()))
@@ -102,8 +88,8 @@ def test_a_compressed_file_is_part_of_the_cache_key(tmp_path: Path, tiny_trace: 
             assert (added is None) == (found is None)
 
 
-def test_recorded_arguments_stay(tmp_path: Path, tiny_trace: Given) -> None:
-    own: dict[str, Any] = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
+def test_recorded_arguments_stay(tmp_path, tiny_trace):
+    own = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
     # A node of Triton's: its last argument has no strides.
     short = newer(6, "triton_", [[A, 5], [[2, 3], []], [FLOAT, "Int"], [[3, 1]]], [[]] * 4)
@@ -111,7 +97,7 @@ def test_recorded_arguments_stay(tmp_path: Path, tiny_trace: Given) -> None:
     assert (found["Input Dims"], found["Output Dims"]) == ([[7, 3], [3, 4]], [[2, 4]])
 
 
-def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path: Path, tiny_trace: Given) -> None:
+def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = OLDER | {"name": "aten::add"}
     for nodes, more, word in (
@@ -122,13 +108,13 @@ def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path: Path, tiny_tr
         ([OLDER | {"rf_id": 1 << 70}], {}, "ExecutionTraceObserver"),
         (7, {}, "ExecutionTraceObserver"),
     ):
-        path = written(tmp_path, nodes, **more)  # type: ignore[arg-type]
+        path = written(tmp_path, nodes, **more)
         with pytest.raises(TraceError, match=word):
             ingest([trace, path], tmp_path / "a.duckdb")
         assert not (tmp_path / "a.duckdb").exists()
 
 
-def test_two_traces_of_one_process_are_refused(tmp_path: Path, tiny_trace: Given) -> None:
+def test_two_traces_of_one_process_are_refused(tmp_path, tiny_trace):
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = trace.with_name("other.json")
     other.write_bytes(trace.read_bytes())
@@ -136,7 +122,7 @@ def test_two_traces_of_one_process_are_refused(tmp_path: Path, tiny_trace: Given
         ingest([trace, other, written(tmp_path, NODES)], tmp_path / "a.duckdb")
 
 
-def test_an_execution_trace_alone_is_refused_with_a_hint(tmp_path: Path) -> None:
+def test_an_execution_trace_alone_is_refused_with_a_hint(tmp_path):
     path = written(tmp_path, NODES)
     with pytest.raises(TraceError) as raised:
         tracekit.open(path)

@@ -1,18 +1,13 @@
 """One trace in every formatting seen in the wild gives the same rows."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit.ingest.array_frames import BLOCK_BYTES
 
-EVENTS: list[dict[str, Any]] = [
+EVENTS = [
     json.loads(line)
     for line in r"""
 {"ph":"M","name":"process_name","ts":1.5,"pid":7,"tid":0,"args":{"name":"python"}}
@@ -35,7 +30,7 @@ EVENTS: list[dict[str, Any]] = [
     .strip()
     .splitlines()
 ]
-METADATA: dict[str, Any] = {
+METADATA = {
     "schemaVersion": 1,
     "deviceProperties": [{"id": 0, "name": "H100", "totalGlobalMem": 85, "computeMajor": 9}],
     "distributedInfo": {"backend": "nccl", "rank": 2, "world_size": 4},
@@ -45,7 +40,7 @@ METADATA: dict[str, Any] = {
 }
 
 
-def kineto(events: list[dict[str, Any]] = EVENTS) -> str:
+def kineto(events=EVENTS):
     """Return the text in the layout of Kineto's own writer, with its odd line breaks."""
     head = "".join(f"    {json.dumps(key)}: {json.dumps(METADATA[key])},\n" for key in METADATA)
     texts = []
@@ -108,14 +103,14 @@ OPEN_FORMATTINGS = {
 }
 
 
-def named_member(text: bytes) -> bytes:
+def named_member(text):
     """A member whose header has a name, an extra field and a comment."""
     plain = gzip.compress(text)
     header = plain[:3] + bytes([0b11100]) + plain[4:10]
     return header + b"\x04\x00ABCD" + b"trace.json\0" + b"a comment\0" + plain[10:]
 
 
-PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+PACKINGS = {
     "plain": bytes,
     "gzip": gzip.compress,
     "two members": lambda text: gzip.compress(text[:1000]) + gzip.compress(text[1000:]),
@@ -131,13 +126,12 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture
-def expected_rows(load: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
-    rows: dict[str, list[tuple[Any, ...]]] = load(ONE_LINE).everything()
-    return rows
+def expected_rows(load):
+    return load(ONE_LINE).everything()
 
 
 N = [None] * 9
-ROWS: dict[str, list[tuple[Any, ...]]] = {
+ROWS = {
     "SELECT * EXCLUDE (ph, args, extra) FROM event WHERE category <> 'Trace' ORDER BY event_id": [
         (0, 2, 7, 8, "cpu_op", 'aten::"mm" \\ {a, [b}', 10250, 5001, None, 3, *N[:7]),
         (0, 3, 7, 8, "cuda_runtime", "cudaLaunchKernel", 11000, 2000, 9, 3, *N[:7]),
@@ -175,7 +169,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def test_rows_of_the_trace(load: Callable[..., Any]) -> None:
+def test_rows_of_the_trace(load):
     loaded = load(kineto())
     assert {statement: loaded.sql(statement) for statement in ROWS} == ROWS
     ((metadata,),) = loaded.sql("SELECT metadata FROM trace")
@@ -183,9 +177,7 @@ def test_rows_of_the_trace(load: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("formatting", FORMATTINGS)
-def test_formattings(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], formatting: str
-) -> None:
+def test_formattings(load, expected_rows, formatting):
     loaded = load(FORMATTINGS[formatting])
     assert loaded.everything() == expected_rows
     assert (loaded.rejected, loaded.repaired, loaded.truncation) == ([], [], None)
@@ -195,9 +187,7 @@ def test_formattings(
 
 
 @pytest.mark.parametrize("formatting", BARE_FORMATTINGS | OPEN_FORMATTINGS)
-def test_bare_arrays(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], formatting: str
-) -> None:
+def test_bare_arrays(load, expected_rows, formatting):
     loaded = load((BARE_FORMATTINGS | OPEN_FORMATTINGS)[formatting])
     assert loaded.everything() == {**expected_rows, "device": [], "process_group": []}
     assert (loaded.rejected, loaded.repaired) == ([], [])
@@ -209,9 +199,7 @@ def test_bare_arrays(
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
-def test_compression_is_known_by_content_not_by_name(
-    load: Callable[..., Any], expected_rows: dict[str, list[tuple[Any, ...]]], packing: str
-) -> None:
+def test_compression_is_known_by_content_not_by_name(load, expected_rows, packing):
     for name in ("trace.json", "trace.json.gz", "trace"):
         loaded = load(PACKINGS[packing](kineto().encode()), name)
         assert loaded.everything() == expected_rows
@@ -220,7 +208,7 @@ def test_compression_is_known_by_content_not_by_name(
 
 
 @pytest.mark.parametrize("formatting", FORMATTINGS | BARE_FORMATTINGS)
-def test_block_boundaries(split: Callable[..., Any], formatting: str) -> None:
+def test_block_boundaries(split, formatting):
     text = (FORMATTINGS | BARE_FORMATTINGS)[formatting].encode()
     if text.startswith(b"\xef\xbb\xbf"):
         text = b"   " + text[3:]  # ByteStream removes the byte order mark.
@@ -234,7 +222,7 @@ def test_block_boundaries(split: Callable[..., Any], formatting: str) -> None:
         assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
 
 
-def test_blocks_are_bounded(split: Callable[..., Any]) -> None:
+def test_blocks_are_bounded(split):
     text = json.dumps({"traceEvents": [EVENTS[2]] * 2000}).encode()
     found = split(text, block_bytes=20_000, chunk_bytes=1000)
     assert len(found.rows) == 2000
@@ -243,7 +231,7 @@ def test_blocks_are_bounded(split: Callable[..., Any]) -> None:
     assert BLOCK_BYTES <= 8 << 20
 
 
-def test_category_names_of_2021(load: Callable[..., Any]) -> None:
+def test_category_names_of_2021(load):
     loaded = load(
         """[
         {"ph":"X","cat":"Operator","name":"aten::mm","pid":1,"tid":"1","ts":1,"dur":9,
@@ -266,9 +254,7 @@ def test_category_names_of_2021(load: Callable[..., Any]) -> None:
     assert loaded.sql("SELECT flow_id FROM flow") == [(12,)]
 
 
-def test_a_real_trace_in_blocks_of_any_size(
-    split_file: Callable[..., Any], sample_trace: Path
-) -> None:
+def test_a_real_trace_in_blocks_of_any_size(split_file, sample_trace):
     whole = split_file(sample_trace)
     assert len(whole.rows) == 8260
     for block_bytes in (5_000, 100_000):
@@ -278,7 +264,7 @@ def test_a_real_trace_in_blocks_of_any_size(
         assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
 
 
-def test_secrets_in_the_metadata_are_masked(load: Callable[..., Any]) -> None:
+def test_secrets_in_the_metadata_are_masked(load):
     trace = {
         "profiler": {"env": {"HF_TOKEN": "hf_abc", "HOME": "/root"}, "api_key": "sk-1"},
         "traceEvents": EVENTS,

@@ -5,14 +5,9 @@ time, a quadratic one 256 times; the limit is 64. Only CPU time counts, and a sh
 counts as 0.1 s, so that neither a busy machine nor a coarse clock decides.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cases_as_ranks import opened_as_ranks
@@ -28,14 +23,12 @@ EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 HEAD = '{"ph":"X","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":2'
 
 
-def trace(*events: str) -> str:
+def trace(*events):
     return '{"traceEvents":[' + ",".join(events) + "]}"
 
 
-Attack = Callable[[int], str]
-
 # Size of the first reading, the text of a given size, and its number of events, None if undefined.
-ATTACKS: dict[str, tuple[int, Attack, Callable[[int], int] | None]] = {
+ATTACKS = {
     "many arrays of events": (
         500, lambda n: "{" + f'"traceEvents":[{EVENT}],' * n + '"x":1}', lambda n: n
     ),
@@ -87,7 +80,7 @@ ATTACKS: dict[str, tuple[int, Attack, Callable[[int], int] | None]] = {
 }  # fmt: skip
 
 
-def expect_linear_growth(read: Callable[[int], None], first: int) -> None:
+def expect_linear_growth(read, first):
     """Read an attack of some size and of 16 times that size, and compare the CPU time."""
     taken_s = []
     for count in (first, TIMES * first):
@@ -99,10 +92,10 @@ def expect_linear_growth(read: Callable[[int], None], first: int) -> None:
 
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.nightly("compares CPU times")
-def test_growth_of_reading(load: Callable[..., Any], name: str) -> None:
+def test_growth_of_reading(load, name):
     first, text_of, events_of = ATTACKS[name]
 
-    def read(count: int) -> None:
+    def read(count):
         try:
             loaded = load(text_of(count))
         except TraceError:
@@ -114,10 +107,10 @@ def test_growth_of_reading(load: Callable[..., Any], name: str) -> None:
     expect_linear_growth(read, first)
 
 
-def test_a_gzip_bomb_of_events(load: Callable[..., Any]) -> None:
+def test_a_gzip_bomb_of_events(load):
     """A few kB of gzip hold MBs of events; reading takes the time of the events."""
 
-    def read(count: int) -> None:
+    def read(count):
         packed = gzip.compress(trace(*[EVENT] * count).encode(), mtime=0)
         assert len(packed) < count
         assert load(packed, "bomb.json.gz").sql("SELECT event_count FROM trace") == [(count,)]
@@ -126,7 +119,7 @@ def test_a_gzip_bomb_of_events(load: Callable[..., Any]) -> None:
 
 
 @pytest.mark.nightly("takes seconds and 500 MB of memory")
-def test_a_name_of_80_mb(load: Callable[..., Any]) -> None:
+def test_a_name_of_80_mb(load):
     """It exceeds the limit of an event and is read if the file has the room for it."""
     loaded = load(trace(EVENT, HEAD + ',"name":"' + "k" * 80_000_000 + '"}', EVENT))
     ((kept, rejected),) = loaded.sql("SELECT event_count, rejected_count FROM trace")
@@ -134,7 +127,7 @@ def test_a_name_of_80_mb(load: Callable[..., Any]) -> None:
     assert kept + rejected >= 3
 
 
-def test_complete_events_amid_an_attack_are_read(load: Callable[..., Any]) -> None:
+def test_complete_events_amid_an_attack_are_read(load):
     texts = ['{"ph":"X","name":"a","args":{"x":[1'] * 2_000
     for place in range(0, 2_000, 100):
         texts[place] = EVENT.replace('"k"', f'"whole {place}"')
@@ -142,7 +135,7 @@ def test_complete_events_amid_an_attack_are_read(load: Callable[..., Any]) -> No
     assert names == {f"whole {place}" for place in range(0, 2_000, 100)}
 
 
-NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
+NESTED = {
     "modules": ("python_function", lambda number: f"nn.Module: Block_{number}"),
     "ranges": ("user_annotation", lambda number: f"range {number}"),
     "python calls": ("python_function", lambda number: f"file.py({number}): call"),
@@ -150,7 +143,7 @@ NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
 }
 
 
-def nested(count: int, kind_of: Callable[[int], tuple[str, Callable[[int], str]]]) -> str:
+def nested(count, kind_of):
     """Return nested spans, each of which launches a kernel before the next one begins."""
     events = []
     for number in range(count):
@@ -168,7 +161,7 @@ def nested(count: int, kind_of: Callable[[int], tuple[str, Callable[[int], str]]
     return trace(*map(json.dumps, events))
 
 
-def ask_all(path: Path) -> tuple[int, int]:
+def ask_all(path):
     """Run the analyses of nesting; return the greatest depth of spans and of modules."""
     with tracekit.open(path, cache=False) as opened:
         opened.breakdown()
@@ -192,11 +185,11 @@ def ask_all(path: Path) -> tuple[int, int]:
     ids=str,
 )
 @pytest.mark.nightly("compares CPU times")
-def test_growth_with_the_depth(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_growth_with_the_depth(tmp_path, names):
     """Small traces are read with little memory, and 3,000 nested spans fit into it."""
     kinds = [NESTED[name] for name in names]
 
-    def read(count: int) -> None:
+    def read(count):
         path = tmp_path / f"{count}.json"
         path.write_text(nested(count, lambda number: kinds[number % len(kinds)]))
         # Modules and ranges are parts of the model, calls and ops are not.
@@ -206,7 +199,7 @@ def test_growth_with_the_depth(tmp_path: Path, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.nightly("takes half a minute")
-def test_12000_nested_spans(tmp_path: Path) -> None:
+def test_12000_nested_spans(tmp_path):
     kinds = [*NESTED.values()]
     path = tmp_path / "deep.json"
     path.write_text(nested(12_000, lambda number: kinds[number % 4]))
@@ -214,10 +207,10 @@ def test_12000_nested_spans(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("compares CPU times")
-def test_growth_with_the_parts_of_a_name(tmp_path: Path) -> None:
+def test_growth_with_the_parts_of_a_name(tmp_path):
     """The parent of a module is found in one step, not in one step per dot of its name."""
 
-    def read(count: int) -> None:
+    def read(count):
         names = ["tk/module/forward/a", "tk/module/forward/" + "a." * count + "b"]
         path = tmp_path / f"{count}.json"
         path.write_text(nested(2, lambda _: ("user_annotation", names.__getitem__)))
@@ -227,7 +220,7 @@ def test_growth_with_the_parts_of_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("digits", [10, 5_000])
-def test_a_number_that_no_layer_has(tmp_path: Path, digits: int) -> None:
+def test_a_number_that_no_layer_has(tmp_path, digits):
     number = "9" * digits
     cases = [
         json.loads(nested(2, lambda _, kind=kind: kind))["traceEvents"]

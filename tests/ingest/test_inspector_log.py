@@ -1,10 +1,6 @@
 """Logs of NCCL's inspector in the form that its source code writes."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +10,7 @@ from tracekit.errors import TraceError
 START_US = 1_750_000_000_000_000
 
 
-def line(seq: int, collective: str, size: int, time_us: int, factor: float, **given: Any) -> str:
+def line(seq, collective, size, time_us, factor, **given):
     """Return a line with the bandwidth of inspectorComputeCollBw; factor: bus bytes per size."""
     bus = size * factor / 1e9 / (time_us / 1e6)
     metadata = {"inspector_output_format_version": given.pop("version", "v4.0"), "git_rev": ""}
@@ -26,7 +22,7 @@ def line(seq: int, collective: str, size: int, time_us: int, factor: float, **gi
     return json.dumps({"header": header, "metadata": metadata, "coll_perf": performance})
 
 
-def test_lines_of_sends(tmp_path: Path) -> None:
+def test_lines_of_sends(tmp_path):
     """RCCL's multi-node all-gathers write them; some versions write whole times as fractions."""
     send = json.loads(line(3, "Send", 500, 20, 1))
     send["p2p_perf"] = {
@@ -42,7 +38,7 @@ def test_lines_of_sends(tmp_path: Path) -> None:
     assert (found, rejected) == ([("Send", 1, 20_000), ("AllReduce", 1, 10_000)], [(0,)])
 
 
-def test_bandwidths_match_the_log(tmp_path: Path) -> None:
+def test_bandwidths_match_the_log(tmp_path):
     """The sizes and times of an all-reduce and a reduce-scatter are those of NCCL's README."""
     kernels = [{"channel_id": 0, "kernel_start_ts": START_US - 7, "kernel_stop_ts": START_US}]
     verbose = {
@@ -86,7 +82,7 @@ def test_bandwidths_match_the_log(tmp_path: Path) -> None:
     ],
     ids=["another version", "no complete line"],
 )
-def test_unreadable_logs_are_refused(tmp_path: Path, text: str, word: str) -> None:
+def test_unreadable_logs_are_refused(tmp_path, text, word):
     (tmp_path / "a.log").write_text(text)
     with pytest.raises(TraceError, match=word):
         tracekit.open(tmp_path / "a.log", cache=False)

@@ -1,13 +1,8 @@
 """Annotations of CUDA graph kernels in files next to a trace."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
@@ -15,9 +10,8 @@ from traces_by_hand import call, kernel
 import tracekit
 from tracekit.errors import TraceError
 
-Tiny = Callable[..., Path]
 NODE = 3 << 32
-NOTED: dict[int, Any] = {
+NOTED = {
     NODE: [{"module_fqn": "layers.0.wq", "name": "layers.0.wq"}],
     NODE + 1: [{"module_fqn": "layers.0.w1", "autograd_phase": "backward"}],
     NODE + 2: ["sampling"],
@@ -34,7 +28,7 @@ EXPECTED = [
 ]
 
 
-def replay() -> list[dict[str, Any]]:
+def replay():
     names = ["gemm_0", "gemm_1", "k"]
     return [
         call(0, 2, 1, "cudaGraphLaunch"),
@@ -45,11 +39,11 @@ def replay() -> list[dict[str, Any]]:
     ]
 
 
-def as_json(noted: dict[int, Any]) -> bytes:
+def as_json(noted):
     return json.dumps({str(node): one for node, one in noted.items()}).encode()
 
 
-def test_kernels_have_module_phase_and_scope(tiny_trace: Tiny) -> None:
+def test_kernels_have_module_phase_and_scope(tiny_trace):
     """The file lies next to the trace or in the parent folder, and is part of the cache key."""
     path = tiny_trace(replay(), name="step_14/rank0.json")
     with tracekit.open(path) as trace:
@@ -68,7 +62,7 @@ def test_kernels_have_module_phase_and_scope(tiny_trace: Tiny) -> None:
         file.unlink()
 
 
-def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:
+def test_annotations_of_another_rank_are_ignored(tiny_trace):
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank1_a.json").write_bytes(as_json(NOTED))
     with tracekit.open(path, cache=False) as trace:
@@ -76,7 +70,7 @@ def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b'{"x": []}', b'{"1": [5]}', b"\x80\x04."])
-def test_an_invalid_annotation_file_is_named(tiny_trace: Tiny, data: bytes) -> None:
+def test_an_invalid_annotation_file_is_named(tiny_trace, data):
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank0_a.json").write_bytes(data)
     with pytest.raises(TraceError, match="kernel_annotations_rank0_a"):

@@ -1,18 +1,13 @@
 """A file with the merged traces of several ranks is split into one trace per rank."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.ingest.merged_ranks import ranks_of
 
 
-def rank_events(prefix: str, gemm_us: float) -> list[Event]:
+def rank_events(prefix, gemm_us):
     """Return an op, its launch and its kernel, with the ids that every rank has."""
     events = [
         span("cpu_op", "aten::mm", 0, 30, 83, pid=83, **{"External id": 1}),
@@ -24,7 +19,7 @@ def rank_events(prefix: str, gemm_us: float) -> list[Event]:
     return events
 
 
-def test_each_rank_has_its_own_devices_and_launches(tiny_trace: Callable[..., Path]) -> None:
+def test_each_rank_has_its_own_devices_and_launches(tiny_trace):
     path = tiny_trace(
         [*rank_events("TP00-DP00-PP00-EP00", 100), *rank_events("TP01-DP00-PP00-EP00", 300)]
     )
@@ -50,19 +45,17 @@ def test_each_rank_has_its_own_devices_and_launches(tiny_trace: Callable[..., Pa
         (["DP03"], [0]),
     ],
 )
-def test_ranks_follow_from_parallel_groups(names: list[str], ranks: list[int]) -> None:
+def test_ranks_follow_from_parallel_groups(names, ranks):
     assert ranks_of(names) == ranks
 
 
-def test_other_process_names_are_no_ranks(tiny_trace: Callable[..., Path]) -> None:
+def test_other_process_names_are_no_ranks(tiny_trace):
     events = [{**event, "pid": "[worker] 3"} for event in rank_events("TP0", 100)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         assert trace.sql("SELECT rank, rank_source FROM trace").rows == [(None, "unknown")]
 
 
-def test_recordings_of_different_times_cause_a_warning(
-    tiny_trace: Callable[..., Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_recordings_of_different_times_cause_a_warning(tiny_trace, caplog):
     first = [call(5, 10, 1), kernel("gemm", 20, 120, 1)]
     later = [{**event, "ts": event["ts"] + 1_000_000} for event in first]
     with tracekit.open(

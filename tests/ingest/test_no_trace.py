@@ -1,11 +1,5 @@
 """Files that are no trace are refused with one error."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tracekit.errors import TraceError
@@ -13,7 +7,7 @@ from tracekit.errors import TraceError
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 
 # Content of the file, and a word of the message or hint that tells the case from the others.
-UNREADABLE: dict[str, tuple[bytes, str]] = {
+UNREADABLE = {
     "empty": (b"", "empty"),
     "white space": (b" \n", "array"),
     "object": (b'{"a": 1}', "array"),
@@ -44,9 +38,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("case", UNREADABLE)
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_no_trace_is_one_error(
-    load: Callable[..., Any], tmp_path: Path, case: str, name: str
-) -> None:
+def test_no_trace_is_one_error(load, tmp_path, case, name):
     content, word = UNREADABLE[case]
     with pytest.raises(TraceError) as raised:
         load(content, name)

@@ -1,15 +1,11 @@
 """SQLite exports of Nsight Systems: each row becomes the event that Kineto would write."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from databases_by_hand import Rows, database
+from databases_by_hand import database
 from export_by_hand import FIRST, ID, SECOND, api, export, gemm, ranged, work
 from traces_by_hand import call, kernel, span
 
@@ -113,7 +109,7 @@ EVENTS = [
 ]
 
 
-def test_every_row_is_its_event(tmp_path: Path) -> None:
+def test_every_row_is_its_event(tmp_path):
     path = database(tmp_path / "report.sqlite", TWO_PROCESSES)
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
@@ -166,7 +162,7 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
         assert trace.sql(described).rows[3] == (3, "NVIDIA H100 80GB HBM3", "9.0", 132)
 
 
-def test_processes_on_one_device_keep_their_streams(tmp_path: Path) -> None:
+def test_processes_on_one_device_keep_their_streams(tmp_path):
     kernels = [gemm(0, 9_000, 7, 1), gemm(1_000, 8_000, 7, 1, globalPid=SECOND, contextId=2)]
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=kernels))
     with tracekit.open(path, cache=False) as trace:
@@ -176,9 +172,7 @@ def test_processes_on_one_device_keep_their_streams(tmp_path: Path) -> None:
         ]
 
 
-def test_analyses_match_those_of_a_chrome_trace(
-    tmp_path: Path, tiny_trace: Callable[..., Path]
-) -> None:
+def test_analyses_match_those_of_a_chrome_trace(tmp_path, tiny_trace):
     chrome = tiny_trace(
         [
             span("user_annotation", "ProfilerStep#3", 0, 100),
@@ -218,7 +212,7 @@ def test_analyses_match_those_of_a_chrome_trace(
             assert found[0] == found[1], name
 
 
-def test_ranges_of_emit_nvtx_are_ops(tmp_path: Path) -> None:
+def test_ranges_of_emit_nvtx_are_ops(tmp_path):
     texts = [
         "aten::add, seq = 17, op_id = 9, sizes = [[2, 3], []], input_op_ids = [[4, 0]]",
         "aten::empty, op_id = 12, sizes = [[]]",
@@ -243,7 +237,7 @@ def test_ranges_of_emit_nvtx_are_ops(tmp_path: Path) -> None:
         ]
 
 
-def test_rows_that_are_no_events_are_counted(tmp_path: Path) -> None:
+def test_rows_that_are_no_events_are_counted(tmp_path):
     bad = [
         ranged(0, 10, None),
         ranged(5, 2, "ends before it starts"),
@@ -269,7 +263,7 @@ def test_rows_that_are_no_events_are_counted(tmp_path: Path) -> None:
         ]
 
 
-def test_it_is_found_by_name_and_by_content(tmp_path: Path) -> None:
+def test_it_is_found_by_name_and_by_content(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     for rank in (0, 1):
@@ -289,7 +283,7 @@ def test_it_is_found_by_name_and_by_content(tmp_path: Path) -> None:
         assert trace.sql(durations).rows == [(0, 1_000)]
 
 
-def test_metrics_of_gpus_are_samples(tmp_path: Path) -> None:
+def test_metrics_of_gpus_are_samples(tmp_path):
     """The last bits of a typeId are the GPU; a metric without a name is ignored."""
     of_0, of_1 = 1 << 40, 1 << 40 | 1
     values = [
@@ -323,7 +317,7 @@ def test_metrics_of_gpus_are_samples(tmp_path: Path) -> None:
         ]
 
 
-def test_tables_may_have_a_number(tmp_path: Path) -> None:
+def test_tables_may_have_a_number(tmp_path):
     tables = export(
         CUPTI_ACTIVITY_KIND_KERNEL_V2=[gemm(0, 1, 7, 1)],
         CUPTI_ACTIVITY_KIND_KERNEL_V3=[gemm(0, 2, 7, 1)],
@@ -332,7 +326,7 @@ def test_tables_may_have_a_number(tmp_path: Path) -> None:
         assert trace.sql("SELECT dur_ns FROM event").rows == [(2,)]
 
 
-def test_times_of_the_epoch_have_no_base(tmp_path: Path) -> None:
+def test_times_of_the_epoch_have_no_base(tmp_path):
     tables = export(
         CUPTI_ACTIVITY_KIND_KERNEL=[
             gemm(1_779_630_014_975_716_427, 1_779_630_014_975_716_500, 7, 1)
@@ -346,7 +340,7 @@ def test_times_of_the_epoch_have_no_base(tmp_path: Path) -> None:
         ]
 
 
-def version(number: str) -> dict[str, Rows]:
+def version(number):
     return export(META_DATA_EXPORT=[{"name": "EXPORT_SCHEMA_VERSION", "value": number}])
 
 
@@ -364,7 +358,7 @@ def version(number: str) -> dict[str, Rows]:
         pytest.param(export(), "no device work", id="no row"),
     ],
 )
-def test_unreadable_exports_are_refused(tmp_path: Path, tables: dict[str, Rows], word: str) -> None:
+def test_unreadable_exports_are_refused(tmp_path, tables, word):
     path = database(tmp_path / "a.db", tables)
     with pytest.raises(TraceError) as raised:
         tracekit.open(path, cache=False)
@@ -372,7 +366,7 @@ def test_unreadable_exports_are_refused(tmp_path: Path, tables: dict[str, Rows],
     assert word in raised.value.message
 
 
-def test_damaged_and_unfinished_databases_are_refused(tmp_path: Path) -> None:
+def test_damaged_and_unfinished_databases_are_refused(tmp_path):
     path = database(tmp_path / "a.sqlite", TWO_PROCESSES)
     content = path.read_bytes()
     cut, packed = tmp_path / "cut.sqlite", tmp_path / "cut.sqlite.gz"
@@ -388,14 +382,14 @@ def test_damaged_and_unfinished_databases_are_refused(tmp_path: Path) -> None:
         tracekit.open(path, cache=False)
 
 
-def test_the_hint_for_a_report_is_the_command_that_exports_it(tmp_path: Path) -> None:
+def test_the_hint_for_a_report_is_the_command_that_exports_it(tmp_path):
     (tmp_path / "run.nsys-rep").write_bytes(b"\x00")
     with pytest.raises(TraceError) as raised:
         tracekit.open(tmp_path / "run.nsys-rep")
     assert "nsys export --type sqlite run.nsys-rep" in str(raised.value.hint)
 
 
-def test_views_of_a_database_are_not_read(tmp_path: Path) -> None:
+def test_views_of_a_database_are_not_read(tmp_path):
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 9, 7, 1)]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(

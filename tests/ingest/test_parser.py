@@ -1,11 +1,6 @@
 """The parser of events: which columns each member fills, and that no boundary loses an event."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +8,6 @@ from tracekit import native
 from tracekit.ingest import array_frames
 from tracekit.ingest.event_collector import EventCollector
 
-Split = Callable[..., Any]
 X = '"ph":"X","ts":1,"dur":2'
 READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns": 2000}
 
@@ -56,7 +50,7 @@ READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns
         ('"args":{"correlation":5}', {"correlation": 5, "args": '{"correlation":5}'}),
     ],
 )
-def test_members_of_an_event(split: Split, members: str, columns: dict[str, Any]) -> None:
+def test_members_of_an_event(split, members, columns):
     found = split(f"[{{{X}{members and ','}{members}}}]".encode())
     assert found.rows == [{**READ_X, "name": "", **columns}]
     assert (found.rejected, found.repaired) == ([], [])
@@ -83,7 +77,7 @@ def test_members_of_an_event(split: Split, members: str, columns: dict[str, Any]
         *((text, None) for text in ('{"ph":5,"ts":1}', '{"ph":"","ts":1}', '{"ts":1}', "{}")),
     ],
 )
-def test_views_by_phase(split: Split, event: str, view: str | None) -> None:
+def test_views_by_phase(split, event, view):
     found = split(f"[{event}]".encode())
     assert [row["view_name"] for row in found.rows] == ([view] if view else [])
     assert len(found.rejected) == (view is None and event != "{}")
@@ -96,9 +90,7 @@ SHORT = (
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000])
-def test_no_event_is_lost_between_two_blocks(
-    split: Split, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
-) -> None:
+def test_no_event_is_lost_between_two_blocks(split, monkeypatch, chunk_bytes):
     """Try every position at which the text that is available may end."""
     monkeypatch.setattr(array_frames, "_HEAD_BYTES", 1)
     content = b'{"traceEvents": ' + SHORT + b"}"
@@ -115,7 +107,7 @@ USUAL = (
     '"args": {"External id": %d, "stream": 7, "x": [1.50, {"y": "\\u00e9\\/"}]}}'
 )
 # What replaces a part of a usual event, and what the event becomes: a column and its value.
-ODD: dict[str, tuple[str, str, tuple[str, Any] | None]] = {
+ODD = {
     "args that are no object": ('"args": {', '"args": [1], "other": {', ("args", "[1]")),
     "a member twice": ('"pid": 0', '"pid": 0, "pid": 1', ("pid", 1)),
     "an escaped key": ('"name"', r'"n\u0061me"', ("name", "k40")),
@@ -130,7 +122,7 @@ ODD: dict[str, tuple[str, str, tuple[str, Any] | None]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_one_odd_event_among_usual_ones(split: Split, case: str) -> None:
+def test_one_odd_event_among_usual_ones(split, case):
     """It is read alone: order, counts, and numbers of the others stay."""
     usual, odd, value = ODD[case]
     texts = [USUAL % (number, number, number) for number in range(60)]
@@ -143,7 +135,7 @@ def test_one_odd_event_among_usual_ones(split: Split, case: str) -> None:
         assert found.rows[40].get(value[0]) == value[1]
 
 
-def test_block_boundaries_among_odd_events(split: Split) -> None:
+def test_block_boundaries_among_odd_events(split):
     texts = [USUAL % (number, number, number) for number in range(200)]
     for number, (usual, odd, _) in enumerate(ODD.values()):
         texts[17 * number + 5] = texts[17 * number + 5].replace(usual, odd, 1)
@@ -158,14 +150,12 @@ def test_block_boundaries_among_odd_events(split: Split) -> None:
         assert (found.rejected, found.repaired) == (whole.rejected, whole.repaired)
 
 
-def test_nearly_all_events_of_real_traces_are_usual(
-    split_file: Split, sample_trace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nearly_all_events_of_real_traces_are_usual(split_file, sample_trace, monkeypatch):
     """Odd events are read by Python, which is slow."""
-    odd: list[int] = []
+    odd = []
     read_event = EventCollector.read_event
 
-    def note(self: EventCollector, text: bytes, offset: int, event_id: int) -> Any:
+    def note(self, text, offset, event_id):
         odd.append(event_id)
         return read_event(self, text, offset, event_id)
 
@@ -174,7 +164,7 @@ def test_nearly_all_events_of_real_traces_are_usual(
 
 
 @pytest.mark.parametrize("shift", [0, 42])
-def test_both_instruction_sets_read_the_same(split: Split, shift: int) -> None:
+def test_both_instruction_sets_read_the_same(split, shift):
     """Odd characters stand on each side of the 64 bytes that are scanned together."""
     args = '{"a\\\\\\"b": "\\\\", "c":[1.50 ,-2e3,{ }, "é\\u0007"] , "stream" : 7}'
     events = f'[{" " * shift}{{{X}, "name":"n\\\\\\\\", "args": {args}}}\n,\t'

@@ -1,9 +1,6 @@
 """An export for Perfetto is read back as the trace that it was made of."""
 
-from __future__ import annotations
-
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,6 @@ from traces_by_hand import kernel, span, work
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.export.perfetto import export_perfetto
-from tracekit.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -39,14 +35,14 @@ READ = """
 TOTALS = "SELECT device, count(*), sum(dur_ns), sum(wall_ns) FROM device_events GROUP BY ALL"
 
 
-def exported(trace: Trace, path: Path) -> Path:
+def exported(trace, path):
     with path.open("wb") as file:
         export_perfetto(trace, file.write)
     return path
 
 
 @pytest.mark.nightly("exports a trace first")
-def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path]) -> None:
+def test_every_event_comes_back(tmp_path, tiny_trace):
     with tracekit.open(tiny_trace(EVENTS, **DISTRIBUTED), cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")
         events, totals = trace.sql(READ).rows, trace.sql(TOTALS + " ORDER BY ALL").rows
@@ -67,21 +63,8 @@ def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path])
             assert trace.query("steps").to_dicts() == steps
 
 
-@pytest.mark.nightly("a large sample; the tiny trace above has every kind of event")
-def test_a_sample_comes_back(tmp_path: Path) -> None:
-    sample = REPO / "sample_traces" / "pretrain_Naive" / "rank0.json.gz"
-    with tracekit.open(sample, cache=False) as trace:
-        path = exported(trace, tmp_path / "a.pftrace")
-        events, phases = trace.sql(READ).rows, trace.query("phases").to_dicts()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql(READ).rows == events
-        assert trace.query("phases").to_dicts() == phases
-
-
 @pytest.mark.nightly("exports and damages a trace many times")
-def test_truncated_damaged_and_merged_exports(
-    tmp_path: Path, tiny_trace: Callable[..., Path]
-) -> None:
+def test_truncated_damaged_and_merged_exports(tmp_path, tiny_trace):
     source = tiny_trace(EVENTS)
     with tracekit.open(source, cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")
@@ -102,7 +85,7 @@ def test_truncated_damaged_and_merged_exports(
         tracekit.open(cut, cache=False)
 
 
-def test_the_hint_for_another_program_names_the_converter(tmp_path: Path) -> None:
+def test_the_hint_for_another_program_names_the_converter(tmp_path):
     packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = packets.Trace()
     trace.packet.add(timestamp=5).track_descriptor.name = "GPU"

@@ -1,17 +1,12 @@
 """Pickles of torch: allocator histories and flight recorder dumps, read without unpickling."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_result import CliResult
 
 import tracekit
 from tracekit.errors import TraceError
@@ -21,17 +16,17 @@ FORWARD = {"filename": "/home/u/train.py", "line": 14, "name": "forward"}
 MM = {"filename": "??", "line": 0, "name": "at::_ops::mm::call(at::Tensor const&)"}
 
 
-def entry(action: str, at_us: int, addr: int, size: int, *frames: dict[str, Any]) -> dict[str, Any]:
+def entry(action, at_us, addr, size, *frames):
     return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": at_us,
             "frames": list(frames)}  # fmt: skip
 
 
-def written(path: Path, content: object, protocol: int = 4) -> Path:
+def written(path, content, protocol=4):
     path.write_bytes(pickle.dumps(content, protocol=protocol))
     return path
 
 
-def history() -> dict[str, Any]:
+def history():
     """Return a history: 512 bytes are there before, 1,024 stay, and 4,096 are freed."""
     blocks = [
         (1024, 1024, "active_allocated"),
@@ -62,7 +57,7 @@ def history() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
-def test_an_allocator_history(tmp_path: Path, protocol: int) -> None:
+def test_an_allocator_history(tmp_path, protocol):
     path = written(tmp_path / "snapshot.pickle", history(), protocol)
     with tracekit.open(path, cache=False) as trace:
         rows = trace.query("memory_peak").to_dicts()
@@ -83,7 +78,7 @@ def test_an_allocator_history(tmp_path: Path, protocol: int) -> None:
     assert rows[2]["category"] == "(before the recording)"
 
 
-def test_an_allocation_counts_its_block(tmp_path: Path) -> None:
+def test_an_allocation_counts_its_block(tmp_path):
     """Sizes are rounded up to 512, and a rest of at most 1 MiB stays part of the block."""
     mib = 1 << 20
     sizes = [(0, 700, 1024), (4 * mib, 3 * mib, 4 * mib), (8 * mib, mib + 1, mib + 512)]
@@ -106,7 +101,7 @@ def test_an_allocation_counts_its_block(tmp_path: Path) -> None:
     assert peak["before_bytes"] == 0
 
 
-def test_failed_allocations_in_a_history(tmp_path: Path) -> None:
+def test_failed_allocations_in_a_history(tmp_path):
     content = history()
     for size in (70, 9_000):
         content["device_traces"][0].append({"action": "oom", "size": size, "time_us": 50})
@@ -115,7 +110,7 @@ def test_failed_allocations_in_a_history(tmp_path: Path) -> None:
     assert (row["peak_at_ns"], row["oom_bytes"]) == (15_000, 9_000)
 
 
-def test_a_memory_timeline(tmp_path: Path) -> None:
+def test_a_memory_timeline(tmp_path):
     """A gradient of 30 bytes is there before; an input of 8 bytes becomes a parameter."""
     rows = [[-1, 1, 30, 5], [1000, 2, 8, 2], [2000, 3, -8, 2], [2000, 3, 8, 0]]
     rows += [[2500, 2, 5, 7], [3000, 4, -30, 5], [4000, 4, -5, 7]]
@@ -129,7 +124,7 @@ def test_a_memory_timeline(tmp_path: Path) -> None:
     assert held_bytes == {"gradients": 30, "parameters": 8, "unknown": 5}
 
 
-def test_a_flight_recorder_dump_as_json(tmp_path: Path) -> None:
+def test_a_flight_recorder_dump_as_json(tmp_path):
     for rank, count in enumerate((2, 1)):
         entries = [recorded(seq, "completed") for seq in range(1, count + 1)]
         dump = {"comm_lib_version": "2.26", "entries": entries, "pg_config": {}}
@@ -139,7 +134,7 @@ def test_a_flight_recorder_dump_as_json(tmp_path: Path) -> None:
     assert (row["seq"], row["missing_ranks"], row["finished_ranks"]) == (2, "1", "0")
 
 
-def recorded(seq: int, state: str, size: int = 8, line: int = 5) -> dict[str, Any]:
+def recorded(seq, state, size=8, line=5):
     return {
         "frames": [{"filename": "/home/u/t.py", "line": line, "name": "main"}],
         "process_group": ("0", "default_pg"),
@@ -154,7 +149,7 @@ def recorded(seq: int, state: str, size: int = 8, line: int = 5) -> dict[str, An
     }
 
 
-def test_ranks_that_hang_in_a_collective(tmp_path: Path) -> None:
+def test_ranks_that_hang_in_a_collective(tmp_path):
     ranks = [
         [recorded(1, "completed"), recorded(2, "scheduled", line=9)],
         [recorded(1, "completed")],
@@ -173,7 +168,7 @@ def test_ranks_that_hang_in_a_collective(tmp_path: Path) -> None:
 
 
 class Harmful:
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.system, ("touch harmed",)
 
 
@@ -198,9 +193,7 @@ class Harmful:
         (pickle.dumps(history())[:-20], r"x\.pickle"),
     ],
 )
-def test_hostile_and_damaged_pickles_are_refused(
-    content: object, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_and_damaged_pickles_are_refused(content, word, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "x.pickle"
     path.write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))
@@ -209,7 +202,7 @@ def test_hostile_and_damaged_pickles_are_refused(
     assert not (tmp_path / "harmed").exists()
 
 
-def test_the_command(tmp_path: Path, cli: Callable[..., CliResult]) -> None:
+def test_the_command(tmp_path, cli):
     path = written(tmp_path / "snapshot.pickle", history())
     done = cli("query", "memory", path, "--blocks", "--format", "json")
     assert done.exit_code == 0

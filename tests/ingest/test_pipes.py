@@ -1,13 +1,9 @@
 """Pipes are read like files: a shell's `<(zcat trace.json.gz)` and standard input."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pipes have name
 
 
 @contextmanager
-def pipe() -> Iterator[str]:
+def pipe():
     """Yield the name of a pipe that holds a trace."""
     out, into = os.pipe()
     os.write(into, json.dumps(TRACE).encode())
@@ -31,7 +27,7 @@ def pipe() -> Iterator[str]:
         os.close(out)
 
 
-def test_two_pipes_are_two_traces() -> None:
+def test_two_pipes_are_two_traces():
     with pipe() as first, pipe() as second, tracekit.open(first, second) as trace:
         assert trace.query("timeline").column("busy_ns") == [2000, 2000]
         assert trace.query("trace").column("rank") == [None, None]
@@ -39,7 +35,7 @@ def test_two_pipes_are_two_traces() -> None:
     assert sizes == [(len(json.dumps(TRACE)),)]
 
 
-def test_a_store_of_a_pipe_names_its_source(tmp_path: Path) -> None:
+def test_a_store_of_a_pipe_names_its_source(tmp_path):
     with pipe() as name:
         store = ingest([name], tmp_path / "of_pipe.duckdb")
     with tracekit.open(store) as trace:

@@ -1,10 +1,7 @@
 """Items produced on another thread arrive in order, a bounded number ahead, and can be stopped."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable, Generator
 from itertools import count
 
 import pytest
@@ -13,7 +10,7 @@ from tracekit.ingest import bounded_queue
 from tracekit.ingest.bounded_queue import ReadAhead, StoppedError
 
 
-def until(is_reached: Callable[[], bool]) -> None:
+def until(is_reached):
     """Wait for another thread; the limit only guards against a hang."""
     end = time.monotonic() + 60
     while not is_reached():
@@ -21,7 +18,7 @@ def until(is_reached: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def numbers(made: list[int], error: BaseException | None = None) -> Generator[int, None, None]:
+def numbers(made, error=None):
     """Yield numbers without an end, or an error after two of them."""
     for number in count():
         if error is not None and number == 2:
@@ -30,12 +27,12 @@ def numbers(made: list[int], error: BaseException | None = None) -> Generator[in
         yield number
 
 
-def is_running() -> bool:
+def is_running():
     return any(thread.name == "tracekit-read-ahead" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(("length", "depth"), [(0, 2), (1, 1), (5, 6), (1000, 1), (1000, 6)])
-def test_items_come_in_order(length: int, depth: int) -> None:
+def test_items_come_in_order(length, depth):
     ahead = ReadAhead((number for number in range(length)), depth)
     assert list(ahead) == list(range(length))
     ahead.close()
@@ -43,9 +40,9 @@ def test_items_come_in_order(length: int, depth: int) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no more"), KeyboardInterrupt()])
-def test_an_error_arrives_after_the_items_before_it(error: BaseException) -> None:
+def test_an_error_arrives_after_the_items_before_it(error):
     ahead = ReadAhead(numbers([], error), 6)
-    taken: list[int] = []
+    taken = []
     with pytest.raises(type(error)) as raised:
         taken.extend(ahead)
     assert (raised.value, taken) == (error, [0, 1])
@@ -53,9 +50,9 @@ def test_an_error_arrives_after_the_items_before_it(error: BaseException) -> Non
     assert not is_running()
 
 
-def test_the_queue_is_bounded() -> None:
+def test_the_queue_is_bounded():
     """The thread holds one more item than fit in the queue."""
-    made: list[int] = []
+    made = []
     ahead = ReadAhead(numbers(made), 3)
     items = iter(ahead)
     for taken in range(5):
@@ -67,7 +64,7 @@ def test_the_queue_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 10])
-def test_closing_ends_the_thread_and_the_generator(taken: int) -> None:
+def test_closing_ends_the_thread_and_the_generator(taken):
     """The generator may hold a file open."""
     source = numbers([])
     ahead = ReadAhead(source, 2)
@@ -81,9 +78,7 @@ def test_closing_ends_the_thread_and_the_generator(taken: int) -> None:
         list(ahead)
 
 
-def test_closing_does_not_wait_for_an_item_that_never_comes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_closing_does_not_wait_for_an_item_that_never_comes(monkeypatch):
     monkeypatch.setattr(bounded_queue, "PATIENCE_S", 0.05)
     comes = threading.Event()
     ahead = ReadAhead((number for number in range(2) if comes.wait()), 2)

@@ -1,12 +1,9 @@
 """Databases of rocprofv3 (rocpd) with its schema versions 3 and 4."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
-from databases_by_hand import Rows, database
+from databases_by_hand import database
 
 import tracekit
 from tracekit.errors import TraceError
@@ -24,7 +21,7 @@ PID, TID = 4001, 4002
 class Process:
     """Rows of one process; each kernel, copy, and call comes with its event."""
 
-    def __init__(self, version: str, machine: str = "m1") -> None:
+    def __init__(self, version, machine="m1"):
         self.is_tracked = version.startswith("4")
         self.tables: dict[str, list[dict[str, Any]]] = {
             "rocpd_metadata": [{"tag": "schema_version", "value": version}],
@@ -53,9 +50,7 @@ class Process:
             ]
             self.tables |= {"rocpd_track": [], "rocpd_timestamp": []}
 
-    def add(
-        self, table: str, start: int, end: int, category: str, stack: int, **more: Any
-    ) -> Process:
+    def add(self, table, start, end, category, stack, **more):
         events = self.tables["rocpd_event"]
         extdata = more.pop("extdata", "{}")
         event = {"id": len(events) + 1, "category_id": ID[category], "stack_id": stack}
@@ -76,11 +71,11 @@ class Process:
         self.tables[table].append(place | times | {"event_id": event["id"]} | more)
         return self
 
-    def written(self, end: str = "_0001_7c") -> dict[str, Rows]:
+    def written(self, end="_0001_7c"):
         return {f"{table}{end}": rows for table, rows in self.tables.items() if rows}
 
 
-def process(version: str, machine: str = "m1") -> Process:
+def process(version, machine="m1"):
     """Return a process that launches two kernels and a copy inside a range."""
     size = {f"{kind}_size_{axis}": 1 for kind in ("grid", "workgroup") for axis in "xyz"}
     size |= {"grid_size_x": 1000, "workgroup_size_x": 256}
@@ -105,7 +100,7 @@ def process(version: str, machine: str = "m1") -> Process:
     )
 
 
-def finished(one: Process) -> Process:
+def finished(one):
     """Return a process with the members that only some rows have."""
     regions, copies = one.tables["rocpd_region"], one.tables["rocpd_memory_copy"]
     regions[3]["name_id"] = ID["hipMemcpyWithStream"]
@@ -133,7 +128,7 @@ READ = (
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "4.1.0"])
-def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
+def test_every_row_is_its_event(tmp_path, version):
     path = database(tmp_path / "1234_results.db", finished(process(version)).written())
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql(READ).rows == EVENTS
@@ -149,7 +144,7 @@ def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
         assert trace.sql(classes).rows == [("gemm", 2), ("memcpy_h2d", 1)]
 
 
-def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
+def test_without_streams_queues_keep_apart(tmp_path):
     one = finished(process("3"))
     one.tables["rocpd_kernel_dispatch"][1] |= {"stream_id": 0, "queue_id": 6}
     path = database(tmp_path / "a.db", one.written())
@@ -158,7 +153,7 @@ def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
         assert trace.sql(streams).rows == [(5,), (6,)]
 
 
-def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
+def test_merged_processes_keep_their_numbers(tmp_path):
     tables = finished(process("3")).written("_a") | finished(process("3")).written("_b")
     base = 1 << 32
     with tracekit.open(database(tmp_path / "merged.db", tables), cache=False) as trace:
@@ -172,7 +167,7 @@ def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
         assert trace.sql("SELECT count(launch_id)::BIGINT FROM launch_link").rows == [(6,)]
 
 
-def test_unreadable_databases_are_refused(tmp_path: Path) -> None:
+def test_unreadable_databases_are_refused(tmp_path):
     newer = finished(process("5.0.0")).written()
     lacking = finished(process("3"))
     for row in lacking.tables["rocpd_region"]:

@@ -1,10 +1,6 @@
 """JSON of rocprofv3 is read into the same events as its database."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +17,7 @@ NAMES = [
 CPU, GPU = {"handle": 40}, {"handle": 41}
 
 
-def record(kind: int, operation: int, number: int, start: int, end: int, **more: Any) -> Any:
+def record(kind, operation, number, start, end, **more):
     return {
         "size": 64, "kind": kind, "operation": operation,
         "correlation_id": {"internal": number, "external": 0}, "start_timestamp": start,
@@ -29,7 +25,7 @@ def record(kind: int, operation: int, number: int, start: int, end: int, **more:
     }  # fmt: skip
 
 
-def process(stream: int = 3) -> dict[str, Any]:
+def process(stream=3):
     size = {"x": 512, "y": 2, "z": 1}
     dispatch = {
         "agent_id": GPU,
@@ -63,7 +59,7 @@ def process(stream: int = 3) -> dict[str, Any]:
     }
 
 
-def written(folder: Path, *processes: Any) -> Path:
+def written(folder, *processes):
     path = folder / "9_results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}))
     return path
@@ -77,7 +73,7 @@ WORK = """
 """
 
 
-def test_work_calls_and_ranges(tmp_path: Path) -> None:
+def test_work_calls_and_ranges(tmp_path):
     with tracekit.open(written(tmp_path, process()), cache=False) as trace:
         name = "MEMORY_COPY_HOST_TO_DEVICE"
         assert trace.sql(WORK).rows == [
@@ -89,7 +85,7 @@ def test_work_calls_and_ranges(tmp_path: Path) -> None:
         assert trace.sql("SELECT device_id, name FROM device").rows == [(5, "AMD Instinct MI350X")]
 
 
-def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path: Path) -> None:
+def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path):
     path = written(tmp_path, process(stream=0), process(stream=0))
     with tracekit.open(path, cache=False) as trace:
         kernels = "SELECT stream, correlation FROM event WHERE category = 'kernel' ORDER BY ALL"
@@ -97,18 +93,16 @@ def test_queues_replace_missing_streams_and_processes_stay_apart(tmp_path: Path)
         assert trace.sql(kernels).rows == [(6, 2), (second + 6, second + 2)]
 
 
-def test_missing_tables_and_symbols(tmp_path: Path) -> None:
+def test_missing_tables_and_symbols(tmp_path):
     content = process()
     del content["kernel_symbols"]
-    content["buffer_records"] = {
-        "kernel_dispatch": content["buffer_records"]["kernel_dispatch"],
-    }
+    content["buffer_records"] = {"kernel_dispatch": content["buffer_records"]["kernel_dispatch"]}
     with tracekit.open(written(tmp_path, content), cache=False) as trace:
         (row,) = trace.sql("SELECT name, dur_ns, link FROM attributed_events").rows
     assert (row[0], row[1]) == ("kernel 8", 400)
 
 
-def test_other_contents_are_refused(tmp_path: Path) -> None:
+def test_other_contents_are_refused(tmp_path):
     older = process()
     older["buffer_records"]["kernel_dispatches"] = older["buffer_records"].pop("kernel_dispatch")
     path = tmp_path / "9_results.json"

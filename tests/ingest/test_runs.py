@@ -1,27 +1,21 @@
 """Tables of run folders: their contents, and unreadable manifests and lines."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 from tracekit.ingest import json_lines
 
-MakeRun = Callable[..., Path]
 OK = {"request_id": 0, "outcome": "ok"}
 
 
-def table(folder: Path, text: str) -> list[tuple[Any, ...]]:
+def table(folder, text):
     with tracekit.open(folder, traces=False, cache=False) as runs:
         return runs.sql(text).rows
 
 
-def test_every_member_of_a_manifest_is_a_column(make_run: MakeRun) -> None:
+def test_every_member_of_a_manifest_is_a_column(make_run):
     folder = make_run(
         "full", command=["tracekit", "collect"],
         model={"name": "m", "parameter_count": 7, "config": {"heads": 4, "scale": float("inf")}},
@@ -62,7 +56,7 @@ def test_every_member_of_a_manifest_is_a_column(make_run: MakeRun) -> None:
     assert repeats == [("full", 0, 5.0, 7, [3, 4], 1.5)]
 
 
-def test_runs_of_the_same_id_stay_apart(make_run: MakeRun, tmp_path: Path) -> None:
+def test_runs_of_the_same_id_stay_apart(make_run, tmp_path):
     for name in ("a", "b", "c"):
         make_run(name, [OK], run_id="same")
     ids = [("same", "a"), ("same#2", "b"), ("same#3", "c")]
@@ -80,9 +74,7 @@ def test_runs_of_the_same_id_stay_apart(make_run: MakeRun, tmp_path: Path) -> No
         ({"schema_version": 9}, "version 9"),
     ],
 )
-def test_a_manifest_that_fits_no_row(
-    make_run: MakeRun, tmp_path: Path, members: dict[str, Any], word: str
-) -> None:
+def test_a_manifest_that_fits_no_row(make_run, tmp_path, members, word):
     make_run("good")
     make_run("odd", **members)
     rows = table(tmp_path, "SELECT outcome, reason FROM run WHERE folder_name = 'odd'")
@@ -90,12 +82,12 @@ def test_a_manifest_that_fits_no_row(
     assert word in rows[0][1]
 
 
-def test_text_that_is_no_unicode(make_run: MakeRun) -> None:
+def test_text_that_is_no_unicode(make_run):
     folder = make_run("odd", ["{}"], reason="a\ud800b", run_id="it's")
     assert table(folder, "SELECT run_id, reason FROM run") == [("it's", "a\ufffdb")]
 
 
-def test_members_of_requests(make_run: MakeRun) -> None:
+def test_members_of_requests(make_run):
     given = {
         "request_id": 3,
         "engine_request_id": "e-3",
@@ -149,7 +141,7 @@ def test_members_of_requests(make_run: MakeRun) -> None:
         ("\0", "JSON"),
     ],
 )
-def test_an_unreadable_line_is_rejected(make_run: MakeRun, line: str, word: str) -> None:
+def test_an_unreadable_line_is_rejected(make_run, line, word):
     first = json.dumps(OK)
     folder = make_run("r", [first, line, {**OK, "request_id": 7}])
     assert table(folder, "SELECT request_id FROM request ORDER BY ALL") == [(0,), (7,)]
@@ -159,7 +151,7 @@ def test_an_unreadable_line_is_rejected(make_run: MakeRun, line: str, word: str)
     assert table(folder, "SELECT request_count, rejected_count FROM run") == [(2, 1)]
 
 
-def test_odd_forms_of_lines(make_run: MakeRun) -> None:
+def test_odd_forms_of_lines(make_run):
     """Byte order mark, empty lines, carriage returns, and no newline at the end."""
     folder = make_run("r", [])
     lines = [json.dumps({**OK, "request_id": number}).encode() for number in range(3)]
@@ -169,12 +161,12 @@ def test_odd_forms_of_lines(make_run: MakeRun) -> None:
     assert table(folder, "FROM rejected") == []
 
 
-def test_blocks_and_long_lines(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_long_lines(make_run, monkeypatch):
     """Every request is read once, and an overlong line is rejected."""
     monkeypatch.setattr(json_lines, "PART_BYTES", 500)
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 4096)
     monkeypatch.setattr(json_lines, "MAX_REJECTED", 2)
-    lines: list[Any] = [{**OK, "request_id": number} for number in range(50)]
+    lines = [{**OK, "request_id": number} for number in range(50)]
     lines[10:10] = ["x" * 10_000, "y", "z", "w"]
     folder = make_run("r", lines)
     rows = table(folder, "SELECT request_id FROM request ORDER BY ALL")
@@ -185,7 +177,7 @@ def test_blocks_and_long_lines(make_run: MakeRun, monkeypatch: pytest.MonkeyPatc
     assert rejected == list(zip(offsets, (2048, 2, 2, 2), strict=True))
 
 
-def test_a_load_of_thousands(make_run: MakeRun) -> None:
+def test_a_load_of_thousands(make_run):
     times = list(range(0, 256_000_000, 1_000_000))
     load = [{**OK, "request_id": n, "token_ns": times, "steps": [[n, n]]} for n in range(3000)]
     folder = make_run("big", load)
@@ -196,7 +188,7 @@ def test_a_load_of_thousands(make_run: MakeRun) -> None:
     assert (count, tokens, steps) == (3000, 3000 * 256, 3000)
 
 
-def test_requests_without_a_manifest_that_can_be_read(make_run: MakeRun, tmp_path: Path) -> None:
+def test_requests_without_a_manifest_that_can_be_read(make_run, tmp_path):
     make_run("good")
     make_run("bad", [OK], stage=7)
     assert table(tmp_path, "SELECT run_id, request_id FROM request") == [("bad", 0)]

@@ -1,28 +1,19 @@
 """Begin and end events become spans: nested per thread, by category and id for async events."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit.ingest.span_pairs import NO_BEGIN, NO_END, TOO_LONG
 
-Event = dict[str, Any]
-Load = Callable[..., Any]
-Span = tuple[str, int, int]
 
-
-def edge(phase: str, ts: Any, name: str | None = None, **members: Any) -> Event:
+def edge(phase, ts, name=None, **members):
     named = {} if name is None else {"name": name}
     return {"ph": phase, "pid": 1, "tid": 2, "ts": ts, **named, **members}
 
 
-def edges(text: str) -> list[Event]:
+def edges(text):
     """Return the events of a text such as `B10 outer, E30`; `@3` is another thread."""
     found = []
     for part in text.split(", "):
@@ -32,7 +23,7 @@ def edges(text: str) -> list[Event]:
     return found
 
 
-def spans(loaded: Any) -> list[Span]:
+def spans(loaded):
     """Return name, start, and end in µs of the paired events, in order of start."""
     return list(
         loaded.sql(
@@ -42,7 +33,7 @@ def spans(loaded: Any) -> list[Span]:
     )
 
 
-def unpaired(loaded: Any) -> list[tuple[int, bool, str]]:
+def unpaired(loaded):
     return list(loaded.sql("SELECT event_id, is_begin, reason FROM unpaired ORDER BY event_id"))
 
 
@@ -72,13 +63,13 @@ NESTED = "B10 outer, B20 inner, E30, B40 next, E45, E50, B12@3 elsewhere, E60@3"
         ),
     ],
 )
-def test_spans_of_a_thread(load: Load, text: str, expected: str) -> None:
+def test_spans_of_a_thread(load, text, expected):
     loaded = load(json.dumps(edges(text)))
     found = ", ".join(f"{name} {start} {end}" for name, start, end in spans(loaded))
     assert (found, loaded.rejected) == (expected, [])
 
 
-def test_counts_of_paired_events(load: Load) -> None:
+def test_counts_of_paired_events(load):
     loaded = load(json.dumps(edges(NESTED)))
     assert unpaired(loaded) == []
     assert loaded.sql(
@@ -93,7 +84,7 @@ def test_counts_of_paired_events(load: Load) -> None:
     ]
 
 
-def test_times_beyond_the_precision_of_a_double(load: Load) -> None:
+def test_times_beyond_the_precision_of_a_double(load):
     text = """[{"ph":"B","pid":1,"tid":2,"ts":1700000000123456.789,"name":"a"},
         {"ph":"E","pid":1,"tid":2,"ts":1700000000123457.002,"name":"a"},
         {"ph":"B","pid":1,"tid":3,"ts":1700000000123456.789,"name":"b","dur":5.5},
@@ -104,7 +95,7 @@ def test_times_beyond_the_precision_of_a_double(load: Load) -> None:
     ]
 
 
-def test_arguments_of_the_end_are_added(load: Load) -> None:
+def test_arguments_of_the_end_are_added(load):
     events = [
         edge("B", 1, "a", args={"stream": 7, "x": 1, "y": {"p": 1}}),
         edge("E", 2, args={"x": 2, "correlation": 5}),
@@ -125,7 +116,7 @@ def test_arguments_of_the_end_are_added(load: Load) -> None:
     assert json.loads(rows[2][5]) == {"cname": "good"}
 
 
-def test_events_without_a_counterpart(load: Load) -> None:
+def test_events_without_a_counterpart(load):
     events = edges("E5 before, B10 open, B20 closed, E30 closed")
     last = {"ph": "X", "pid": 9, "tid": 9, "ts": 90, "dur": 10, "name": "last"}
     loaded = load(json.dumps([*events, last]))
@@ -134,8 +125,8 @@ def test_events_without_a_counterpart(load: Load) -> None:
     assert loaded.sql("SELECT complete_count, unpaired_count FROM trace") == [(3, 2)]
 
 
-def test_async_events_by_category_and_id(load: Load) -> None:
-    def work(phase: str, ts: int, name: str, key: Any, **members: Any) -> Event:
+def test_async_events_by_category_and_id(load):
+    def work(phase, ts, name, key, **members):
         return edge(phase, ts, name, **({"cat": "net", "id": key} | members))
 
     events = [
@@ -162,26 +153,26 @@ def test_async_events_by_category_and_id(load: Load) -> None:
     assert loaded.sql("SELECT name, ts_ns FROM instant") == [("mark", 22_000)]
 
 
-def test_more_than_eleven_days_are_no_span(load: Load) -> None:
+def test_more_than_eleven_days_are_no_span(load):
     loaded = load(json.dumps([edge("B", 0, "a"), edge("E", 10**12 + 1), edge("B", 5, "b", tid=9)]))
     assert spans(loaded) == [("a", 0, 0), ("b", 5, 10**12 + 1)]
     assert unpaired(loaded) == [(0, True, TOO_LONG), (2, True, NO_END)]
 
 
-def test_unreadable_edges_are_rejected(load: Load) -> None:
+def test_unreadable_edges_are_rejected(load):
     events = [edge("B", "x", "a"), {"ph": "E", "pid": 1}, edge("B", 5, "b"), edge("E", 6)]
     loaded = load(json.dumps(events))
     assert [event_id for _, event_id, _ in loaded.rejected] == [0, 1]
     assert spans(loaded) == [("b", 5, 6)]
 
 
-def test_public_samples(load: Load, public_traces: Path) -> None:
+def test_public_samples(load, public_traces):
     """Files of other projects: IBM's flex driver and Chrome's own trace viewer."""
     folder = public_traces.parent / "odd_traces"
     if not folder.is_dir():
         pytest.skip(f"no traces in {folder}")
 
-    def read(name: str) -> Any:
+    def read(name):
         return load((folder / name).read_bytes(), name=name)
 
     loaded = read("aiu_flex_job4.json.gz")
@@ -205,11 +196,11 @@ def test_public_samples(load: Load, public_traces: Path) -> None:
 # -- random trees ----------------------------------------------------------------------------------
 
 
-def in_order(found: Sequence[Span]) -> list[Span]:
+def in_order(found):
     return sorted(found, key=lambda span: (span[1], -span[2], span[0]))
 
 
-def tree(chance: random.Random, start: int, end: int, depth: int) -> list[Span]:
+def tree(chance, start, end, depth):
     """Return nested spans, none of which begins or ends where another one does."""
     if depth == 0 or end - start < 8:
         return []
@@ -224,7 +215,7 @@ def tree(chance: random.Random, start: int, end: int, depth: int) -> list[Span]:
 
 @pytest.mark.parametrize("has_names", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_order_in_the_file_does_not_matter(load: Load, seed: int, has_names: bool) -> None:
+def test_the_order_in_the_file_does_not_matter(load, seed, has_names):
     chance = random.Random(seed)
     made = tree(chance, 0, 4000, 7)
     events = [edge("B", start, name) for name, start, _ in made]

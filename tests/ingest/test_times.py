@@ -1,11 +1,7 @@
 """Times are exact integer nanoseconds, however the file writes its microseconds."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +12,7 @@ from tracekit.event_description import MAX_DUR_US, MAX_TIME_US, MIN_TIME_US
 EPOCH_US = 1_694_128_201_545_123
 
 
-def trace(*times: tuple[str, str]) -> str:
+def trace(*times):
     events = ",".join(
         f'{{"ph":"X","cat":"kernel","name":"k{at}","pid":0,"tid":7,"ts":{ts},"dur":{dur}}}'
         for at, (ts, dur) in enumerate(times)
@@ -24,16 +20,15 @@ def trace(*times: tuple[str, str]) -> str:
     return f'{{"traceEvents":[{events}]}}'
 
 
-def times(loaded: Any) -> list[tuple[int, int]]:
-    rows: list[tuple[int, int]] = loaded.sql("SELECT ts_ns, dur_ns FROM event ORDER BY event_id")
-    return rows
+def times(loaded):
+    return loaded.sql("SELECT ts_ns, dur_ns FROM event ORDER BY event_id")
 
 
-def exact_ns(text: str) -> int:
+def exact_ns(text):
     return int((Decimal(text) * 1000).to_integral_value())
 
 
-def test_epoch_microseconds_with_decimals_lose_nothing(load: Callable[..., Any]) -> None:
+def test_epoch_microseconds_with_decimals_lose_nothing(load):
     written = [f"{EPOCH_US + at}.{at:03}" for at in range(0, 1000, 7)]
     # Doubles do not hold these times, not even rounded to nanoseconds.
     through_double = [round(float(text) * 1000) for text in written]
@@ -90,14 +85,14 @@ def test_epoch_microseconds_with_decimals_lose_nothing(load: Callable[..., Any])
         (f'" {EPOCH_US}.123 "', EPOCH_US * 1000 + 123),
     ],
 )
-def test_every_way_to_write_a_number(load: Callable[..., Any], written: str, ns: int) -> None:
+def test_every_way_to_write_a_number(load, written, ns):
     loaded = load(trace(("7", "1"), (written, "1")))
     assert times(loaded) == [(7000, 1000), (ns, 1000)]
     assert loaded.rejected == []
 
 
 @pytest.mark.parametrize("text", ["1.5", "999999999999.999", '"12"', "0", "3e2", str(MAX_DUR_US)])
-def test_durations_are_read_like_starts(load: Callable[..., Any], text: str) -> None:
+def test_durations_are_read_like_starts(load, text):
     assert times(load(trace(("1", text)))) == [(1000, exact_ns(text.strip('"')))]
 
 
@@ -116,9 +111,7 @@ NO_NUMBERS += ('"nan"', '"inf"', "true", "[1]", "{}", "1e400", "1e9999999", "9" 
         ('"x"', '"y"', "ts"),
     ],
 )
-def test_invalid_times_are_rejected(
-    load: Callable[..., Any], ts: str, dur: str, member: str
-) -> None:
+def test_invalid_times_are_rejected(load, ts, dur, member):
     for other in ("7.5", f"{EPOCH_US}.123"):
         text = trace((other, "1"), (ts, dur), (other, "2"))
         loaded = load(text)
@@ -128,7 +121,7 @@ def test_invalid_times_are_rejected(
         assert member in reason.split()
 
 
-def test_random_times(load: Callable[..., Any]) -> None:
+def test_random_times(load):
     decimals = st.builds(
         lambda whole, thousandth: f"{whole}.{thousandth:03}",
         st.one_of(st.integers(0, 10**7), st.integers(0, MAX_TIME_US - 1)),
@@ -142,7 +135,7 @@ def test_random_times(load: Callable[..., Any]) -> None:
 
     @settings(max_examples=15, deadline=None, derandomize=True)
     @given(st.lists(written, min_size=1, max_size=200))
-    def check(starts: list[str]) -> None:
+    def check(starts):
         durations = [str(Decimal(text.lstrip("-")) % MAX_DUR_US) for text in starts]
         loaded = load(trace(*zip(starts, durations, strict=True)))
         right = zip(map(exact_ns, starts), map(exact_ns, durations), strict=True)
@@ -174,9 +167,7 @@ def test_random_times(load: Callable[..., Any]) -> None:
         ("null", None, None, None),
     ],
 )
-def test_links(
-    load: Callable[..., Any], args: str, correlation: Any, external_id: Any, stream: Any
-) -> None:
+def test_links(load, args, correlation, external_id, stream):
     loaded = load(
         '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1,'
         f'"args":{args}}}]}}'
@@ -197,7 +188,7 @@ def test_links(
         ('""', None, ""), ("[1]", None, "[1]"),
     ],
 )  # fmt: skip
-def test_process_ids(load: Callable[..., Any], pid: str, number: int | None, text: str) -> None:
+def test_process_ids(load, pid, number, text):
     loaded = load(f'[{{"ph":"X","name":"k","pid":{pid},"tid":3,"ts":1,"dur":1}}]')
     ((found,),) = loaded.sql("SELECT pid FROM event")
     if number is None:
@@ -208,7 +199,7 @@ def test_process_ids(load: Callable[..., Any], pid: str, number: int | None, tex
     assert loaded.sql("SELECT pid, pid_text, tid FROM thread") == [(found, text, 3)]
 
 
-def test_no_process_is_no_process(load: Callable[..., Any]) -> None:
+def test_no_process_is_no_process(load):
     loaded = load('[{"ph":"X","name":"k","ts":1,"dur":1},{"ph":"X","name":"l","ts":2,"dur":1}]')
     assert loaded.sql("SELECT pid, tid FROM event") == [(None, None), (None, None)]
     assert loaded.sql("SELECT count(*) FROM thread") == [(0,)]

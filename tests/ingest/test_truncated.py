@@ -1,15 +1,10 @@
 """Truncated files: no crash, every complete event is kept, and the truncation is reported."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
 import tracemalloc
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,9 +14,7 @@ from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.trace_metadata import OutsideText
 
-Split = Callable[..., Any]
-
-EVENTS: list[dict[str, Any]] = [
+EVENTS = [
     {"ph": "M", "name": "process_name", "ts": 1.5, "pid": 7, "args": {"name": 'p "q" \\'}},
     {"ph": "X", "cat": "cpu_op", "name": "f({a, [b}", "pid": 7, "tid": 8, "ts": 10, "dur": 5}
     | {"args": {"External id": 3, "Input Dims": [[2], [], [[1]]], "note": "}, {", "e": "é"}},
@@ -39,7 +32,7 @@ LAYOUTS = {
 }
 
 
-def event_ends(text: str) -> list[int]:
+def event_ends(text):
     """Return where each event ends in the encoded text."""
     at = text.index("[") if text.startswith("[") else text.index('"traceEvents": [') + 15
     ends = []
@@ -51,7 +44,7 @@ def event_ends(text: str) -> list[int]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("block_bytes", [1 << 20, 100])
-def test_truncation_anywhere(split: Split, layout: str, block_bytes: int) -> None:
+def test_truncation_anywhere(split, layout, block_bytes):
     text = LAYOUTS[layout]
     data = text.encode()
     whole, ends = split(data), event_ends(text)
@@ -80,7 +73,7 @@ def test_truncation_anywhere(split: Split, layout: str, block_bytes: int) -> Non
 
 
 @pytest.mark.parametrize("characters", ["a", r"\n", "é"])
-def test_an_endless_header_takes_memory_of_its_size(characters: str) -> None:
+def test_an_endless_header_takes_memory_of_its_size(characters):
     size = 2_000_000
     header = OutsideText()
     header.add(0, ('{"rank":3,"x":"' + characters * (size // len(characters.encode()))).encode())
@@ -93,7 +86,7 @@ def test_an_endless_header_takes_memory_of_its_size(characters: str) -> None:
     assert peak_bytes < 10 * size
 
 
-def inflated(data: bytes) -> bytes:
+def inflated(data):
     """Return what zlib extracts from a stream, byte by byte, before it fails."""
     inflater = zlib.decompressobj(31)
     out = b""
@@ -108,7 +101,7 @@ def inflated(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_gzip_truncated_anywhere(split_file: Split, tmp_path: Path, members: int) -> None:
+def test_gzip_truncated_anywhere(split_file, tmp_path, members):
     data, ends = LAYOUTS["indented"].encode(), event_ends(LAYOUTS["indented"])
     size = -(-len(data) // members)
     packed = b"".join(
@@ -125,7 +118,7 @@ def test_gzip_truncated_anywhere(split_file: Split, tmp_path: Path, members: int
     assert split_file(path).text.truncation is None
 
 
-def test_gzip_with_a_damaged_byte_anywhere(split_file: Split, tmp_path: Path) -> None:
+def test_gzip_with_a_damaged_byte_anywhere(split_file, tmp_path):
     """Everything in front of the damage that can be decompressed is read."""
     text, ends = LAYOUTS["indented"].encode(), event_ends(LAYOUTS["indented"])
     packed = gzip.compress(text, mtime=0)
@@ -142,7 +135,7 @@ def test_gzip_with_a_damaged_byte_anywhere(split_file: Split, tmp_path: Path) ->
     assert reported > 0.9 * (len(packed) - 10) / 2
 
 
-def test_a_wrong_checksum_loses_nothing(load: Callable[..., Any]) -> None:
+def test_a_wrong_checksum_loses_nothing(load):
     packed = bytearray(gzip.compress(LAYOUTS["one line"].encode()))
     packed[-6] ^= 1
     loaded = load(bytes(packed), "trace.json.gz")
@@ -151,7 +144,7 @@ def test_a_wrong_checksum_loses_nothing(load: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"\x1e", b"\0\0\0junk", b"{}" * 5000])
-def test_junk_after_a_gzip_stream_is_rejected(load: Callable[..., Any], junk: bytes) -> None:
+def test_junk_after_a_gzip_stream_is_rejected(load, junk):
     packed = gzip.compress(LAYOUTS["one line"].encode())
     loaded = load(packed + junk, "trace.json.gz")
     assert loaded.sql("SELECT event_count FROM trace") == [(4,)]
@@ -162,7 +155,7 @@ def test_junk_after_a_gzip_stream_is_rejected(load: Callable[..., Any], junk: by
 
 
 @pytest.mark.nightly("small streams are in the gate")
-def test_a_large_gzip_stream_damaged_in_the_middle(load: Callable[..., Any]) -> None:
+def test_a_large_gzip_stream_damaged_in_the_middle(load):
     noise = random.Random(7)
     texts = [
         json.dumps({"ph": "X", "name": f"k{at}", "ts": at, "dur": 1, "x": noise.random()})
@@ -178,7 +171,7 @@ def test_a_large_gzip_stream_damaged_in_the_middle(load: Callable[..., Any]) -> 
     assert loaded.truncation is not None
 
 
-def test_a_truncated_file_loads(load: Callable[..., Any]) -> None:
+def test_a_truncated_file_loads(load):
     data = LAYOUTS["one line"].encode()
     loaded = load(data[: event_ends(LAYOUTS["one line"])[2] + 20])
     assert loaded.sql("SELECT event_count, rejected_count, rank, world_size FROM trace") == [
@@ -188,7 +181,7 @@ def test_a_truncated_file_loads(load: Callable[..., Any]) -> None:
     assert [reason for _, _, reason in loaded.rejected] == ["cut off"]
 
 
-def test_a_real_trace_truncated(split: Split, sample_trace: Path) -> None:
+def test_a_real_trace_truncated(split, sample_trace):
     data = gzip.decompress(sample_trace.read_bytes())
     whole = split(data)
     for cut in (5_000, len(data) // 3, len(data) - 40_000):
@@ -203,14 +196,14 @@ def test_a_real_trace_truncated(split: Split, sample_trace: Path) -> None:
 # -- the file itself -------------------------------------------------------------------------------
 
 
-def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_file(tmp_path):
     for path in (tmp_path, tmp_path / "no"):
         with pytest.raises(TraceError) as raised:
             list(ByteStream(path))
         assert raised.value.message.startswith(f"{path}: ")
 
 
-def test_a_file_without_read_permission(tmp_path: Path) -> None:
+def test_a_file_without_read_permission(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text("[]")
     path.chmod(0)
@@ -225,12 +218,12 @@ def test_a_file_without_read_permission(tmp_path: Path) -> None:
         path.chmod(0o600)
 
 
-def test_progress_is_in_bytes_of_the_file(tmp_path: Path) -> None:
+def test_progress_is_in_bytes_of_the_file(tmp_path):
     path = tmp_path / "trace.json.gz"
     noise = random.Random(1)
     text = json.dumps([noise.random() for _ in range(200_000)]).encode()
     path.write_bytes(gzip.compress(text, 1))
-    seen: list[tuple[int, int]] = []
+    seen = []
     stream = ByteStream(path, lambda s: seen.append((s.file_bytes_read, s.file_bytes)))
     assert b"".join(stream) == text
     size = path.stat().st_size
@@ -241,7 +234,7 @@ def test_progress_is_in_bytes_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("category", "is_cut"), [("COLL", False), ("kernel", True)])
-def test_files_of_nccl_have_no_end(tmp_path: Path, category: str, is_cut: bool) -> None:
+def test_files_of_nccl_have_no_end(tmp_path, category, is_cut):
     """NCCL's profiler plugin never closes its array."""
     ends = [
         {"ph": ph, "cat": category, "name": "AllReduce", "id": 1, "pid": 1, "tid": 1, "ts": ts}

@@ -1,10 +1,7 @@
 """The Chrome trace that JAX writes for a GPU matches its XSpace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,18 +14,18 @@ WHERE = (
 )
 
 
-def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
+def named(kind, name, pid, tid=0):
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
 
 
-def ran(called: str, tid: int, start: float, end: float, **args: str) -> dict[str, Any]:
+def ran(called, tid, start, end, **args):
     pid = 1 if tid == 20 else 701
     return {"ph": "X", "pid": pid, "tid": tid, "ts": start, "dur": end - start, "name": called} | (
         {"args": args} if args else {}
     )
 
 
-def test_work_calls_and_steps(tmp_path: Path) -> None:
+def test_work_calls_and_steps(tmp_path):
     """The scope is on the launch or only on its kernel."""
     forward = "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"
     backward = "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general:"
@@ -69,7 +66,7 @@ def test_work_calls_and_steps(tmp_path: Path) -> None:
         assert trace.query("trace").to_dicts()[0]["event_count"] == len(events) + 2
 
 
-def test_both_forms_of_a_profile_agree() -> None:
+def test_both_forms_of_a_profile_agree():
     space, chrome = H200 / "jax_h.xplane.pb.gz", H200 / "jax_vm.trace.json.gz"
     if not space.is_file():
         pytest.skip(f"no recording {space}")

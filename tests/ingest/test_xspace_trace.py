@@ -1,12 +1,8 @@
 """XSpaces are read to the nanosecond, each event once."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import struct
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,25 +15,25 @@ from tracekit.wire import bytes_field, number_field, text_field, varint
 SESSION_NS = 10**18
 
 
-def double_field(number: int, value: float) -> bytes:
+def double_field(number, value):
     return varint(number << 3 | 1) + struct.pack("<d", value)
 
 
 class Space:
     """Builds an XSpace; field numbers are those of tsl/profiler/protobuf/xplane.proto."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.planes: list[bytes] = []
 
-    def plane(self, name: str, lines: dict[str, list[Any]], **stats: Any) -> None:
+    def plane(self, name, lines, **stats):
         """Add a plane; an event is name, start and end in ps, and stats."""
-        names: dict[str, int] = {}
-        kinds: dict[str, int] = {}
+        names = {}
+        kinds = {}
 
-        def number(text: str) -> int:
+        def number(text):
             return names.setdefault(text, len(names) + 1)
 
-        def stats_of(field: int, stats: dict[str, Any]) -> bytes:
+        def stats_of(field, stats):
             found = b""
             for key, value in stats.items():
                 stat = number_field(1, number(key))
@@ -67,7 +63,7 @@ class Space:
             parts += bytes_field(5, number_field(1, at) + bytes_field(2, text_field(2, text)))
         self.planes.append(bytes_field(1, parts + own))
 
-    def program(self, name: str, ops: list[tuple[str, str, str]]) -> None:
+    def program(self, name, ops):
         """Add a program of XLA, which stores its instructions in reverse order."""
         instructions = [
             text_field(1, one)
@@ -84,16 +80,16 @@ class Space:
         kind = number_field(1, 1) + bytes_field(2, text_field(2, name) + bytes_field(5, stat))
         self.planes.append(bytes_field(1, text_field(2, "/host:metadata") + bytes_field(4, kind)))
 
-    def data(self) -> bytes:
+    def data(self):
         return b"".join([*self.planes, text_field(4, "node7")])
 
-    def file(self, folder: Path) -> Path:
+    def file(self, folder):
         path = folder / "host.xplane.pb"
         path.write_bytes(self.data())
         return path
 
 
-def gpu_space() -> Space:
+def gpu_space():
     space = Space()
     forward = {"name": "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"}
     backward = {"name": "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general"}
@@ -132,7 +128,7 @@ def gpu_space() -> Space:
     return space
 
 
-def test_work_calls_and_steps(tmp_path: Path) -> None:
+def test_work_calls_and_steps(tmp_path):
     path = gpu_space().file(tmp_path)
     packed = tmp_path / "a.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -183,9 +179,7 @@ RAN = ("gemm_fusion_dot_1", "nvjet", "gemm_fusion_dot_1", "loop_add_5")
         (RAN, [*OPS, ("while.6", "while", "")], False),
     ],
 )
-def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(
-    tmp_path: Path, ran: tuple[str, ...], ops: list[tuple[str, str, str]], is_known: bool
-) -> None:
+def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(tmp_path, ran, ops, is_known):
     space = Space()
     call = {"correlation_id": 7}
     space.plane("/host:CPU", {"python": [("cuGraphLaunch (CudaGraph:3)", 0, 1_000_000, call)]})
@@ -213,7 +207,7 @@ def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(
         assert {row[2:] for row in rows} == {(None, None)}
 
 
-def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:
+def test_each_op_of_a_tpu_counts_once(tmp_path):
     space = Space()
     space.plane(
         "/device:TPU:2",
@@ -236,7 +230,7 @@ def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:
         assert trace.sql("SELECT sum(dur_ns) FROM device_events").rows == [(6000,)]
 
 
-def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
+def test_ops_that_the_cpu_runs_are_its_work(tmp_path):
     space = Space()
     op = {"hlo_op": "dot.1", "hlo_module": "jit_step"}
     space.plane("/host:CPU", {"tf_XLAEigen": [("dot.1", 0, 5_000_000, op)]}, process_id=44)
@@ -246,14 +240,14 @@ def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
         assert trace.sql(rows).rows == [("cpu", "xla::dot.1", 5000, "other", "step")]
 
 
-def test_the_space_takes_precedence_over_files_of_xprof(tmp_path: Path) -> None:
+def test_the_space_takes_precedence_over_files_of_xprof(tmp_path):
     path = gpu_space().file(tmp_path)
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     with tracekit.open(tmp_path, cache=False) as trace:
         assert trace.sql("SELECT file_name FROM trace").rows == [(path.name,)]
 
 
-def test_a_truncated_file_keeps_its_complete_planes(tmp_path: Path) -> None:
+def test_a_truncated_file_keeps_its_complete_planes(tmp_path):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(gpu_space().data()[:-60])
     with tracekit.open(path, cache=False) as trace:
@@ -281,7 +275,7 @@ HEAD = b"\x12\x09/host:CPU"
         HEAD + b"\x1a" + b"\x02\x22\x00" * 3,
     ],
 )
-def test_damaged_planes_are_refused(plane: bytes, tmp_path: Path) -> None:
+def test_damaged_planes_are_refused(plane, tmp_path):
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
     with pytest.raises(TraceError, match="XSpace") as raised:
@@ -289,10 +283,10 @@ def test_damaged_planes_are_refused(plane: bytes, tmp_path: Path) -> None:
     assert "\n" not in raised.value.message
 
 
-def test_random_damage_is_read_or_refused(tmp_path: Path) -> None:
+def test_random_damage_is_read_or_refused(tmp_path):
     whole, path = gpu_space().data(), tmp_path / "a.xplane.pb"
     chance = random.Random(5)
-    outcomes: set[bool | None] = set()
+    outcomes = set()
     for _ in range(300):
         data = bytearray(whole)
         for _ in range(chance.randrange(1, 4)):

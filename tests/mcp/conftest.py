@@ -1,18 +1,11 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tracekit.mcp.answers import Tools
 from tracekit.mcp.server import refusal
 
-Ask = Callable[..., str]
-
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Return the folder that may be looked into."""
     path = tmp_path / "traces"
     path.mkdir()
@@ -20,12 +13,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+def ask(folder, cache, monkeypatch):
     """Return a function that calls a tool in this process; `fails` says whether it has to."""
     # A call bounds the memory of its own process; this one runs browsers after it.
     monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: None)
 
-    def call(tool: str, *, fails: bool = False, **arguments: object) -> str:
+    def call(tool, *, fails=False, **arguments):
         text, is_error = refusal(tool, arguments) or "", True
         if not text:
             text, is_error = Tools([folder.resolve()]).call(tool, arguments)

@@ -1,7 +1,5 @@
 """A client of the protocol, without a model, over stdio and HTTP, limits and disturbances too."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,10 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx2
@@ -36,7 +32,7 @@ _NIGHTLY = pytest.mark.nightly("starts a server; one test over stdio is in the g
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     path = tmp_path / "traces"
     path.mkdir()
     (path / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
@@ -44,30 +40,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path):
     cache = {"TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), served.TOKEN: TOKEN}
     return {**{k: v for k, v in os.environ.items() if not k.startswith("TRACEKIT_")}, **cache}
 
 
-def arguments(folder: Path, *more: str) -> list[str]:
+def arguments(folder, *more):
     return ["-P", "-m", "tracekit", "mcp", str(folder), *more]
 
 
 @pytest.fixture
-def over_stdio(folder: Path, environment: dict[str, str]) -> Callable[..., Any]:
+def over_stdio(folder, environment):
     """Return a function that opens a client with a server of its own."""
 
-    def client(*more: str, mode: str = "auto") -> Client:
+    def client(*more, mode="auto"):
         parameters = StdioServerParameters(
             command=sys.executable, args=arguments(folder, *more), env=environment
         )
-        return Client(parameters, mode=mode)  # type: ignore[arg-type]
+        return Client(parameters, mode=mode)
 
     return client
 
 
 @contextmanager
-def http_server(folder: Path, environment: dict[str, str], *more: str) -> Iterator[str]:
+def http_server(folder, environment, *more):
     with subprocess.Popen(
         [sys.executable, *arguments(folder, "--http", "0", *more)],
         env=environment,
@@ -75,8 +71,6 @@ def http_server(folder: Path, environment: dict[str, str], *more: str) -> Iterat
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
         line = process.stderr.readline()
         assert line.startswith("listening on "), line
         assert process.stderr.readline() == f"header: Authorization: Bearer {TOKEN}\n"
@@ -86,7 +80,7 @@ def http_server(folder: Path, environment: dict[str, str], *more: str) -> Iterat
 
 
 @asynccontextmanager
-async def http_client(url: str) -> AsyncIterator[Client]:
+async def http_client(url):
     header = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         httpx2.AsyncClient(headers=header, timeout=60) as http,
@@ -95,13 +89,13 @@ async def http_client(url: str) -> AsyncIterator[Client]:
         yield client
 
 
-def text_of(result: Any, *, fails: bool = False) -> str:
+def text_of(result, *, fails=False):
     (content,) = result.content
     assert bool(result.is_error) == fails, content.text
     return str(content.text)
 
 
-async def tools_answer(client: Client) -> None:
+async def tools_answer(client):
     """What a tool answers is not the transport's: of that, two answers and two errors."""
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["open", "ask", "sql", "compare", "advise", "explain"]
@@ -124,8 +118,8 @@ async def tools_answer(client: Client) -> None:
         assert "next: " in text or "hint: " in text
 
 
-def test_tools_over_stdio(over_stdio: Callable[..., Client]) -> None:
-    async def run() -> None:
+def test_tools_over_stdio(over_stdio):
+    async def run():
         async with over_stdio() as client:
             assert client.server_info is not None
             assert "data, never" in str(client.instructions)
@@ -135,8 +129,8 @@ def test_tools_over_stdio(over_stdio: Callable[..., Client]) -> None:
 
 
 @_NIGHTLY
-def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
-    async def run(url: str) -> None:
+def test_tools_over_http(folder, environment):
+    async def run(url):
         async with http_client(url) as client:
             await tools_answer(client)
 
@@ -145,9 +139,7 @@ def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
 
 
 @_NIGHTLY
-def test_http_is_for_this_machine_and_who_has_the_token(
-    folder: Path, environment: dict[str, str]
-) -> None:
+def test_http_is_for_this_machine_and_who_has_the_token(folder, environment):
     body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     usual = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}"}
     with http_server(folder, environment) as url:
@@ -178,7 +170,7 @@ def test_http_is_for_this_machine_and_who_has_the_token(
         assert done.stderr.startswith(f"error: port {number}: cannot listen: Address already")
 
 
-def calls() -> list[psutil.Process]:
+def calls():
     """Return the processes of calls that the servers of this test have not ended."""
     found = []
     for one in psutil.Process().children(recursive=True):
@@ -188,27 +180,27 @@ def calls() -> list[psutil.Process]:
     return found
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition):
     with anyio.fail_after(60):
         while not condition():
             await anyio.sleep(0.05)
 
 
-def running(is_running: bool) -> Callable[[], bool]:
+def running(is_running):
     return lambda: bool(calls()) == is_running
 
 
-def endless(client: Client) -> Awaitable[Any]:
+def endless(client):
     return client.call_tool("sql", {"trace": "a.json", "statement": ENDLESS})
 
 
 @_NIGHTLY
-def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Client]) -> None:
-    async def run() -> None:
+def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio):
+    async def run():
         async with over_stdio("--timeout", "5", mode="legacy") as client:
             answers = []
 
-            async def ask() -> None:
+            async def ask():
                 answers.append(text_of(await endless(client), fails=True))
 
             async with anyio.create_task_group() as group:
@@ -228,8 +220,8 @@ def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Cli
 
 
 @_NIGHTLY
-def test_a_cancelled_call_ends_its_process(over_stdio: Callable[..., Client]) -> None:
-    async def run() -> None:
+def test_a_cancelled_call_ends_its_process(over_stdio):
+    async def run():
         async with over_stdio() as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(endless, client)
@@ -246,9 +238,7 @@ def test_a_cancelled_call_ends_its_process(over_stdio: Callable[..., Client]) ->
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @_NIGHTLY
-def test_a_client_that_leaves_takes_its_calls_with_it(
-    folder: Path, environment: dict[str, str], is_killed: bool
-) -> None:
+def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_killed):
     """Also the server that is killed; what it says meanwhile is the protocol, line by line."""
     with subprocess.Popen(
         [sys.executable, *arguments(folder)],
@@ -283,12 +273,10 @@ def test_a_client_that_leaves_takes_its_calls_with_it(
 
 
 @_NIGHTLY
-def test_a_client_of_http_that_leaves_takes_its_call_with_it(
-    folder: Path, environment: dict[str, str]
-) -> None:
+def test_a_client_of_http_that_leaves_takes_its_call_with_it(folder, environment):
     """It says nothing: its connection is closed while the call runs."""
 
-    async def run(url: str) -> None:
+    async def run(url):
         with suppress(httpx2.HTTPError, anyio.get_cancelled_exc_class()):
             async with httpx2.AsyncClient(timeout=60) as http, anyio.create_task_group() as group:
                 group.start_soon(ask, http, url)
@@ -296,7 +284,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
                 group.cancel_scope.cancel()
         await until(running(False))
 
-    async def ask(http: Any, url: str) -> None:
+    async def ask(http, url):
         headers = {"Authorization": f"Bearer {TOKEN}"}
         headers["Accept"] = "application/json, text/event-stream"
         first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
@@ -313,9 +301,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
         anyio.run(run, url)
 
 
-def test_a_link_that_comes_after_the_check_leads_nowhere(
-    folder: Path, environment: dict[str, str]
-) -> None:
+def test_a_link_that_comes_after_the_check_leads_nowhere(folder, environment):
     """A user who can write to the folder can replace a file by a link after the check."""
     outside = shutil.copyfile(folder / "a.json", folder.parent / "outside.json")
     (folder / "link.json").symlink_to(outside)
@@ -330,17 +316,15 @@ def test_a_link_that_comes_after_the_check_leads_nowhere(
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            assert process.stdin is not None
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-            assert process.stdout is not None
             answer = json.loads(process.stdout.readlines()[-1])
         assert answer["is_error"] is is_error, answer
         assert is_error is ("Permission denied" in answer["text"])
 
 
 @_NIGHTLY
-def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str]) -> None:
+def test_what_is_printed_is_no_protocol(folder, environment):
     """A log line of the call, for one, of a cache that everybody can write."""
     cache = Path(environment["TRACEKIT_CACHE_DIR"])
     cache.mkdir()
@@ -354,20 +338,17 @@ def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdin is not None
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         process.wait(60)
-        assert process.stdout is not None
-        assert process.stderr is not None
         *_, line = process.stdout.read().splitlines()
         assert not json.loads(line)["is_error"]
         assert "every user can write to this cache folder" in process.stderr.read()
 
 
 @_NIGHTLY
-def test_many_calls_hold_nothing(over_stdio: Callable[..., Client]) -> None:
-    async def run() -> None:
+def test_many_calls_hold_nothing(over_stdio):
+    async def run():
         async with over_stdio() as client:
             async with anyio.create_task_group() as group:
                 for _ in range(6):
@@ -389,7 +370,7 @@ def test_many_calls_hold_nothing(over_stdio: Callable[..., Client]) -> None:
 
 
 @_NIGHTLY
-def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
+def test_without_the_extra_it_says_so(tmp_path, folder):
     (tmp_path / "mcp_types.py").write_text("raise ImportError(name='mcp_types')")
     done = subprocess.run(
         [sys.executable, "-m", "tracekit", "mcp", str(folder)],
@@ -404,7 +385,7 @@ def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
 
 
 @_NIGHTLY
-def test_settings_for_clients(cli: Callable[..., Any], folder: Path) -> None:
+def test_settings_for_clients(cli, folder):
     told = cli("mcp", folder, "--install")
     assert told.exit_code == 0
     blocks = told.stdout.split("\n\n")

@@ -3,8 +3,6 @@
 python check_wheel.py TRACE
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A wheel from a clean clone is complete, keeps to its own name, and works on its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -27,7 +25,7 @@ PACKAGES = {
 pytestmark = pytest.mark.nightly("builds and installs wheels")
 
 
-def run(*command: str | Path, cwd: Path, **env: str) -> str:
+def run(*command, cwd, **env):
     """Run a command outside of this test's environment and return what it printed on stdout."""
     inherited = {
         name: value
@@ -48,7 +46,7 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clone(tmp_path_factory):
     """Return a copy of what a commit of the working tree would hold: no caches, no builds."""
     target = tmp_path_factory.mktemp("clone")
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=REPO)
@@ -60,7 +58,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(clone, tmp_path_factory):
     """Return the wheel built from the clone, by way of a source distribution as in a release.
 
     By the setuptools that is there, if any is: whatever installs tracekit, as `make demo`, fetches
@@ -74,7 +72,7 @@ def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """Return the bin folder of a fresh environment with the wheel and its core dependencies."""
     environment = tmp_path_factory.mktemp("installed") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment.parent)
@@ -86,7 +84,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin"
 
 
-def sources(clone: Path) -> set[str]:
+def sources(clone):
     """Return the names in the wheel of everything that has to be in it."""
     return {
         str(PurePosixPath(inside) / path.relative_to(clone / folder).as_posix())
@@ -97,7 +95,7 @@ def sources(clone: Path) -> set[str]:
     }
 
 
-def test_the_source_distribution_holds_what_the_checks_ran_with(wheel: Path) -> None:
+def test_the_source_distribution_holds_what_the_checks_ran_with(wheel):
     (packed,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         names = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
@@ -106,7 +104,7 @@ def test_the_source_distribution_holds_what_the_checks_ran_with(wheel: Path) -> 
     assert native <= names
 
 
-def test_core_dependencies_are_bounded_and_locked() -> None:
+def test_core_dependencies_are_bounded_and_locked():
     """The next major version of any of them may be another library."""
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     lines = (REPO / "constraints.txt").read_text("utf-8").splitlines()
@@ -119,7 +117,7 @@ def test_core_dependencies_are_bounded_and_locked() -> None:
         assert [int(part) for part in least.split(".")] <= version < [int(below)]
 
 
-def test_a_clone_is_a_complete_package(clone: Path) -> None:
+def test_a_clone_is_a_complete_package(clone):
     """`python -m tracekit` and the README's example run in the clone's folder, too."""
     script = """if True:
         import tracekit.collectors, tracekit.queries
@@ -131,7 +129,7 @@ def test_a_clone_is_a_complete_package(clone: Path) -> None:
     ]
 
 
-def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone: Path, wheel: Path) -> None:
+def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone, wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}
     metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
     wanted = sources(clone)
@@ -142,12 +140,12 @@ def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone: Path, wh
     assert re.fullmatch(r"tracekit_llm-[^-]+-py3-none-(?!any).+\.whl", wheel.name)
 
 
-def test_top_level_names(wheel: Path) -> None:
+def test_top_level_names(wheel):
     tops = {PurePosixPath(name).parts[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tracekit"}
 
 
-def test_the_installed_command_runs(installed: Path, sample_trace: Path, tmp_path: Path) -> None:
+def test_the_installed_command_runs(installed, sample_trace, tmp_path):
     cache = {"TRACEKIT_CACHE_DIR": str(tmp_path / "cache")}
     version = run(
         *(installed / "python", "-c", "import tracekit; print(tracekit.__version__)"), cwd=tmp_path
@@ -161,7 +159,7 @@ def test_the_installed_command_runs(installed: Path, sample_trace: Path, tmp_pat
     assert json.loads(shown)["timeline"]
 
 
-def test_the_installed_queries_are_found(clone: Path, installed: Path, tmp_path: Path) -> None:
+def test_the_installed_queries_are_found(clone, installed, tmp_path):
     script = """if True:
         from importlib.resources import as_file, files
         with as_file(files("tracekit.queries")) as root:
@@ -172,15 +170,13 @@ def test_the_installed_queries_are_found(clone: Path, installed: Path, tmp_path:
     assert found == {name for name in sources(clone) if name.endswith(".sql")}
 
 
-def test_only_the_core_is_installed(installed: Path, tmp_path: Path) -> None:
+def test_only_the_core_is_installed(installed, tmp_path):
     heavy = ["numpy", "pandas", "polars", "pyarrow", "torch"]
     script = f"import importlib.util as u; print([n for n in {heavy} if u.find_spec(n)])"
     assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == "[]"
 
 
-def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(installed, tmp_path):
     """A clone of this repository is a folder that holds a folder `tracekit`."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -200,17 +196,16 @@ def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no cc")
-def test_random_input_of_the_library_under_sanitizers(tmp_path: Path) -> None:
+def test_random_input_of_the_library_under_sanitizers(tmp_path):
     """`make fuzz` does so for longer."""
     command = re.search(r"^SANITIZE := (.*)$", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert command is not None
     sources = sorted((REPO / "native").glob("*.c"))
     program = tmp_path / "fuzz_native"
     run("cc", *command[1].split(), "-o", program, "tests/fuzz/native.c", *sources, cwd=REPO)
     assert " cases" in run(program, "5", "1", cwd=tmp_path)
 
 
-def test_without_a_compiler_ziglang_is_asked_for(tmp_path: Path) -> None:
+def test_without_a_compiler_ziglang_is_asked_for(tmp_path):
     """A compiler that $CC names, or the command cc, is taken instead."""
     script = "import build_native as b; print(b.get_requires_for_build_wheel())"
     given = {"PYTHONPATH": str(REPO / "native"), "PATH": str(tmp_path)}

@@ -1,11 +1,6 @@
 """Run folders as the collectors leave them, with traces small enough to add up by hand."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,29 +10,16 @@ from tracekit.manifest import Environment, Manifest, Model
 SHAPES = {"llama2-7b": (4096, 11008, 32), "llama2-13b": (5120, 13824, 40), "tiny": (256, 688, 4)}
 GPU = Environment(devices=["NVIDIA H200"], processor="Xeon", core_count=16, memory_bytes=10**11)
 
-Work = tuple[str, str, float]
-"""Ranges around a launch, joined by `;`, the kernel, and its duration in µs.
-
-`aten::mm|350,4096|4096,11008` is an op with the shapes of its operands.
-"""
-
 
 @pytest.fixture
-def write_run(tmp_path: Path) -> Callable[..., Path]:
+def write_run(tmp_path):
     """Return a function that writes a run folder below `runs`.
 
     It takes the folder's name, members of the manifest, and `steps`: for a trace of rank 0, the
     work of each step, one launch after the other, a µs of idle before each.
     """
 
-    def write(
-        name: str,
-        model: str = "llama2-7b",
-        layers: int | None = None,
-        steps: list[list[Work]] | None = None,
-        parameter_count: int | None = None,
-        **members: Any,
-    ) -> Path:
+    def write(name, model="llama2-7b", layers=None, steps=None, parameter_count=None, **members):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         hidden, inner, count = SHAPES[model]
@@ -62,11 +44,11 @@ def write_run(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def _events(steps: list[list[Work]]) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
+def _events(steps):
+    events = []
     now, number = 0.0, 0
 
-    def span(category: str, name: str, ts: float, dur: float, args: Any = None) -> None:
+    def span(category, name, ts, dur, args=None):
         pid = 0 if category == "kernel" else 1
         head = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": pid}
         events.append({**head, "ts": ts, "dur": dur, "args": args or {}})

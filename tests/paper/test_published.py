@@ -1,9 +1,6 @@
 """The published figures: what cannot be right is marked, and names lead to them."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -18,7 +15,7 @@ ROMAN = {name: number for number, name in enumerate(NUMERALS, start=1)}
 # -- marks: what cannot be right -------------------------------------------------------------------
 
 
-def marked(name: str, column: str) -> set[tuple[Any, ...]]:
+def marked(name, column):
     return {
         (row["model"], row["method"], row["platform"])
         for row in find_table(name).rows
@@ -26,7 +23,7 @@ def marked(name: str, column: str) -> set[tuple[Any, ...]]:
     }
 
 
-def by_row(name: str, column: str) -> dict[tuple[str, frozenset[str], str], Any]:
+def by_row(name, column):
     return {
         (str(row["model"]), frozenset(str(row["method"]).split("+")), str(row["platform"])): row[
             column
@@ -36,7 +33,7 @@ def by_row(name: str, column: str) -> dict[tuple[str, frozenset[str], str], Any]
     }
 
 
-def test_the_marks_of_the_batch_sizes_are_those_that_the_rule_finds() -> None:
+def test_the_marks_of_the_batch_sizes_are_those_that_the_rule_finds():
     """The figures of Table III again, though the same without FlashAttention fits more."""
     fits = by_row("table4", "batch_size")
     found = set()
@@ -59,7 +56,7 @@ def test_the_marks_of_the_batch_sizes_are_those_that_the_rule_finds() -> None:
 
 
 @pytest.mark.parametrize("name", ["table3", "table9"])
-def test_the_marks_of_recomputation_are_those_that_the_rule_finds(name: str) -> None:
+def test_the_marks_of_recomputation_are_those_that_the_rule_finds(name):
     """At one batch size it only adds work: more than 10 % faster cannot be."""
     speeds = by_row(name, "tokens_per_s")
     found = {
@@ -76,7 +73,7 @@ def test_the_marks_of_recomputation_are_those_that_the_rule_finds(name: str) -> 
     assert printed == found
 
 
-def test_the_cells_that_the_sources_name_are_marked() -> None:
+def test_the_cells_that_the_sources_name_are_marked():
     assert ("Llama2-13B", "R+Z2+O", "A800") in marked("table4", "tokens_per_s")
     assert ("Llama2-13B", "F+Z2+O", "A800") in marked("table4", "memory_gb")
     rows = {
@@ -86,7 +83,7 @@ def test_the_cells_that_the_sources_name_are_marked() -> None:
     assert rows["Llama2-13B", "F+Z2+O", "A800"]["memory_gb"] == 27.5
 
 
-def test_every_mark_is_of_a_column_and_names_a_row() -> None:
+def test_every_mark_is_of_a_column_and_names_a_row():
     for table in load_tables().values():
         names = {column.name for column in table.columns}
         reasons = [row["as_printed"] for row in table.rows if row.get("as_printed")]
@@ -95,7 +92,7 @@ def test_every_mark_is_of_a_column_and_names_a_row() -> None:
         assert ("as_printed" in names) == bool(reasons)
 
 
-def test_shares_agree_with_times() -> None:
+def test_shares_agree_with_times():
     """What the marks of Tables V, VI, X and XI rest on: time over the sum of times."""
     rows = find_table("table10").rows
     parts = [row for row in rows if row["task"] == "(all)"]
@@ -115,7 +112,7 @@ def test_shares_agree_with_times() -> None:
 # -- the loader ------------------------------------------------------------------------------------
 
 
-def test_tables_come_in_the_order_of_the_paper() -> None:
+def test_tables_come_in_the_order_of_the_paper():
     names = [f"table{number}" for number in range(1, 17)]
     figures = [f"figure{number}" for number in range(11, 16)]
     assert list(load_tables()) == [*names, "figure4", "figure7", "figure9", *figures]
@@ -123,7 +120,7 @@ def test_tables_come_in_the_order_of_the_paper() -> None:
         assert find_table(f"table{number}").source == f"arXiv 2311.03687v2, Table {name}"
 
 
-def test_a_missing_cell_is_null_and_out_of_memory_where_the_paper_says_so() -> None:
+def test_a_missing_cell_is_null_and_out_of_memory_where_the_paper_says_so():
     result = find_table("table3").to_result("RTX4090")
     row = result.to_dicts()[0]
     assert (row["method"], row["tokens_per_s"], row["outcome"]) == ("Naive", None, "oom")
@@ -131,7 +128,7 @@ def test_a_missing_cell_is_null_and_out_of_memory_where_the_paper_says_so() -> N
 
 
 @pytest.mark.parametrize(("name", "platform"), [("table3", "H100"), ("table5", "RTX4090")])
-def test_wrong_names_are_refused(name: str, platform: str) -> None:
+def test_wrong_names_are_refused(name, platform):
     with pytest.raises(UsageError, match=platform) as refused:
         find_table(name).to_result(platform)
     assert "A800" in str(refused.value.hint)

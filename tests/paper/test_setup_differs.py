@@ -1,19 +1,12 @@
 """Runs whose setup differs from that of the paper's rows."""
 
-from __future__ import annotations
-
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit.manifest import Environment, Parallel
-
-Cli = Callable[..., Any]
-Write = Callable[..., Path]
 
 REPO = Path(__file__).resolve().parents[2]
 CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
@@ -31,24 +24,23 @@ ROW = {"batch_size": 1, "tokens_per_s_mean": 1.0}
 """A run of the paper's Table III."""
 
 
-def forward(module: str, op: str = "") -> str:
+def forward(module, op=""):
     return f"tk/phase/forward;tk/module/forward/{module}{op}"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def kept(tmp_path_factory):
     """Return an environment with a cache that keeps the store of the run that tests share."""
     return {"TRACEKIT_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
 
 
-def rows_of(cli: Cli, *args: str | Path, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def rows_of(cli, *args, env=None):
     done = cli("compare", "paper", *args, "--format", "json", env=env)
     assert (done.exit_code, done.stderr) == (0, "")
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
-def of_run(rows: list[dict[str, Any]], run: str, *, is_beside: bool) -> list[dict[str, Any]]:
+def of_run(rows, run, *, is_beside):
     own = [row for row in rows if row["run"] == run]
     return [row for row in own if (row["paper_hardware"] is not None) == is_beside]
 
@@ -56,14 +48,14 @@ def of_run(rows: list[dict[str, Any]], run: str, *, is_beside: bool) -> list[dic
 # -- what differs ----------------------------------------------------------------------------------
 
 
-def test_the_setup_of_the_paper_has_no_mark(cli: Cli, write_run: Write) -> None:
+def test_the_setup_of_the_paper_has_no_mark(cli, write_run):
     folder = write_run("same", opt="Naive", **ROW, **A800)
     (row,) = of_run(rows_of(cli, "table3", folder), "same", is_beside=True)
     assert (row["mark"], row["differences"]) == (None, None)
     assert "mark" not in cli("compare", "paper", "table3", folder).stdout
 
 
-def test_everything_that_differs_is_marked(cli: Cli, write_run: Write) -> None:
+def test_everything_that_differs_is_marked(cli, write_run):
     members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
     members |= {"sequence_length": 64, "precision": "fp32"}
     folder = write_run("other", opt="Naive", **ROW | {"batch_size": 4}, **members)
@@ -76,14 +68,14 @@ def test_everything_that_differs_is_marked(cli: Cli, write_run: Write) -> None:
     )
 
 
-def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli: Cli, write_run: Write) -> None:
+def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli, write_run):
     members = {**A800, **ROW, "precision": None, "batch_size": None}
     folder = write_run("mute", opt="Naive", **members)
     (row,) = of_run(rows_of(cli, "table3", folder), "mute", is_beside=True)
     assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 1"
 
 
-def test_every_run_of_a_row_has_its_line(cli: Cli, write_run: Write) -> None:
+def test_every_run_of_a_row_has_its_line(cli, write_run):
     write_run("bs1", opt="Z2", batch_size=1, tokens_per_s_mean=1.0, **A800)
     folder = write_run("bs8", opt="Z2", batch_size=8, tokens_per_s_mean=8.0, **A800)
     rows = [row for row in rows_of(cli, "table3", folder.parent) if row["run"]]
@@ -93,9 +85,7 @@ def test_every_run_of_a_row_has_its_line(cli: Cli, write_run: Write) -> None:
     ]
 
 
-def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(
-    cli: Cli, write_run: Write
-) -> None:
+def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(cli, write_run):
     members = {"model": "tiny", "opt": "Z2", "batch_size": 1, "tokens_per_s_mean": 1.0, **A800}
     write_run("small", parameter_count=4_000_000, **members)
     write_run("large", parameter_count=14_000_000_000, **members)
@@ -115,9 +105,7 @@ def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(
         ("NVIDIA GeForce RTX 3090", "RTX3090 w/ NVLink", "W"),
     ],
 )
-def test_devices_are_told_by_their_product(
-    cli: Cli, write_run: Write, device: str, platform: str, mark: str
-) -> None:
+def test_devices_are_told_by_their_product(cli, write_run, device, platform, mark):
     members = {**A800, "environment": Environment(devices=[device]), "parallel": Parallel()}
     folder = write_run(
         "tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0, **members
@@ -129,7 +117,7 @@ def test_devices_are_told_by_their_product(
 # -- conditions ------------------------------------------------------------------------------------
 
 
-def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Write) -> None:
+def test_a_product_of_another_shape_is_another_product(cli, write_run):
     mlp = forward("model.layers.0.mlp.gate_proj#Linear")
     work = [(f"{mlp};aten::mm|700,4096|4096,11008", GEMM, 20.0)]
     write_run("cut", layers=1, opt="Naive", batch_size=2, steps=[work] * 2, **A800)
@@ -145,7 +133,7 @@ def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Writ
 
 
 @pytest.mark.nightly("opens three runs")
-def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run: Write) -> None:
+def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli, write_run):
     """The name of a configuration's file may be anything."""
     folder = write_run("a", opt="Naive", parameter_count=7_000_000_000, **ROW, **A800)
     text = (folder / "run.json").read_text()
@@ -159,7 +147,7 @@ def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run
         assert row["mark"] == mark
 
 
-def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]) -> None:
+def test_a_real_run_of_one_layer_beside_the_paper(cli, kept):
     rows = rows_of(cli, "table6", CUT, env=kept)
     beside = of_run(rows, CUT.name, is_beside=True)
     assert len(beside) == 21
@@ -174,9 +162,7 @@ def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]
 @pytest.mark.parametrize(
     ("table", "columns"), [("table6", 80), ("table13", 80), ("table15", 80), ("table5", 100)]
 )
-def test_people_read_it_on_narrow_terminals_too(
-    cli: Cli, kept: dict[str, str], table: str, columns: int
-) -> None:
+def test_people_read_it_on_narrow_terminals_too(cli, kept, table, columns):
     lines = cli(
         "compare", "paper", table, CUT, env=kept | {"COLUMNS": str(columns)}
     ).stdout.splitlines()
@@ -186,7 +172,7 @@ def test_people_read_it_on_narrow_terminals_too(
     assert "L layers (1, not 32)" in " ".join(" ".join(lines).split())
 
 
-def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) -> None:
+def test_markdown_and_csv_have_the_same_figures(cli, kept):
     done = cli("compare", "paper", "table5", CUT, "--format", "markdown", env=kept)
     assert done.exit_code == 0
     head = next(line for line in done.stdout.splitlines() if line.startswith("| phase"))

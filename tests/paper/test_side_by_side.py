@@ -1,13 +1,8 @@
 """Ours beside the paper's: what stands beside what, and what is left over."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,36 +12,30 @@ from tracekit.manifest import Environment, Load, RankMemory
 from tracekit.paper.bench_figures import BENCH_FIGURES
 from tracekit.paper.tables import find_table
 
-Cli = Callable[..., Any]
-Write = Callable[..., Path]
-
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
+def rows_of(cli, *args):
     done = cli("compare", "paper", *args, "--format", "json")
     assert (done.exit_code, done.stderr) == (0, "")
-    rows: list[dict[str, Any]] = done.json()
-    return rows
+    return done.json()
 
 
-def beside(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+def beside(rows, run):
     """The lines where a run stands beside a row of the paper."""
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is not None]
 
 
-def alone(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+def alone(rows, run):
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is None]
 
 
 # -- methods, from manifests -----------------------------------------------------------------------
 
 
-def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(
-    cli: Cli, write_run: Write
-) -> None:
+def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cli, write_run):
     memory = [RankMemory(0, 60 * 10**9), RankMemory(1, 66 * 10**9)]
     write_run(
         "fits",
@@ -105,7 +94,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(
     assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
 
 
-def test_the_largest_batch_that_fitted_stands_in_table4(cli: Cli, write_run: Write) -> None:
+def test_the_largest_batch_that_fitted_stands_in_table4(cli, write_run):
     for size, outcome in ((4, "ok"), (16, "ok"), (32, "oom")):
         folder = write_run(f"bs{size}", opt="Naive", batch_size=size, outcome=outcome)
     rows = rows_of(cli, "table4", folder.parent)
@@ -115,7 +104,7 @@ def test_the_largest_batch_that_fitted_stands_in_table4(cli: Cli, write_run: Wri
     assert [name for name in row if name == "our_batch_size"] == ["our_batch_size"]
 
 
-def test_table2_is_about_two_frameworks(cli: Cli, write_run: Write) -> None:
+def test_table2_is_about_two_frameworks(cli, write_run):
     write_run("megatron", engine="megatron", opt="Naive", batch_size=32, tokens_per_s_mean=5.0)
     folder = write_run("ddp", engine="ddp", opt="Naive", batch_size=1, tokens_per_s_mean=6.0)
     rows = rows_of(cli, "table2", folder.parent)
@@ -128,7 +117,7 @@ def test_table2_is_about_two_frameworks(cli: Cli, write_run: Write) -> None:
     assert row["note"] == "engine ddp: the paper has Megatron or DeepSpeed"
 
 
-def test_table1_lists_our_hardware_once(cli: Cli, write_run: Write) -> None:
+def test_table1_lists_our_hardware_once(cli, write_run):
     write_run("a")
     write_run("b")
     folder = write_run("c", environment=Environment(processor="EPYC", core_count=2))
@@ -142,7 +131,7 @@ def test_table1_lists_our_hardware_once(cli: Cli, write_run: Write) -> None:
 
 # -- phases and parts, from traces -----------------------------------------------------------------
 
-TRAINING: list[tuple[str, str, float]] = [
+TRAINING = [
     ("tk/phase/forward;tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 6.0),
     (
         "tk/phase/forward;tk/module/forward/model.layers.0.self_attn#LlamaAttention",
@@ -160,7 +149,7 @@ TRAINING: list[tuple[str, str, float]] = [
 ]
 
 
-def test_phases_modules_and_shares_per_step(cli: Cli, write_run: Write) -> None:
+def test_phases_modules_and_shares_per_step(cli, write_run):
     folder = write_run("naive", opt="Naive", batch_size=2, steps=[TRAINING] * 2)
     rows = rows_of(cli, "table5", folder)
     found = {row["phase"]: row for row in rows}
@@ -194,7 +183,7 @@ def test_phases_modules_and_shares_per_step(cli: Cli, write_run: Write) -> None:
     assert row["our_step_pct"] == pytest.approx(100 * 9 / 50, rel=0.02)
 
 
-def test_the_norm_behind_attention_is_no_attention(cli: Cli, write_run: Write) -> None:
+def test_the_norm_behind_attention_is_no_attention(cli, write_run):
     """Hugging Face's `post_attention_layernorm` is named after attention, and was averaged in."""
     layer = "tk/phase/forward;tk/module/forward/model.layers.0"
     step = [
@@ -206,7 +195,7 @@ def test_the_norm_behind_attention_is_no_attention(cli: Cli, write_run: Write) -
     assert found["forward"] == pytest.approx(0.008)
 
 
-def test_zero_stages_stand_beside_tables_14_and_16(cli: Cli, write_run: Write) -> None:
+def test_zero_stages_stand_beside_tables_14_and_16(cli, write_run):
     folder = write_run("z2o", opt="R+Z2+O", batch_size=32, steps=[TRAINING] * 2)
     (row,) = beside(rows_of(cli, "table16", folder), "z2o")
     assert (row["method"], row["our_method"], row["model"]) == ("ZeRO-2", "R+Z2+O", "Llama2-7B")
@@ -215,7 +204,7 @@ def test_zero_stages_stand_beside_tables_14_and_16(cli: Cli, write_run: Write) -
     assert (row["our_time_s"], row["our_step_pct"]) == (0, 0)
 
 
-def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli: Cli, write_run: Write) -> None:
+def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli, write_run):
     write_run("bare", opt="Naive", batch_size=2)
     write_run("failed", opt="Naive", batch_size=2, outcome="failed", reason="rank 1 died")
     folder = write_run("cut", opt="Naive", batch_size=2, layers=2, steps=[TRAINING])
@@ -233,9 +222,7 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli: Cli, write_run: 
     }
 
 
-def test_serving_stands_beside_the_engine_that_is_strictly_the_same(
-    cli: Cli, write_run: Write
-) -> None:
+def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_run):
     batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
     attention = f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention"
     ffn = f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP"
@@ -287,7 +274,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(
         (("table3", "."), 3),
     ],
 )
-def test_wrong_usage_says_what_is_wrong(cli: Cli, args: tuple[str, ...], exit_code: int) -> None:
+def test_wrong_usage_says_what_is_wrong(cli, args, exit_code):
     done = cli("compare", "paper", *args)
     assert (done.exit_code, done.stdout) == (exit_code, "")
     assert done.stderr.startswith("error: ")
@@ -297,18 +284,14 @@ def test_wrong_usage_says_what_is_wrong(cli: Cli, args: tuple[str, ...], exit_co
     ("name", "analysis"),
     [("figure4", "scaling"), ("figure6", "throughput"), ("figure9", "latency_cdf")],
 )
-def test_figures_have_nothing_of_ours_beside_them(
-    cli: Cli, write_run: Write, name: str, analysis: str
-) -> None:
+def test_figures_have_nothing_of_ours_beside_them(cli, write_run, name, analysis):
     done = cli("compare", "paper", name, write_run("q", opt="Q", batch_size=2))
     assert (done.exit_code, done.stdout) == (2, "")
     assert name in done.stderr
     assert f"tracekit query {analysis}\n" in done.stderr
 
 
-def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
-    cli: Cli, write_run: Write
-) -> None:
+def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(cli, write_run):
     folder = write_run("broken")
     (folder / "run.json").write_text("{")
     write_run("fine", opt="Naive", batch_size=1)
@@ -320,22 +303,19 @@ def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
     assert {row["run"] for row in done.json()} == {"fine", None}
 
 
-MakeRun = Callable[..., Path]
-
-
-def point(number: int, family: str, op: str, **members: Any) -> dict[str, Any]:
+def point(number, family, op, **members):
     times = {"median_ns": 1e6, "low_ns": 9e5, "high_ns": 1.1e6, "outcome": "ok"}
     device = {"device": "cuda:0", "device_name": "NVIDIA A100-SXM4-80GB", "timer": "cuda_event"}
     return {"bench_id": number, "family": family, "op": op, **times, **device, **members}
 
 
-def product(number: int, m: int, n: int, k: int, series: str | None, **more: Any) -> dict[str, Any]:
+def product(number, m, n, k, series, **more):
     sizes = {"dtype": "bf16", "m": m, "n": n, "k": k, "series": series, "op": "mm"} | more
     return point(number, "gemm", sizes.pop("op"), **sizes)
 
 
 @pytest.fixture
-def run(make_run: MakeRun) -> str:
+def run(make_run):
     sized = {"group_size": 8, "backend": "nccl", "dtype": "fp32"}
     lines = [
         product(0, 4096, 11008, 4096, "N11008_K4096"),
@@ -354,13 +334,13 @@ def run(make_run: MakeRun) -> str:
     return str(make_run("ours", benchmarks=lines, stage="bench", engine="torch"))
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def asked(capsys, *arguments):
     assert main(["compare", "paper", *arguments, "--no-cache"]) == 0
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", BENCH_FIGURES)
-def test_no_figure_has_numbers_that_the_text_does_not_have(name: str) -> None:
+def test_no_figure_has_numbers_that_the_text_does_not_have(name):
     table = find_table(name)
     unknown = {"peak_pct", "latency_ms", "bandwidth_gb_per_s"}
     for row in table.rows:
@@ -369,7 +349,7 @@ def test_no_figure_has_numbers_that_the_text_does_not_have(name: str) -> None:
     assert table.source == f"arXiv 2311.03687v2, text on Figure {name.removeprefix('figure')}"
 
 
-def test_our_points_of_figure_11(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_points_of_figure_11(run, capsys):
     rows = list(csv.DictReader(io.StringIO(asked(capsys, "figure11", run, "--format", "csv"))))
     assert [(row["curve"], row["is_curve_of_paper"], row["m"]) for row in rows] == [
         ("N11008_K4096", "true", "4096"),
@@ -390,24 +370,20 @@ def test_our_points_of_figure_11(run: str, capsys: pytest.CaptureFixture[str]) -
         ("figure15", ["all_gather", "all_gather", "reduce"]),
     ],
 )
-def test_our_points_of_the_others(
-    run: str, capsys: pytest.CaptureFixture[str], name: str, expected: list[str]
-) -> None:
+def test_our_points_of_the_others(run, capsys, name, expected):
     rows = json.loads(asked(capsys, name, run, "--format", "json"))
     assert [row["curve"] for row in rows] == expected
     assert all(row["is_curve_of_paper"] for row in rows)
     assert asked(capsys, name, run, "--format", "markdown").startswith("## Microbenchmark: ")
 
 
-def test_platforms_of_figure_13(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_platforms_of_figure_13(run, capsys):
     out = asked(capsys, "figure13", run, "--platform", "RTX3090 w/ NVLink")
     assert "w/o NVLink" not in out
     with pytest.raises(UsageError, match="figure13 has no platform 'H100'"):
         find_table("figure13").to_result("H100")
 
 
-def test_runs_without_points_are_refused(
-    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_without_points_are_refused(make_run, capsys):
     assert main(["compare", "paper", "figure13", str(make_run("train")), "--no-cache"]) == 5
     assert "bench_collectives needs microbenchmarks" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """Charts: valid Vega-Lite of the rows of analyses, drawn without a browser."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -12,19 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_trace import Answered
 from made_runs import Faults, Layout, Step, make_run
 from traces_by_hand import kernel, span
 
 import tracekit
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
 from tracekit.plot import PARAMS, chart_names, find_chart
 
 REPO = Path(__file__).resolve().parents[2]
-Opened = Callable[[Path], tracekit.Trace]
 
 TRACES = {
     "step": REPO / "docs" / "samples" / "made_up_step.json",
@@ -41,7 +36,7 @@ by_kind = pytest.mark.parametrize(
 Charts = Callable[[Path], dict[str, Any]]
 
 
-def charts(trace: tracekit.Trace) -> dict[str, Any]:
+def charts(trace):
     found = {}
     for name in chart_names():
         try:
@@ -52,14 +47,14 @@ def charts(trace: tracekit.Trace) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def charts_of(opened: Opened) -> Charts:
+def charts_of(opened):
     """Return a function that gives the charts of the trace at a path, drawn once."""
     return functools.cache(lambda path: charts(opened(path)))
 
 
 @_COMPLETE
 @pytest.mark.nightly("asks every sample")
-def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
+def test_every_chart_is_one_of_some_sample(charts_of):
     drawn = {name for path in TRACES.values() for name in charts_of(path)}
     of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
     of_runs |= {"scaling", "step_spread", "rank_groups", "rank_distribution"}
@@ -71,7 +66,7 @@ def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
     "kind", ["memory", *(pytest.param(one, marks=_COMPLETE) for one in TRACES if one != "memory")]
 )
 @pytest.mark.nightly("draws with another library")
-def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of: Charts) -> None:
+def test_charts_are_what_altair_takes_and_vl_convert_draws(kind, charts_of):
     pytest.importorskip("altair", reason="altair is not installed")
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     for name, chart in charts_of(TRACES[kind]).items():
@@ -81,12 +76,10 @@ def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of:
         assert chart.title in svg.replace("&#39;", "'").replace("&apos;", "'"), name
 
 
-def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(
-    answered: Answered, opened: Opened, charts_of: Charts
-) -> None:
+def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(answered, opened, charts_of):
     answers = answered(TRACES["step"])
 
-    def exact(name: str) -> Result:
+    def exact(name):
         if name in PARAMS:
             return opened(TRACES["step"]).query(name, **PARAMS[name])
         return answers(name)
@@ -105,9 +98,7 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(
             assert all(row.items() >= some.items() for row, some in zip(rows, numbers, strict=True))
 
 
-def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(opened, tmp_path):
     made = make_run(tmp_path, Layout(data=24), Step(steps=2), Faults(slow_ranks={9: 1.3}))
     with tracekit.open(*made.paths, cache=False) as trace:
         drawn = charts(trace)
@@ -124,12 +115,12 @@ def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(
         opened(TRACES["step"]).plot.step_spread()
 
 
-def fields(spec: Any) -> set[str]:
+def fields(spec):
     """Return the fields of rows that a chart refers to, less those that it makes."""
-    found: set[str] = set()
-    made: set[str] = set()
+    found = set()
+    made = set()
 
-    def walk(part: Any) -> None:
+    def walk(part):
         if isinstance(part, list):
             for one in part:
                 walk(one)
@@ -149,13 +140,13 @@ def fields(spec: Any) -> set[str]:
 
 
 @by_kind
-def test_charts_name_columns_that_are_there(charts_of: Charts, kind: str) -> None:
+def test_charts_name_columns_that_are_there(charts_of, kind):
     for name, chart in charts_of(TRACES[kind]).items():
         columns = {c for result in chart.data.values() for c in result.column_names}
         assert fields(dict(chart.spec)) <= columns, name
 
 
-def test_copies_have_a_chart(tiny_trace: Callable[..., Path]) -> None:
+def test_copies_have_a_chart(tiny_trace):
     copied = [kernel("Memcpy HtoD (Pinned -> Device)", 0, 5, bytes=64), kernel("k", 9, 12)]
     with tracekit.open(tiny_trace(copied), cache=False) as trace:
         chart = trace.plot.memcpy()
@@ -164,9 +155,7 @@ def test_copies_have_a_chart(tiny_trace: Callable[..., Path]) -> None:
 
 
 @by_kind
-def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(
-    charts_of: Charts, kind: str
-) -> None:
+def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(charts_of, kind):
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
     bare |= {"running_count", "m", "world_size", "speedup", "decode_request_count"}
     for name, chart in charts_of(TRACES[kind]).items():
@@ -180,7 +169,7 @@ def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(
                 assert axis["field"] in bare or ", " in title, (name, title)
 
 
-def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
+def test_charts_are_methods_with_names_and_a_hint(opened):
     trace = opened(TRACES["step"])
     assert dir(trace.plot) == sorted([*chart_names(), "pivot"])
     assert trace.plot.timeline().name == "timeline"
@@ -193,7 +182,7 @@ def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
         trace.plot.memory()
 
 
-def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path) -> None:
+def test_a_chart_is_saved_in_the_form_of_its_name(opened, tmp_path):
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     chart = opened(TRACES["step"]).plot.phases()
     for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.json", b"{")):
@@ -208,9 +197,7 @@ def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path
     assert chart._repr_html_().startswith("<svg")
 
 
-def test_without_the_extra_a_chart_says_what_to_install(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_the_extra_a_chart_says_what_to_install(opened, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     monkeypatch.setitem(sys.modules, "altair", None)
     chart = opened(TRACES["step"]).plot.phases()
@@ -225,7 +212,7 @@ def test_without_the_extra_a_chart_says_what_to_install(
     assert chart._repr_html_().startswith("<table")
 
 
-def test_colours_are_told_apart_on_both_pages_and_named_for_terminals() -> None:
+def test_colours_are_told_apart_on_both_pages_and_named_for_terminals():
     from rich.color import Color
 
     for kinds in (palette.KIND, palette.PHASE, palette.SEVERITY):
@@ -238,10 +225,10 @@ def test_colours_are_told_apart_on_both_pages_and_named_for_terminals() -> None:
     assert many["0"] == many["10"] == many["20"]
 
 
-def contrast(first: str, second: str) -> float:
+def contrast(first, second):
     """Contrast of two colours as WCAG 2.2 defines it, 1 to 21."""
 
-    def luminance(colour: str) -> float:
+    def luminance(colour):
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
@@ -250,13 +237,13 @@ def contrast(first: str, second: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_marks_stand_out_from_their_page() -> None:
+def test_marks_stand_out_from_their_page():
     for colour in palette.ALL:
         assert contrast(colour.light, "#ffffff") >= 2, colour
         assert contrast(colour.dark, "#15171a") >= 3, colour
 
 
-def test_a_class_has_its_colour_wherever_it_is_drawn() -> None:
+def test_a_class_has_its_colour_wherever_it_is_drawn():
     alone, beside = palette.classes(["gemm"]), palette.classes(["softmax", "my_class", "gemm"])
     assert alone["gemm"] == beside["gemm"] != beside["softmax"]
     assert beside["my_class"] == palette.classes(["my_class"])["my_class"]
@@ -264,7 +251,7 @@ def test_a_class_has_its_colour_wherever_it_is_drawn() -> None:
     assert [*told.values()] == [palette.KIND["comm"], palette.KIND["memcpy"], palette.GREY]
 
 
-def test_texts_stand_out_from_the_marks_that_they_are_in() -> None:
+def test_texts_stand_out_from_the_marks_that_they_are_in():
     for colour in palette.ALL:
         for shown in (colour.light, colour.dark):
             text = palette.text_on(shown)
@@ -272,7 +259,7 @@ def test_texts_stand_out_from_the_marks_that_they_are_in() -> None:
             assert contrast(text, shown) >= max(4.5, contrast(other, shown)), shown
 
 
-def without(result: Result, column: str, named: str) -> Result:
+def without(result, column, named):
     """Return a result whose first row that has something for `named` has nothing for `column`."""
     place, has = (result.column_names.index(name) for name in (column, named))
     at = next(at for at, row in enumerate(result.rows) if row[has] is not None)
@@ -282,9 +269,7 @@ def without(result: Result, column: str, named: str) -> Result:
     return dataclasses.replace(result, rows=rows)
 
 
-def test_ops_of_known_size_whose_types_are_not_recorded(
-    opened: Callable[[Path], tracekit.Trace],
-) -> None:
+def test_ops_of_known_size_whose_types_are_not_recorded(opened):
     trace = opened(REPO / "docs" / "samples" / "made_up_step.json")
     data = {name: trace.query(name) for name in ("compute_memory", "roofline")}
     data["compute_memory"] = without(data["compute_memory"], "dtype", "flop_per_s")
@@ -292,7 +277,7 @@ def test_ops_of_known_size_whose_types_are_not_recorded(
     assert chart is not None
 
 
-def test_what_a_manifest_may_leave_out() -> None:
+def test_what_a_manifest_may_leave_out():
     with tracekit.open(REPO / "sample_traces", traces=False, cache=False) as runs:
         methods = runs.query("methods")
     for name in ("methods", "method_memory"):
@@ -301,10 +286,8 @@ def test_what_a_manifest_may_leave_out() -> None:
             assert find_chart(name).chart({"methods": rows}) is not None, (name, column)
 
 
-def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(
-    tiny_trace: Callable[..., Path],
-) -> None:
-    def allocation(at: float, total: int, device_type: int, reserved: int) -> dict[str, object]:
+def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(tiny_trace):
+    def allocation(at, total, device_type, reserved):
         args = {
             "Device Type": device_type,
             "Device Id": -1 if device_type == 0 else 0,

@@ -107,10 +107,7 @@ def test_what_was_not_recorded_is_refused(make_run: MakeRun) -> None:
 
 def test_another_run_says_what_steps_take(make_run: MakeRun) -> None:
     alone, busy = serving_run(make_run, APART, "alone"), serving_run(make_run, FIVE, "busy")
-    with (
-        tracekit.open(alone, cache=False) as trace,
-        pytest.raises(QueryError),
-    ):
+    with tracekit.open(alone, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x4")
     with tracekit.open(alone, busy, cache=False) as trace:
         found = trace.predict("rate x4")
@@ -121,10 +118,7 @@ def test_another_run_says_what_steps_take(make_run: MakeRun) -> None:
     with tracekit.open(busy, alone, cache=False) as trace:
         assert told(trace.predict("rate x1").recorded) == RECORDED
     other = serving_run(make_run, FIVE, "other", precision="fp32")
-    with (
-        tracekit.open(alone, other, cache=False) as trace,
-        pytest.raises(QueryError),
-    ):
+    with tracekit.open(alone, other, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x4")
 
 
@@ -148,10 +142,7 @@ def test_runs_that_do_not_tell(make_run: MakeRun, kernels: Path) -> None:
         with tracekit.open(place, cache=False) as trace, pytest.raises(QueryError):
             trace.predict("batch limit=4")
     # All at once has no rate.
-    with (
-        tracekit.open(SAMPLE, traces=False, cache=False) as trace,
-        pytest.raises(QueryError),
-    ):
+    with tracekit.open(SAMPLE, traces=False, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x2")
 
 

@@ -1,14 +1,9 @@
 """Ops and categories of memory, compared with what torch reports of the same recording."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,17 +27,17 @@ NAMES = {
 }
 
 
-def perceptron() -> tuple[Any, Any]:
+def perceptron():
     layers = [torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)]
     return torch.nn.Sequential(*layers, torch.nn.LayerNorm(64)), torch.randn(128, 64)
 
 
-def encoder() -> tuple[Any, Any]:
+def encoder():
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
     return torch.nn.TransformerEncoder(layer, 2), torch.randn(4, 32, 64)
 
 
-def recorded(make: Callable[[], tuple[Any, Any]], path: Path) -> Any:
+def recorded(make, path):
     """Train for three steps and leave the trace; return the profiler."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     options = {"profile_memory": True, "record_shapes": True, "with_stack": True}
@@ -60,10 +55,10 @@ def recorded(make: Callable[[], tuple[Any, Any]], path: Path) -> Any:
     return profiler
 
 
-def told_by_torch(profiler: Any, until_ns: int) -> dict[int, str]:
+def told_by_torch(profiler, until_ns):
     """Return the categories of the blocks that are in use at a moment, by their addresses."""
     profile = profiler._memory_profile()
-    live: dict[int, tuple[Any, int]] = {}
+    live = {}
     for at_ns, action, (key, version), _ in profile.timeline:
         address = getattr(getattr(key, "storage", None), "ptr", None)
         if at_ns > until_ns or address is None:
@@ -76,7 +71,7 @@ def told_by_torch(profiler: Any, until_ns: int) -> dict[int, str]:
     return {address: NAMES[getattr(one, "name", None)] for address, one in found.items()}
 
 
-def at_the_peak(make: Callable[[], tuple[Any, Any]], path: Path) -> Counter[tuple[str, str | None]]:
+def at_the_peak(make, path):
     """Return the bytes in use at the peak of a recorded training, by our category and torch's."""
     profiler = recorded(make, path)
     trace_json = json.loads(path.read_bytes(), parse_float=Decimal)
@@ -96,9 +91,7 @@ def at_the_peak(make: Callable[[], tuple[Any, Any]], path: Path) -> Counter[tupl
 
 
 @pytest.mark.parametrize("make", [perceptron, encoder])
-def test_most_bytes_are_of_the_category_that_torch_tells(
-    make: Callable[[], tuple[Any, Any]], tmp_path: Path
-) -> None:
+def test_most_bytes_are_of_the_category_that_torch_tells(make, tmp_path):
     pairs = at_the_peak(make, tmp_path / "trace.json")
     same = sum(size for (one, other), size in pairs.items() if one == other)
     assert same >= 0.95 * pairs.total(), pairs
@@ -107,7 +100,7 @@ def test_most_bytes_are_of_the_category_that_torch_tells(
     )
 
 
-def test_ops_are_those_of_the_table_of_torch(tmp_path: Path) -> None:
+def test_ops_are_those_of_the_table_of_torch(tmp_path):
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     model = torch.nn.Sequential(torch.nn.Embedding(50, 16), layer, torch.nn.Linear(16, 50))
     optimizer = torch.optim.AdamW(model.parameters())
@@ -120,7 +113,7 @@ def test_ops_are_those_of_the_table_of_torch(tmp_path: Path) -> None:
             optimizer.step()
             optimizer.zero_grad()
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
-    ours: dict[tuple[str, str | None], list[int]] = {}
+    ours = {}
     with tracekit.open(tmp_path / "trace.json", cache=False) as trace:
         for by_shape, name in ((False, "ops"), (True, "op_arguments")):
             for row in trace.query(name, limit=0).to_dicts():

@@ -1,20 +1,16 @@
 """Tables agree: what any two analyses say of the same device events is the same."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from every_trace import Answered, on_every_trace
+from every_trace import on_every_trace
 
 from tracekit.analysis.catalog import load_catalog
 
 Row = dict[str, Any]
-Sums = dict[tuple[Any, ...], int]
 
 EVERYTHING = 2**62
 
@@ -32,8 +28,8 @@ class Said:
     where: Callable[[Row], Any] = bool
     params: dict[str, Any] = field(default_factory=dict)
 
-    def sums(self, rows: list[Row]) -> Sums:
-        found: Sums = defaultdict(int)
+    def sums(self, rows):
+        found = defaultdict(int)
         for row in rows:
             if self.where(row):
                 place = () if self.by in ("", "rank") else (row["rank"], row["device"])
@@ -41,11 +37,11 @@ class Said:
         return {key: ns for key, ns in found.items() if ns}
 
 
-def is_comm(row: Row) -> bool:
+def is_comm(row):
     return str(row.get("class", row.get("comm_class"))).startswith("comm_")
 
 
-def is_copied_or_set(row: Row) -> bool:
+def is_copied_or_set(row):
     return str(row.get("class", row.get("direction"))).startswith(("memcpy_", "memset"))
 
 
@@ -55,7 +51,7 @@ ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each question, all that answer it. Of these, any two must say the same.
-SAYINGS: dict[str, list[Said]] = {
+SAYINGS = {
     "kernel time by class": [
         Said("kernel_classes", "class", "kernel_ns"),
         Said("module_classes", "class", "self_kernel_ns"),
@@ -80,8 +76,7 @@ SAYINGS: dict[str, list[Said]] = {
         Said("communication", "class", "wall_ns"),
         Said("collectives", "class", "wall_ns", params=ALL),
         Said(
-            *("overlap", "comm_class", "overlap_ns"),
-            lambda row: row["compute_name"] == "(exposed)",
+            *("overlap", "comm_class", "overlap_ns"), lambda row: row["compute_name"] == "(exposed)"
         ),
     ],
     "number of device events of communication by class": [
@@ -220,7 +215,7 @@ APART = {
 
 
 @on_every_trace
-def test_any_two_say_the_same(answered: Answered, path: Path) -> None:
+def test_any_two_say_the_same(answered, path):
     ask = answered(path)
     for question, sayings in SAYINGS.items():
         found = [
@@ -232,27 +227,27 @@ def test_any_two_say_the_same(answered: Answered, path: Path) -> None:
 
 
 @on_every_trace
-def test_what_was_compiled_and_the_rest_are_all(answered: Answered, path: Path) -> None:
+def test_what_was_compiled_and_the_rest_are_all(answered, path):
     ask = answered(path)
     found = Said("compiled", "phase", "wall_ns").sums(ask("compiled", limit=0).to_dicts())
     all_of_it = Said("phases", "phase", "wall_ns").sums(ask("phases").to_dicts())
     assert found in ({}, all_of_it)
 
 
-def _with_classes_or_phases() -> Iterator[str]:
+def _with_classes_or_phases():
     for spec in load_catalog().analyses.values():
         names = {column.name for column in spec.columns}
         if {"rank", "device"} <= names and {"class", "phase", "direction"} & names:
             yield spec.name
 
 
-def test_no_analysis_is_left_out() -> None:
+def test_no_analysis_is_left_out():
     asked = {said.analysis for sayings in SAYINGS.values() for said in sayings}
     assert set(_with_classes_or_phases()) - asked - set(APART) - {"memcpy_steps"} == set()
 
 
 @on_every_trace
-def test_copies_of_input_have_one_place(answered: Answered, path: Path) -> None:
+def test_copies_of_input_have_one_place(answered, path):
     """What the modules call loading of data is phase data, but in the steps of serving."""
     rows = (
         answered(path)

@@ -1,12 +1,9 @@
 """Captures of graphs in a file of their own; others are in tests/cases/captures.case."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.errors import StoreError, TraceError, UsageError
@@ -28,13 +25,13 @@ REPLAYS = [
 ]
 
 
-def written(folder: Path, events: list[Event], name: str) -> Path:
+def written(folder, events, name):
     path = folder / name
     path.write_text(json.dumps({"traceEvents": events}))
     return path
 
 
-def test_a_capture_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_capture_in_a_file_of_its_own(tmp_path):
     """It is part of the key of the cache."""
     trace = written(tmp_path, REPLAYS, "trace.json")
     capture = written(tmp_path, CAPTURE, "capture.json")

@@ -4,20 +4,14 @@ With four times as much of it a linear command takes four times the time, a quad
 times; the limit is eight. Only CPU time counts, and a short first run counts as 0.5 s.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tracekit.cli._main import main
 
-Event = dict[str, Any]
-OF_EACH: dict[str, Callable[[int], Event]] = {
+OF_EACH = {
     "streams": lambda i: {"stream": i},
     "streams alone": lambda i: {"stream": i, "is_alone": True},
     "threads": lambda i: {"tid": i + 1},
@@ -54,12 +48,12 @@ COMMANDS = {
 _NIGHTLY = pytest.mark.nightly("compares CPU times")
 
 
-def _span(category: str, name: str, ts: int, dur: int, tid: int, **args: Any) -> Event:
+def _span(category, name, ts, dur, tid, **args):
     shown = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid}
     return shown | {"ts": ts, "dur": dur, "args": args}
 
 
-def _events(of_each: Callable[[int], Event], count: int) -> list[Event]:
+def _events(of_each, count):
     found = []
     for i in range(count):
         one, at, number = of_each(i), 100 * i, {"correlation": i + 1, "External id": i + 1}
@@ -90,7 +84,7 @@ def _events(of_each: Callable[[int], Event], count: int) -> list[Event]:
         for command in COMMANDS
     ],
 )
-def test_growth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, much: str, command: str) -> None:
+def test_growth(monkeypatch, tmp_path, much, command):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     taken_s = []
     for count in (1_500, 6_000):

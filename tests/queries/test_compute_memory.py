@@ -1,13 +1,10 @@
 """Operations and bytes of single ops on paper; what bounds them is in tests/cases."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import Event, span, work
+from cases_as_ranks import Cases
+from traces_by_hand import span, work
 
 BF16 = "c10::BFloat16"
 A100 = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_000_000_000}]
@@ -19,15 +16,15 @@ CASES = Cases()
 asked = CASES.fixture(deviceProperties=A100)
 
 
-def op(name: str, dims: list[Any], values: list[str] | None) -> list[Event]:
+def op(name, dims, values):
     types = [BF16 if dim else "Scalar" for dim in dims]
-    args: dict[str, Any] = {"Input Dims": dims, "Input type": types}
+    args = {"Input Dims": dims, "Input type": types}
     if values is not None:
         args["Concrete Inputs"] = values
     return [span("cpu_op", name, 0, 3, **args), *work(1, 0, 10, 1)]
 
 
-def on_paper(line: str) -> tuple[int, str, int, int]:
+def on_paper(line):
     """Return the rank of an op's trace, its class, operations and bytes."""
     name, dims, values, op_class, flops, size = (cell.strip() for cell in line.split("|"))
     rank = CASES.add(op(name, eval(dims), eval(values) if values else None))
@@ -42,9 +39,7 @@ OPS = [on_paper(line) for line in LINES]
 @pytest.mark.parametrize(
     ("rank", "op_class", "flops", "size"), OPS, ids=[line.split(" ")[0] for line in LINES]
 )
-def test_operations_and_bytes_on_paper(
-    asked: AskedByRank, rank: int, op_class: str, flops: int, size: int
-) -> None:
+def test_operations_and_bytes_on_paper(asked, rank, op_class, flops, size):
     (row,) = asked.rows(rank, "compute_memory")
     assert (row["op_class"], row["flops"], row["bytes"]) == (op_class, flops, size)
     assert row["kernel_pct"] == 100.0

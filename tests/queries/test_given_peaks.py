@@ -1,11 +1,6 @@
 """Peaks, measured peak rates, and unprofiled step times that users provide."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import kernel, span, work
@@ -24,16 +19,16 @@ GEMM = [
 
 
 @pytest.fixture
-def product(tiny_trace: Callable[..., Path]) -> Path:
+def product(tiny_trace):
     return tiny_trace(GEMM)
 
 
-def row_of(trace: tracekit.Trace, analysis: str = "gemms") -> dict[str, Any]:
+def row_of(trace, analysis="gemms"):
     (row,) = trace.query(analysis).to_dicts()
     return row
 
 
-def test_peaks_are_given_and_said_to_be(product: Path) -> None:
+def test_peaks_are_given_and_said_to_be(product):
     with tracekit.open(product, cache=False) as trace:
         before = row_of(trace)
         assert (before["peak_pct"], before["peak_source"]) == (None, None)
@@ -59,8 +54,8 @@ def test_peaks_are_given_and_said_to_be(product: Path) -> None:
             trace.assume_peaks("X9")
 
 
-def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: Path) -> None:
-    def asked(*options: str) -> dict[str, Any]:
+def test_the_options_leave_what_is_kept_alone(cli, product):
+    def asked(*options):
         (row,) = cli("query", "gemms", product, "--format", "json", *options).json()
         return dict(row)
 
@@ -72,9 +67,7 @@ def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: 
 
 
 @pytest.mark.nightly("breaks down a trace twice")
-def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(
-    cache: Path, tiny_trace: Callable[..., Path], make_bench: Callable[..., Path]
-) -> None:
+def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(cache, tiny_trace, make_bench):
     name = "NVIDIA H100 80GB HBM3"
     copy = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
     events = [kernel("Memcpy DtoD (Device -> Device)", 0, 10, 1, bytes=1000)]
@@ -87,9 +80,7 @@ def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(
             assert row["measured_peak_pct"] == (share if share is None else pytest.approx(share))
 
 
-def test_a_step_without_the_profiler_has_a_utilization_of_its_own(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_a_step_without_the_profiler_has_a_utilization_of_its_own(tiny_trace):
     """Half of the peak in 4 µs: 10 % of it in a recorded step of 20 µs, 25 % in one of 8."""
     events = [
         *(span("user_annotation", "ProfilerStep#1", 0, 14), *GEMM),
@@ -113,7 +104,7 @@ def test_a_step_without_the_profiler_has_a_utilization_of_its_own(
 
 
 @pytest.mark.nightly("opens two runs")
-def test_of_the_run_by_its_parameters(make_run: Callable[..., Path]) -> None:
+def test_of_the_run_by_its_parameters(make_run):
     """The kernel of 100 µs fills the recorded step; a step below that is of another program."""
     model = {"name": "m", "parameter_count": 1000}
     folder = make_run("a", model=model, batch_size=2, sequence_length=50, precision="bf16")
@@ -132,7 +123,7 @@ def test_of_the_run_by_its_parameters(make_run: Callable[..., Path]) -> None:
     assert found == [row["mfu_pct"], pytest.approx(row["mfu_pct"] / 2), None]
 
 
-def test_a_step_is_drawn_recorded_and_without_the_profiler(cli: Any, tmp_path: Path) -> None:
+def test_a_step_is_drawn_recorded_and_without_the_profiler(cli, tmp_path):
     """Work of 100 µs in steps of 970 µs in the mean, of which 500 are the run's."""
     events = []
     for number in range(3):

@@ -1,19 +1,13 @@
 """What the figures of a trace rest on: which files were read, and what ingest can know of them."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from traces_by_hand import call as launch
 from traces_by_hand import kernel, span
 
 import tracekit
 
-Write = Callable[..., Path]
 FIRST = (
     "implausible_records",
     "rejected", "repaired", "truncated", "rank_unknown", "duplicate_ranks", "missing_ranks",
@@ -23,7 +17,7 @@ FIRST = (
 )  # fmt: skip
 
 
-def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
+def test_everything_that_can_be_wrong(tiny_trace):
     events = [
         launch(0, 5, 1),
         kernel("ampere_sgemm_128x64_tn", 3, 8, 1),  # Starts before its launch returns.
@@ -65,7 +59,7 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
     }
 
 
-def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> None:
+def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace):
     """Each of 3,000 has one kernel; what is cut is said, and the sums stay complete."""
     count = 3000
     events = []
@@ -94,7 +88,7 @@ def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> N
     assert max(len(row["module_path"]) for row in rows) < 2100
 
 
-def test_two_files_of_a_run(tiny_trace: Write) -> None:
+def test_two_files_of_a_run(tiny_trace):
     kernels = [
         span("kernel", "k", 5, 9, device=1, stream=7),
         span("kernel", "k", 6, 8, device=0, stream=7),
@@ -137,16 +131,14 @@ HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
 FOUND = "accelerator, is_recorded, launch_count, reason"
 
 
-def found_alone(path: Path) -> tuple[Any, ...]:
+def found_alone(path):
     with tracekit.open(path, cache=False) as trace:
         (row,) = trace.sql(f"SELECT {FOUND} FROM accelerator").rows
         assert trace.query("timeline").rows == []
     return row
 
 
-def test_the_command_shows_no_figures_of_kernels_that_are_missing(
-    cli: Callable[..., Any], tiny_trace: Write
-) -> None:
+def test_the_command_shows_no_figures_of_kernels_that_are_missing(cli, tiny_trace):
     path = tiny_trace([*HOST, launch(5, 13, 7)])
     shown = cli("breakdown", path)
     assert shown.exit_code == 0
@@ -161,7 +153,7 @@ def test_the_command_shows_no_figures_of_kernels_that_are_missing(
     assert empty.stderr == f"note: {said['unrecorded'][0]['reason']}\n"
 
 
-def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path) -> None:
+def test_a_public_trace_without_its_kernels(public_traces, tmp_path):
     """All that a GPU run leaves but its device events: as where CUPTI was taken."""
     content = json.loads(gzip.decompress((public_traces / "tl_h100_qwen.json.gz").read_bytes()))
     device = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
@@ -174,9 +166,7 @@ def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path)
     assert launch_count >= len(launches) > 1000
 
 
-def test_events_without_categories_tell_nothing_of_devices(
-    tiny_trace: Write, cli: Callable[..., Any]
-) -> None:
+def test_events_without_categories_tell_nothing_of_devices(tiny_trace, cli):
     """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
     args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
     path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])

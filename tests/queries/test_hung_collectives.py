@@ -1,23 +1,13 @@
 """Analysis hung_collectives: who did not enter, mixed up or did not finish a collective."""
 
-from __future__ import annotations
-
 import pickle
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tracekit
 
-Call = dict[str, Any]
-Told = tuple[object, ...]
 
-
-def call(
-    record: int, seq: int, name: str = "all_reduce", state: str = "completed", **members: Any
-) -> Call:
+def call(record, seq, name="all_reduce", state="completed", **members):
     is_p2p = name.startswith(("send", "recv"))
     return {
         "record_id": record,
@@ -37,13 +27,13 @@ def call(
     }
 
 
-def pair(record: int, seq: int, *args: str, **members: Any) -> Call:
+def pair(record, seq, *args, **members):
     return call(record, seq, *args, process_group=("1", "pair"), **members)
 
 
 ALL = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
 
-CASES: dict[str, tuple[Mapping[int, Sequence[Call]], list[Told]]] = {
+CASES = {
     "all is well": ({rank: [call(0, 1), call(1, 2)] for rank in range(3)}, []),
     "one did not come": (
         {
@@ -93,11 +83,7 @@ CASES: dict[str, tuple[Mapping[int, Sequence[Call]], list[Told]]] = {
         [],
     ),
     "nothing of the group is held any more": (
-        {
-            0: [call(0, 1, state="started")],
-            1: [call(0, 1, state="started")],
-            2: [pair(9, 5)],
-        },
+        {0: [call(0, 1, state="started")], 1: [call(0, 1, state="started")], 2: [pair(9, 5)]},
         [(1, "unfinished", None, "0, 1", None, None)],
     ),
     "coalesced calls have one number": (
@@ -137,7 +123,7 @@ CASES: dict[str, tuple[Mapping[int, Sequence[Call]], list[Told]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_hangs(case: str, tmp_path: Path) -> None:
+def test_who_hangs(case, tmp_path):
     ranks, wanted = CASES[case]
     for rank, entries in ranks.items():
         dump = {"version": "2.10", "pg_config": ALL, "entries": entries}

@@ -1,171 +1,130 @@
-"""The interval macros against sets of single nanoseconds."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from itertools import count, pairwise
-from typing import Any, NamedTuple
+"""The interval macros on a few intervals of part, start, and end, whose id is their place."""
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.sql_text import rows
 
-
-class Interval(NamedTuple):
-    part: str
-    start_ns: int
-    end_ns: int
-
-    @property
-    def moments(self) -> set[tuple[str, int]]:
-        return {(self.part, ns) for ns in range(self.start_ns, self.end_ns)}
-
-
-MORE = ("gaps", "innermost", "pairs", "runs")
-INTERVALS = st.lists(
-    st.builds(
-        lambda part, start, length: Interval(part, start, start + length),
-        st.sampled_from("ab"),
-        st.integers(-5, 25),
-        st.integers(0, 9),
-    ),
-    max_size=14,
+MACROS = (
+    "crossings",
+    "adjacent",
+    "overlap",
+    "owner",
+    "union",
+    "gaps",
+    "innermost",
+    "pairs",
+    "runs",
 )
-check = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+MOMENTS = "SELECT part, start_ns AS at_ns, id FROM pieces"
+OVERLAP = "FROM interval_overlap('pieces', 'cover') ORDER BY id"
+INNERMOST = (
+    "SELECT span_id FROM moment LEFT JOIN (FROM interval_innermost('moment', 'cover')) AS i "
+    "USING (id) ORDER BY id"
+)
 
 
 @pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection():
     with duckdb.connect() as connection:
-        for name in ("crossings", "adjacent", "overlap", "owner", "union", *MORE):
+        for name in MACROS:
             connection.execute(load_catalog().functions[f"interval_{name}"].sql)
         yield connection
 
 
-def fill(connection: duckdb.DuckDBPyConnection, name: str, intervals: list[Interval]) -> None:
+def fill(connection, name, text):
+    """Make a table of intervals such as `a 0 4, b 2 2`."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {name} (id BIGINT, part VARCHAR, start_ns BIGINT, end_ns BIGINT)"
     )
-    if intervals:
-        listed = [(at, *interval) for at, interval in enumerate(intervals)]
-        connection.execute(f"INSERT INTO {name} VALUES {rows(listed)}")
+    listed = [one.split() for one in text.split(", ") if one]
+    if listed:
+        numbered = [(at, part, *map(int, ends)) for at, (part, *ends) in enumerate(listed)]
+        connection.execute(f"INSERT INTO {name} VALUES {rows(numbered)}")
 
 
-def moments(intervals: list[Interval]) -> set[tuple[str, int]]:
-    return set().union(*(interval.moments for interval in intervals)) if intervals else set()
+# SQL, the table `pieces`, the table `cover`, and the rows.
+CASES = {
+    "a union joins what overlaps and what touches": (
+        "SELECT part, start_ns, end_ns FROM interval_union('pieces') ORDER BY ALL",
+        "a 2 6, a 0 4, a 1 2, a 6 7, a 9 9, a 12 15, b 3 5", "",
+        [("a", 0, 7), ("a", 9, 9), ("a", 12, 15), ("b", 3, 5)],
+    ),
+    "a union of nothing": ("FROM interval_union('pieces')", "", "", []),
+    "overlap, and how long the start has been covered": (
+        OVERLAP,
+        "a 1 5, a 0 12, b 0 9, a 6 6, a 9 11, a 7 9", "a 2 4, a 3 7, a 9 10",
+        [(0, 3, None), (1, 6, None), (2, 0, None), (3, 0, 4), (4, 1, 0), (5, 0, None)],
+    ),
+    "overlap with nothing": (OVERLAP, "a 1 5", "", [(0, 0, None)]),
+    "overlap of nothing": (OVERLAP, "", "a 1 5", []),
+    "crossings leave out what touches, and empty tiles": (
+        "FROM interval_crossings('pieces', 'cover') ORDER BY ALL",
+        "a 2 4, a 3 3, a 6 8, b 1 2, a 0 9, a 1 1", "a 0 3, a 3 6, a 8 9, b 0 9, a 7 7",
+        [(0, 0), (0, 1), (3, 3), (4, 0), (4, 1), (4, 2), (5, 0)],
+    ),
+    "of all that run at once the first owns the time, and of those the first id": (
+        "SELECT id, owned_from_ns(part, start_ns, end_ns, id) FROM pieces ORDER BY id",
+        "a 0 4, a 0 4, a 2 6, a 8 9, b 1 3, a 3 5", "",
+        [(0, 0), (1, 4), (2, 4), (3, 8), (4, 1), (5, 6)],
+    ),
+    "gaps, which an interval of no length cuts in two": (
+        "SELECT * FROM interval_gaps('pieces') ORDER BY ALL",
+        "a 1 5, a 0 2, a 6 6, a 9 11, a 2 3, b 5 6, b 8 9, b 9 10", "",
+        [("a", 5, 6, 0, 2), ("a", 6, 9, 2, 3), ("b", 6, 8, 5, 6)],
+    ),
+    "pairs of disjoint intervals": (
+        "FROM interval_pairs('pieces', 'cover') ORDER BY ALL",
+        "a 0 4, a 5 9, b 0 9, a 4 4", "a 2 6, a 6 7, a 1 1, b 9 12",
+        [(0, 0, 2), (1, 0, 1), (1, 1, 1)],
+    ),
+    "the innermost of equal spans is the last, and one of no length contains nothing": (
+        INNERMOST,
+        "a 0 0, a 2 0, a 4 0, a 6 0, a 10 0, a 12 0, b 2 0, b 3 0",
+        "a 0 10, a 2 8, a 2 8, a 4 4, a 6 12, b 0 3",
+        [(0,), (2,), (2,), (4,), (4,), (None,), (5,), (None,)],
+    ),
+    "the innermost at each of many moments": (
+        INNERMOST,
+        ", ".join(f"a {at} 0" for at in range(35)), "a 0 33, a 5 29, a 7 8, a 11 27",
+        [(int(one),) for one in "00000112111" + "3" * 16 + "110000"] + [(None,)] * 2,
+    ),
+}  # fmt: skip
 
 
-def ahead_ns(piece: Interval, covered: set[tuple[str, int]]) -> int | None:
-    """How long the start of a piece has been covered; None where it is not."""
-    if (piece.part, piece.start_ns) not in covered:
-        return None
-    return next(back for back in count() if (piece.part, piece.start_ns - back - 1) not in covered)
+@pytest.mark.parametrize("name", CASES)
+def test_a_macro(name, connection):
+    sql, pieces, cover, expected = CASES[name]
+    fill(connection, "pieces", pieces)
+    fill(connection, "cover", cover)
+    connection.execute(f"CREATE OR REPLACE VIEW moment AS {MOMENTS}")
+    assert connection.execute(sql).fetchall() == expected
 
 
-def test_union(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
-        fill(connection, "given", intervals)
-        found = [
-            Interval(*row)
-            for row in connection.execute(
-                "SELECT part, start_ns, end_ns FROM interval_union('given') ORDER BY ALL"
-            ).fetchall()
-        ]
-        assert moments(found) == moments(intervals)
-        # Disjoint, and what touches is joined.
-        for one, next_one in pairwise(found):
-            assert one.part < next_one.part or one.end_ns < next_one.start_ns
-
-    run()
-
-
-def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS, INTERVALS)
-    def run(pieces: list[Interval], cover: list[Interval]) -> None:
-        fill(connection, "pieces", pieces)
-        fill(connection, "cover", cover)
-        found = connection.execute(
-            "FROM interval_overlap('pieces', 'cover') ORDER BY id"
-        ).fetchall()
-        covered = moments(cover)
-        assert found == [
-            (at, len(piece.moments & covered), ahead_ns(piece, covered))
-            for at, piece in enumerate(pieces)
-        ]
-
-    run()
-
-
-def test_crossings(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS, INTERVALS)
-    def run(pieces: list[Interval], cover: list[Interval]) -> None:
-        fill(connection, "pieces", pieces)
-        fill(connection, "cover", cover)
-        connection.execute(
-            "CREATE OR REPLACE TABLE tile AS SELECT *, row_number() OVER () AS id "
-            "FROM interval_union('cover')"
-        )
-        found = connection.execute("FROM interval_crossings('pieces', 'tile')").fetchall()
-        tiles = connection.execute("SELECT id, part, start_ns, end_ns FROM tile").fetchall()
-        assert sorted(found) == [
-            (at, number)
-            for at, one in enumerate(pieces)
-            for number, part, start_ns, end_ns in sorted(tiles)
-            if one.part == part and one.start_ns < end_ns and one.end_ns > start_ns < end_ns
-        ]
-
-    run()
-
-
-def test_owner(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
-        fill(connection, "given", intervals)
-        found = connection.execute(
-            "SELECT id, least(owned_from_ns(part, start_ns, end_ns, id), end_ns) FROM given "
-            "ORDER BY id"
-        ).fetchall()
-        # Of all that run at a moment, the one that started first owns it; of those, the first id.
-        owned: dict[int, set[tuple[str, int]]] = {at: set() for at in range(len(intervals))}
-        for moment in moments(intervals):
-            running = [at for at, one in enumerate(intervals) if moment in one.moments]
-            owned[min(running, key=lambda at: (intervals[at].start_ns, at))].add(moment)
-        for at, owned_from_ns in found:
-            one = intervals[at]
-            assert one.start_ns <= owned_from_ns <= one.end_ns
-            assert Interval(one.part, owned_from_ns, one.end_ns).moments == owned[at]
-
-    run()
-
-
-def test_of_nothing(connection: duckdb.DuckDBPyConnection) -> None:
-    fill(connection, "given", [])
-    fill(connection, "pieces", [Interval("a", 1, 5)])
-    assert connection.execute("FROM interval_union('given')").fetchall() == []
-    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [
-        (0, 0, None)
+def test_adjacent_intervals_of_one_kind_are_one(connection):
+    """Gaps do not part them, another label does; a label that is not known is one too."""
+    connection.execute(
+        "CREATE OR REPLACE TABLE labelled AS FROM (VALUES ('a', 'x', 3, 5, 2), "
+        "('a', 'x', 0, 1, 1), ('a', 'y', 5, 6, 1), ('a', NULL, 7, 8, 1), ('a', NULL, 8, 9, 1), "
+        "('a', 'x', 10, 11, 1), ('b', 'x', 0, 2, 2)) AS t (part, label, start_ns, end_ns, busy_ns)"
+    )
+    found = "SELECT * EXCLUDE (run) FROM interval_runs('labelled') ORDER BY part, run"
+    assert connection.execute(found).fetchall() == [
+        *(("a", "x", 0, 5, 3), ("a", "y", 5, 6, 1), ("a", None, 7, 9, 2), ("a", "x", 10, 11, 1)),
+        ("b", "x", 0, 2, 2),
     ]
-    assert connection.execute("FROM interval_overlap('given', 'pieces')").fetchall() == []
 
 
-def test_epoch_nanoseconds_stay_exact(connection: duckdb.DuckDBPyConnection) -> None:
+def test_epoch_nanoseconds_stay_exact(connection):
     at = 1_694_128_201_545_123_456
-    fill(connection, "given", [Interval("a", at, at + 3), Interval("a", at + 1, at + 4)])
-    assert connection.execute("FROM interval_union('given')").fetchall() == [("a", at, at + 4)]
-    fill(connection, "pieces", [Interval("a", at + 2, at + 9)])
-    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 2, 2)]
+    fill(connection, "cover", f"a {at} {at + 3}, a {at + 1} {at + 4}")
+    assert connection.execute("FROM interval_union('cover')").fetchall() == [("a", at, at + 4)]
+    fill(connection, "pieces", f"a {at + 2} {at + 9}")
+    assert connection.execute("FROM interval_overlap('pieces', 'cover')").fetchall() == [(0, 2, 2)]
 
 
-def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
+def test_nothing_is_quadratic(connection):
     """A long interval over many short ones: the worst case for anything pairwise."""
     connection.execute(
         "CREATE OR REPLACE TABLE given AS SELECT range AS id, 'a' AS part, "
@@ -175,138 +134,12 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "CREATE OR REPLACE TABLE pieces AS SELECT * REPLACE ('a' AS part) FROM given"
     )
-    assert connection.execute(
-        "SELECT count(*), sum(end_ns - start_ns) FROM interval_union('given')"
-    ).fetchall() == [(200_001, 600_000)]
-    assert connection.execute(
-        "SELECT sum(overlap_ns) FROM interval_overlap('pieces', 'given')"
-    ).fetchall() == [(400_000,)]
-    assert connection.execute(
-        "SELECT count(*) FROM interval_crossings('pieces', 'given')"
-    ).fetchall() == [(400_000,)]
-
-
-def test_gaps(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
-        fill(connection, "given", intervals)
-        found = connection.execute(
-            "SELECT part, start_ns, end_ns, previous_id, next_id FROM interval_gaps('given')"
-        ).fetchall()
-        idle = [ns for gap in found for ns in Interval(*gap[:3]).moments]
-        around: set[tuple[str, int]] = set()
-        for part in "ab":
-            mine = [one for one in intervals if one.part == part]
-            if mine:
-                first, last = min(i.start_ns for i in mine), max(i.end_ns for i in mine)
-                around |= Interval(part, first, last).moments
-        # An interval of no length inside a gap cuts it in two.
-        assert sorted(idle) == sorted(around - moments(intervals))
-        for part, start_ns, end_ns, previous_id, next_id in found:
-            assert start_ns < end_ns
-            before, after = intervals[previous_id], intervals[next_id]
-            assert (before.part, before.end_ns) == (part, start_ns)
-            assert (after.part, after.start_ns) == (part, end_ns)
-
-    run()
-
-
-def test_innermost(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute(
-        "CREATE OR REPLACE TABLE moments AS "
-        "SELECT part, row_number() OVER (ORDER BY part, at_ns) AS id, at_ns "
-        "FROM (VALUES ('a'), ('b')) AS p (part), (SELECT unnest(range(-7, 36)) AS at_ns)"
-    )
-    times = connection.execute("SELECT id, part, at_ns FROM moments").fetchall()
-
-    @check
-    @given(INTERVALS)
-    def run(intervals: list[Interval]) -> None:
-        fill(connection, "given", intervals)
-        found = dict(
-            connection.execute(
-                "SELECT id, span_id FROM interval_innermost('moments', 'given')"
-            ).fetchall()
-        )
-        for moment, part, at_ns in times:
-            ids = [at for at, one in enumerate(intervals) if (part, at_ns) in one.moments]
-            best = max(
-                ids,
-                key=lambda at: (intervals[at].start_ns, -intervals[at].end_ns, at),
-                default=None,
-            )
-            assert found.get(moment) == best
-
-    run()
-
-
-def disjoint(intervals: list[Interval]) -> list[Interval]:
-    """Return intervals without those that overlap one before them."""
-    kept: list[Interval] = []
-    for one in sorted(intervals):
-        if not kept or kept[-1].part != one.part or kept[-1].end_ns <= one.start_ns:
-            kept.append(one)
-    return kept
-
-
-def test_pairs(connection: duckdb.DuckDBPyConnection) -> None:
-    @check
-    @given(INTERVALS.map(disjoint), INTERVALS.map(disjoint))
-    def run(lefts: list[Interval], rights: list[Interval]) -> None:
-        fill(connection, "pieces", lefts)
-        fill(connection, "cover", rights)
-        found = connection.execute("FROM interval_pairs('pieces', 'cover') ORDER BY ALL").fetchall()
-        assert found == [
-            (i, j, len(one.moments & other.moments))
-            for i, one in enumerate(lefts)
-            for j, other in enumerate(rights)
-            if one.moments & other.moments
-        ]
-
-    run()
-
-
-LABELLED = st.lists(
-    st.tuples(
-        st.sampled_from("ab"),
-        st.sampled_from(["x", "y", None]),
-        st.integers(0, 3),
-        st.integers(1, 5),
-    ),
-    max_size=14,
-)
-
-
-def test_adjacent_intervals_of_one_kind_are_one(connection: duckdb.DuckDBPyConnection) -> None:
-    """Gaps do not part them, another label does; a label that is not known is one too."""
-    run = connection
-
-    @check
-    @given(LABELLED)
-    def holds(given: list[tuple[str, str | None, int, int]]) -> None:
-        now_ns = {"a": 0, "b": 0}
-        placed: list[tuple[object, ...]] = []
-        wanted: list[list[Any]] = []
-        for part, label, gap_ns, length_ns in given:
-            start_ns = now_ns[part] + gap_ns
-            now_ns[part] = end_ns = start_ns + length_ns
-            placed.append((part, label, start_ns, end_ns, length_ns))
-            last = next((one for one in reversed(wanted) if one[0] == part), None)
-            if last is not None and last[1] == label:
-                last[3], last[4] = end_ns, last[4] + length_ns
-            else:
-                wanted.append([part, label, start_ns, end_ns, length_ns])
-        run.execute("DELETE FROM labelled")
-        if placed:
-            run.executemany("INSERT INTO labelled VALUES (?, ?, ?, ?, ?)", placed[::-1])
-        found = run.execute(
-            "SELECT * EXCLUDE (run) FROM interval_runs('labelled') ORDER BY part, run"
-        ).fetchall()
-        assert found == sorted(map(tuple, wanted), key=lambda one: (one[0], one[2]))
-
-    run.execute(
-        "CREATE TABLE labelled (part VARCHAR, label VARCHAR, start_ns BIGINT, "
-        "end_ns BIGINT, busy_ns BIGINT)"
-    )
-    holds()
+    for sql, expected in (
+        (
+            "SELECT count(*), sum(end_ns - start_ns) FROM interval_union('given')",
+            (200_001, 600_000),
+        ),
+        ("SELECT sum(overlap_ns) FROM interval_overlap('pieces', 'given')", (400_000,)),
+        ("SELECT count(*) FROM interval_crossings('pieces', 'given')", (400_000,)),
+    ):
+        assert connection.execute(sql).fetchall() == [expected]

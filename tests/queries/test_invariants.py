@@ -1,36 +1,27 @@
 """What the headers promise holds on every trace, and the analyses agree with each other."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from every_trace import PATHS, Answered, on_every_trace, on_some_traces
+from every_trace import PATHS, on_every_trace, on_some_traces
 
 import tracekit
 from tracekit.analysis.breakdown import HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.result import Result
 from tracekit.analysis.run import run_analysis, with_values
-from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
-
-Opened = Callable[[Path], tracekit.Trace]
 
 ALL = {"limit": 0}
 MANY = 1_000
 """More rows than these are sooner made again than read as text."""
 
 
-def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[str]:
+def broken_invariants(trace, spec, relation):
     """The invariants that do not hold for every row of a relation, with a row that fails."""
     if not spec.invariants:
         return []
@@ -51,13 +42,13 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
     ]
 
 
-def rows_of(answer: Result) -> str:
+def rows_of(answer):
     types = {column.name: column.type for column in answer.columns}
     return f"({select_rows(types, answer.rows)})"
 
 
 @on_some_traces
-def test_invariants_of_analyses(answered: Answered, path: Path) -> None:
+def test_invariants_of_analyses(answered, path):
     answers = answered(path)
     trace = answers.trace
     broken = []
@@ -83,7 +74,7 @@ def test_invariants_of_analyses(answered: Answered, path: Path) -> None:
 
 
 @on_some_traces
-def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
+def test_invariants_of_tables_and_views(opened, path):
     trace = opened(path)
     catalog = load_catalog()
     broken = []
@@ -92,7 +83,7 @@ def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
     assert broken == []
 
 
-def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> None:
+def test_tables_and_views_have_the_columns_of_their_headers(opened):
     trace = opened(PATHS[0])
     catalog = load_catalog()
     for spec in (*catalog.tables.values(), *catalog.views.values()):
@@ -102,7 +93,7 @@ def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> N
 
 
 @on_some_traces
-def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
+def test_why_says_what_the_table_says(opened, path):
     """Of the device events that took longest."""
     trace = opened(path)
     sql = rows_of(trace.query("why", kernel="", limit=50))
@@ -118,15 +109,15 @@ def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
     assert other == []
 
 
-def per_device(rows: list[dict[str, Any]], column: str) -> Counter[tuple[Any, str]]:
-    total: Counter[tuple[Any, str]] = Counter()
+def per_device(rows, column):
+    total = Counter()
     for row in rows:
         total[row["rank"], row["device"]] += row[column]
     return total
 
 
 @on_every_trace
-def test_analyses_agree(answered: Answered, path: Path) -> None:
+def test_analyses_agree(answered, path):
     ask = answered(path)
     timeline = ask("timeline").to_dicts()
     parts = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
@@ -156,7 +147,7 @@ def test_analyses_agree(answered: Answered, path: Path) -> None:
     about = ask("trace").to_dicts()
     events = sum(row["device_event_count"] for row in about)
     assert events == sum(row["event_count"] for row in timeline)
-    health: Counter[str] = Counter()
+    health = Counter()
     for row in ask("health").to_dicts():
         health[row["metric"]] += row["value"] or 0
     assert health["device_events"] == events
@@ -164,7 +155,7 @@ def test_analyses_agree(answered: Answered, path: Path) -> None:
 
 
 @on_every_trace
-def test_idle_time_is_explained_where_health_says_so(answered: Answered, path: Path) -> None:
+def test_idle_time_is_explained_where_health_says_so(answered, path):
     ask = answered(path)
     causes = ask("idle_causes").to_dicts()
     health = [row for row in ask("health").to_dicts() if row["metric"] == "idle_explained"]
@@ -176,7 +167,7 @@ def test_idle_time_is_explained_where_health_says_so(answered: Answered, path: P
 
 
 @on_every_trace
-def test_every_device_event_has_one_context(opened: Opened, path: Path) -> None:
+def test_every_device_event_has_one_context(opened, path):
     keys = "trace_id, event_id, piece"
     for one, other in (("device_events", "attribution"), ("attribution", "device_events")):
         missing = f"SELECT {keys} FROM {one} EXCEPT ALL SELECT {keys} FROM {other}"
@@ -188,16 +179,16 @@ SMALL = [path for path in PATHS if path.is_file() and path.stat().st_size < 180_
 
 
 @pytest.mark.nightly("reads all small traces again")
-def test_shuffled_traces_have_the_same_figures(answered: Answered, tmp_path: Path) -> None:
+def test_shuffled_traces_have_the_same_figures(answered, tmp_path):
     """The order of events in a file decides nothing. All are in one store, which is quick."""
 
-    def counted(rows: list[dict[str, Any]]) -> Counter[str]:
+    def counted(rows):
         return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
-    def rows_of_all(ask: Callable[..., Result], name: str) -> Counter[str]:
+    def rows_of_all(ask, name):
         return counted(ask(name, **(ALL if name == "kernels" else {})).to_dicts())
 
-    expected: dict[str, Counter[str]] = {name: Counter() for name in ASKED}
+    expected = {name: Counter() for name in ASKED}
     for path in SMALL:
         for name in ASKED:
             expected[name] += rows_of_all(answered(path), name)

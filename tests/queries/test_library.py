@@ -1,18 +1,14 @@
 """What holds for the SQL files as a library: where things stand, and how tables join."""
 
-from __future__ import annotations
-
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.spec import ColumnSpec, Key, Spec
 from tracekit.errors import QueryError
 from tracekit.schema import TABLES
 
@@ -43,7 +39,7 @@ BEING_MOVED = {"thread_waits", "implausible"}
 """Files that still write some of it out."""
 
 
-def without_comments(sql: str) -> str:
+def without_comments(sql):
     """Return SQL with a blank for every comment."""
     return SQL_TOKEN.sub(
         lambda match: " " if match.group().startswith(("--", "/*")) else match.group(), sql
@@ -57,7 +53,7 @@ Columns = Mapping[str, str]
 """Of a relation: name to DuckDB type."""
 
 
-def wrong_keys(spec: Spec, relations: Mapping[str, Columns]) -> list[str]:
+def wrong_keys(spec, relations):
     """Return the keys of a relation that join no column of their type."""
     own = columns_of_spec(spec)
     keys = [column.key for column in spec.columns if column.key is not None]
@@ -69,7 +65,7 @@ def wrong_keys(spec: Spec, relations: Mapping[str, Columns]) -> list[str]:
     ]
 
 
-def dangling_sql(relation: str, column: ColumnSpec, own: Columns, other: Columns) -> str:
+def dangling_sql(relation, column, own, other):
     """Return a query for the count of rows whose key finds no row; a key with a NULL is none."""
     key = _key_of(column)
     pairs = list(key.pairs)
@@ -81,21 +77,19 @@ def dangling_sql(relation: str, column: ColumnSpec, own: Columns, other: Columns
     )
 
 
-def columns_of_spec(spec: Spec) -> Columns:
+def columns_of_spec(spec):
     """Return the columns that a header declares."""
     return {column.name: column.type for column in spec.columns}
 
 
-def _key_of(column: ColumnSpec) -> Key:
+def _key_of(column):
     if column.key is None:
         raise ValueError(f"{column.name} has no key")
     return column.key
 
 
-def relations() -> dict[str, Mapping[str, str]]:
-    found: dict[str, Mapping[str, str]] = {
-        table.name: {column.name: column.type for column in table.columns} for table in TABLES
-    }
+def relations():
+    found = {table.name: {column.name: column.type for column in table.columns} for table in TABLES}
     known = (*CATALOG.tables.values(), *CATALOG.views.values())
     return found | {spec.name: columns_of_spec(spec) for spec in known}
 
@@ -108,7 +102,7 @@ JOIN = re.compile(
 BOUND = re.compile(r"_ns(?: [+-] [\w.]+)? ([<>])")
 
 
-def test_a_range_on_either_side_is_no_plain_join() -> None:
+def test_a_range_on_either_side_is_no_plain_join():
     """DuckDB compares all rows of a trace with each other there: see interval_crossings."""
     found = {
         spec.name
@@ -120,7 +114,7 @@ def test_a_range_on_either_side_is_no_plain_join() -> None:
 
 
 @pytest.mark.parametrize("what", INTERVALS)
-def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
+def test_the_mathematics_of_intervals_stands_in_macros_alone(what):
     pattern = re.compile(INTERVALS[what], re.IGNORECASE)
     inside = [s.name for s in ALL if s.subject == "intervals" and pattern.search(s.sql)]
     assert inside, "the pattern finds none of what the macros do"
@@ -133,7 +127,7 @@ def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
     assert outside == []
 
 
-def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
+def test_no_two_tables_views_or_macros_have_nearly_one_name():
     """An analysis may be named in the plural of the table that it is about: modules, module."""
     names = [spec.name for spec in (*RELATIONS, *CATALOG.functions.values())]
     names += [table.name for table in TABLES]
@@ -141,7 +135,7 @@ def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
     assert sorted(set(singular)) == sorted(singular)
 
 
-def test_words_of_other_tools_lead_to_what_there_is() -> None:
+def test_words_of_other_tools_lead_to_what_there_is():
     """Whatever a word leads to first is there: a table, a view, or an analysis with parentheses."""
     relations = {spec.name for spec in RELATIONS} | {table.name for table in TABLES}
     words = tomllib.loads((QUERIES / "rules" / "words.toml").read_text("utf-8"))
@@ -154,9 +148,7 @@ def test_words_of_other_tools_lead_to_what_there_is() -> None:
             assert analysis in CATALOG.analyses, (word, analysis)
 
 
-def test_a_word_of_another_tool_is_met_with_ours(
-    opened: Callable[[Path], tracekit.Trace],
-) -> None:
+def test_a_word_of_another_tool_is_met_with_ours(opened):
     for statement, ours in (
         ("FROM launches", "runtime_calls"),
         ("FROM get_gpu_kernel_breakdown", "kernel_classes()"),
@@ -169,9 +161,7 @@ def test_a_word_of_another_tool_is_met_with_ours(
         assert ours in (caught.value.hint or ""), statement
 
 
-def test_views_for_questions_have_what_the_tables_have(
-    opened: Callable[[Path], tracekit.Trace],
-) -> None:
+def test_views_for_questions_have_what_the_tables_have(opened):
     trace = opened(TRACES[-1])
     for view, source in (
         ("cpu_ops", "(FROM event WHERE is_op(category))"),
@@ -184,7 +174,7 @@ def test_views_for_questions_have_what_the_tables_have(
         assert ours == theirs, view
 
 
-def test_the_order_of_phases_stands_once() -> None:
+def test_the_order_of_phases_stands_once():
     listed = [
         spec.name
         for spec in ALL
@@ -193,7 +183,7 @@ def test_the_order_of_phases_stands_once() -> None:
     assert listed == ["phase_order"]
 
 
-def test_types_are_written_in_capitals() -> None:
+def test_types_are_written_in_capitals():
     """Sqlfluff cannot look: it takes the parameters of macros for types."""
     texts = re.compile("'[^']*'")
     small = {
@@ -203,7 +193,7 @@ def test_types_are_written_in_capitals() -> None:
     assert {name: found for name, found in small.items() if found} == {}
 
 
-def test_every_subject_is_told_of() -> None:
+def test_every_subject_is_told_of():
     page = (QUERIES / "README.md").read_text("utf-8")
     for subject in {spec.subject for spec in ALL}:
         assert f"| [{subject}]({subject}) |" in page, subject
@@ -212,13 +202,13 @@ def test_every_subject_is_told_of() -> None:
 KEYS = [(spec, column) for spec in RELATIONS for column in spec.columns if column.key]
 
 
-def test_a_key_is_of_the_type_of_what_it_joins() -> None:
+def test_a_key_is_of_the_type_of_what_it_joins():
     known = relations()
     wrong = {spec.name: wrong_keys(spec, known) for spec in ALL}
     assert {name: keys for name, keys in wrong.items() if keys} == {}
 
 
-def test_columns_named_as_keys_of_events_have_one() -> None:
+def test_columns_named_as_keys_of_events_have_one():
     """Of tables and views for users: an event_id without a key joins wrong rows."""
     names = {"trace_id", "event_id", "launch_id", "op_id", "module_id", "parent_id"}
     bare = [
@@ -242,12 +232,11 @@ LATE = pytest.mark.nightly("more traces of the same kinds")
     [pytest.param(path, marks=() if path.name in IN_GATE else LATE) for path in TRACES],
     ids=lambda path: path.name,
 )
-def test_no_key_dangles(opened: Callable[[Path], tracekit.Trace], path: Path) -> None:
+def test_no_key_dangles(opened, path):
     assert len(KEYS) > 40
     trace, known = opened(path), relations()
     lost = {}
     for spec, column in KEYS:
-        assert column.key is not None
         own, other = columns_of_spec(spec), known[column.key.table]
         (row,) = trace.sql(dangling_sql(spec.name, column, own, other)).rows
         if row[0]:
@@ -260,7 +249,7 @@ def test_no_key_dangles(opened: Callable[[Path], tracekit.Trace], path: Path) ->
 RULES = CATALOG.functions["attribution_rules"].sql
 
 
-def test_each_reason_has_a_case() -> None:
+def test_each_reason_has_a_case():
     listed = set(re.findall(r"^        \('([a-z ]+)', '", RULES, re.MULTILINE))
     given = set(re.findall(r"reason: '([a-z ]+)'", RULES)) | {"own range", "module call"}
     # Some stand in place of what the launch context says, whichever rule asks for them.
@@ -270,7 +259,7 @@ def test_each_reason_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("decides", ["phase", "module"])
-def test_the_rules_stand_in_the_order_of_their_numbers(decides: str) -> None:
+def test_the_rules_stand_in_the_order_of_their_numbers(decides):
     listed = [int(rule) for rule in re.findall(rf"\('{decides}', (\d+), '", RULES)]
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)

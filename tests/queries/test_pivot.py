@@ -1,16 +1,10 @@
 """The pivot: sums that can be checked by hand, and on every trace those of the analyses."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_result import CliResult
-from every_trace import REPO, Answered, on_every_trace
+from every_trace import REPO, on_every_trace
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -32,12 +26,12 @@ SAMPLE_WITHOUT_KERNELS = REPO / "docs" / "samples" / "made_up_no_kernels.json"
 
 
 @pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Any:
+def trace(tiny_trace):
     with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
         yield opened
 
 
-def test_sums_by_two_dimensions(trace: tracekit.Trace) -> None:
+def test_sums_by_two_dimensions(trace):
     found = trace.pivot("class", "step", "span_ns")
     assert found.column_names == ("class", "1_ns", "2_ns", "span_ns", "share_pct")
     assert found.rows == [
@@ -63,7 +57,7 @@ def test_sums_by_two_dimensions(trace: tracekit.Trace) -> None:
     ]
 
 
-def test_rows_that_a_part_of_the_work_has_not(trace: tracekit.Trace) -> None:
+def test_rows_that_a_part_of_the_work_has_not(trace):
     """Idle time is of no kernel, and some columns are numbers."""
     found = trace.pivot(["kernel", "rank"], "stream", "span_ns")
     assert [row[0] for row in found.rows] == [
@@ -78,16 +72,14 @@ def test_rows_that_a_part_of_the_work_has_not(trace: tracekit.Trace) -> None:
             assert trace.pivot([name], other, "span_ns").rows[-1][-2] == 50_000, (name, other)
 
 
-def test_a_table_that_nobody_could_hold(
-    trace: tracekit.Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_nobody_could_hold(trace, monkeypatch):
     monkeypatch.setattr("tracekit.analysis.pivot.MAX_CELLS", 3)
     with pytest.raises(QueryError):
         trace.pivot("class", "step")
     assert trace.pivot("class").rows
 
 
-def test_what_is_not_there_is_said(trace: tracekit.Trace) -> None:
+def test_what_is_not_there_is_said(trace):
     with pytest.raises(UsageError) as raised:
         trace.pivot("modul")
     assert raised.value.hint == "did you mean module?"
@@ -97,7 +89,7 @@ def test_what_is_not_there_is_said(trace: tracekit.Trace) -> None:
         trace.pivot("module", where="nothing = 1")
 
 
-def test_the_command(cli: Callable[..., CliResult], tiny_trace: Callable[..., Path]) -> None:
+def test_the_command(cli, tiny_trace):
     path = tiny_trace(EVENTS)
     asked = ("--rows", "class,step", "--columns", "kind", "--where", "kernel LIKE 'ampere%'")
     found = cli("pivot", path, *asked, "--format", "json")
@@ -110,11 +102,11 @@ def test_the_command(cli: Callable[..., CliResult], tiny_trace: Callable[..., Pa
 
 
 @on_every_trace
-def test_a_pivot_adds_up_to_what_the_analyses_say(path: Path, answered: Answered) -> None:
+def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
     answers = answered(path)
 
-    def sums(name: str, key: str, value: str) -> dict[str, int]:
-        found: Counter[str] = Counter()
+    def sums(name, key, value):
+        found = Counter()
         for row in answers(name).to_dicts():
             found[str(row[key])] += row[value]
         return {key: value for key, value in found.items() if value}
@@ -124,8 +116,8 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path: Path, answered: Answered
     measures = ("wall_ns", "idle_ns", "kernel_ns", "kernel_count")
     found = {measure: answers.trace.pivot(keys, values=measure).rows for measure in measures}
 
-    def pivot(key: str, measure: str) -> dict[str, int]:
-        summed: Counter[str] = Counter()
+    def pivot(key, measure):
+        summed = Counter()
         for row in found[measure][:-1]:
             summed[row[keys.index(key)]] += row[-2]
         assert sum(summed.values()) == found[measure][-1][-2]
@@ -148,7 +140,7 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path: Path, answered: Answered
     assert found["wall_ns"][-1][-2] + found["idle_ns"][-1][-2] == windows
 
 
-def test_a_heat_map_shows_the_sums(trace: tracekit.Trace) -> None:
+def test_a_heat_map_shows_the_sums(trace):
     chart = trace.plot.pivot("class", "step", "span_ns")
     assert chart.data["pivot"].rows == [
         ("gemm", "1", 30_000),
@@ -163,10 +155,10 @@ def test_a_heat_map_shows_the_sums(trace: tracekit.Trace) -> None:
         trace.plot.pivot("class", "step", where="FALSE")
 
 
-def test_the_smallest_cells_are_one(trace: tracekit.Trace) -> None:
+def test_the_smallest_cells_are_one(trace):
     asked = ("device", "step", "class", "wall_ns", "idle_ns", "bytes")
 
-    def cells(count: int) -> list[tuple[Any, ...]]:
+    def cells(count):
         result = trace.query("pivot_cells", cells=count)
         return [tuple(row[name] for name in asked) for row in result.to_dicts()]
 

@@ -1,14 +1,10 @@
 """Analyses of public traces and of recordings of a GPU, against another reading of the files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,27 +12,22 @@ import tracekit
 
 pytestmark = pytest.mark.nightly("public traces beyond the eight of the gate")
 
-Opened = Callable[[Path], tracekit.Trace]
 SHARED = Path(__file__).parents[3] / "shared"
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
-def events_of(path: Path) -> list[dict[str, Any]]:
+def events_of(path):
     with gzip.open(path) as file:
-        events: list[dict[str, Any]] = json.load(file, parse_float=Decimal)["traceEvents"]
-    return events
+        return json.load(file, parse_float=Decimal)["traceEvents"]
 
 
 @pytest.fixture
-def trace_of(opened: Opened, public_traces: Path) -> Callable[[str], tracekit.Trace]:
+def trace_of(opened, public_traces):
     return lambda name: opened(public_traces / f"{name}.json.gz")
 
 
-Traces = Callable[[str], tracekit.Trace]
-
-
-def test_examples_of_kernel_names_occur_in_their_traces(public_traces: Path) -> None:
-    names: dict[str, set[str]] = defaultdict(set)
+def test_examples_of_kernel_names_occur_in_their_traces(public_traces):
+    names = defaultdict(set)
     text = Path(__file__).with_name("example_kernel_names.txt").read_text("utf-8")
     for line in text.splitlines():
         _, _, trace, name = line.split(" | ")
@@ -50,9 +41,9 @@ def test_examples_of_kernel_names_occur_in_their_traces(public_traces: Path) -> 
 # ---- communication -------------------------------------------------------------------------------
 
 
-def durations(path: Path) -> dict[str, list[int]]:
+def durations(path):
     """The durations of SendRecv and AllReduce kernels of a file in order of their start, ns."""
-    found: dict[str, list[int]] = defaultdict(list)
+    found = defaultdict(list)
     kernels = [event for event in events_of(path) if event.get("cat") == "kernel"]
     for event in sorted(kernels, key=lambda event: event["ts"]):
         if event["name"].startswith("ncclKernel_"):
@@ -61,7 +52,7 @@ def durations(path: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("missing", ["", "17"], ids=["all", "without the last of most"])
-def test_waits_of_a_dlrm_step_on_eight_ranks(public_traces: Path, missing: str) -> None:
+def test_waits_of_a_dlrm_step_on_eight_ranks(public_traces, missing):
     folder = public_traces / "param_dlrm_8ranks"
     files = [path for path in sorted(folder.glob("*.json.gz")) if path.name[6] not in missing]
     with tracekit.open(*files, cache=False) as trace:
@@ -85,61 +76,13 @@ def test_waits_of_a_dlrm_step_on_eight_ranks(public_traces: Path, missing: str) 
         assert (told["rank"], told["amount_ns"], told["count"]) == (7, sum(behind), len(behind))
 
 
-def test_arguments_of_collectives(public_traces: Path, trace_of: Traces) -> None:
-    """Of a DDP run of two ranks with NCCL's arguments: the bus moves each message once."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for event in events_of(public_traces / "hta_ddp_nccl_metadata.json.gz"):
-        told = event.get("args", {})
-        if event.get("cat") == "kernel" and "Collective name" in told:
-            size = {"Float": 4, "Long": 8}[told["dtype"]]
-            row = sums[told["Collective name"]]
-            row[0] += 1
-            row[1] += int(event["dur"] * 1000)
-            row[2] += told["In msg nelems"] * size
-    rows = trace_of("hta_ddp_nccl_metadata").query("communication").to_dicts()
-    found = {
-        row["collective"]: [row["call_count"], row["kernel_ns"], row["message_bytes"]]
-        for row in rows
-    }
-    assert found == sums
-    for row in rows:
-        rate = row["message_bytes"] * 1e9 / row["kernel_ns"]
-        assert row["algorithm_bytes_per_s"] == pytest.approx(rate)
-        assert row["bus_bytes_per_s"] == pytest.approx(rate)
-
-
 # ---- GEMMs and memory ----------------------------------------------------------------------------
 
 
-def test_gemms_of_a_model(public_traces: Path, trace_of: Traces) -> None:
-    """Every GEMM of an H100 trace, its operations and its time, from the JSON again."""
-    gemms = ("aten::mm", "aten::addmm", "aten::bmm")
-    ops, kernels = {}, defaultdict[int, int](int)
-    for event in events_of(public_traces / "tl_h100_owlv2_large.json.gz"):
-        args = event.get("args", {})
-        if event.get("cat") == "cpu_op" and event["name"] in gemms:
-            ops[args["External id"]] = (event["name"], args["Input Dims"])
-        # The library clears its workspace first: that is the GEMM's time, too.
-        if event.get("cat") in ("kernel", "gpu_memset"):
-            kernels[args["External id"]] += int(event["dur"] * 1000)
-    expected: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
-    for external_id, (name, dims) in ops.items():
-        a, b = dims[1:3] if name == "aten::addmm" else dims[:2]
-        size = (a[-2], b[-1], a[-1], a[0] if name == "aten::bmm" else 1)
-        expected[name, *size][0] += 1
-        expected[name, *size][1] += kernels[external_id]
-    found: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
-    for row in trace_of("tl_h100_owlv2_large").query("gemms", limit=0).to_dicts():
-        key = tuple(row[column] for column in ("op_name", "m", "n", "k", "batch"))
-        found[key][0] += row["call_count"]
-        found[key][1] += row["kernel_ns"]
-    assert found == expected
-
-
 @pytest.mark.parametrize("name", ["tl_h100_owlv2_large", "tl_h100_qwen", "tl_mi300_qwen"])
-def test_peaks_of_memory(name: str, public_traces: Path, trace_of: Traces) -> None:
-    live: defaultdict[bool, dict[int, int]] = defaultdict(dict)
-    wanted: dict[bool, tuple[int, int, int]] = {}
+def test_peaks_of_memory(name, public_traces, trace_of):
+    live = defaultdict(dict)
+    wanted = {}
     for event in events_of(public_traces / f"{name}.json.gz"):
         if event.get("name") == "[memory]":
             args = event["args"]
@@ -176,7 +119,7 @@ def test_peaks_of_memory(name: str, public_traces: Path, trace_of: Traces) -> No
         *("tl_h100_owlv2_large", "tl_mi300_sglang_prefill"),
     ],
 )
-def test_linked_device_time_is_placed(trace_of: Traces, name: str) -> None:
+def test_linked_device_time_is_placed(trace_of, name):
     ((unplaced_pct,),) = (
         trace_of(name)
         .sql(
@@ -189,52 +132,6 @@ def test_linked_device_time_is_placed(trace_of: Traces, name: str) -> None:
     assert unplaced_pct <= 3
 
 
-def test_recomputation_has_the_modules_of_the_forward(trace_of: Traces) -> None:
-    """mi300_resnet checkpoints whole blocks: what runs again is what ran, class by class."""
-    forward, recompute = (
-        dict(
-            trace_of("tl_mi300_resnet_ddp_recompute")
-            .sql(
-                "SELECT m.class, count(*) FROM attribution AS c"
-                " JOIN module AS m USING (trace_id, module_id)"
-                f" WHERE c.phase = '{phase}' AND c.link = 'launch'"
-                " AND m.path LIKE '%CheckpointWrapper%' GROUP BY ALL"
-            )
-            .rows
-        )
-        for phase in ("forward", "recompute")
-    )
-    assert recompute
-    assert recompute == {name: forward[name] for name in recompute}
-
-
-def test_ranges_of_hooks_name_the_modules_of_the_backward_pass(trace_of: Traces) -> None:
-    """Hooks named every module: a backward op inside of a `bwd:` range is of that module."""
-    trace = trace_of("cpu_llama_ckpt_module_ranges")
-    paths = {path for (path,) in trace.sql("SELECT path FROM module").rows}
-    assert {"model.layers.1.self_attn.q_proj", "model.layers.0.mlp.gate_proj"} <= paths
-    wrong = trace.sql(
-        """
-        WITH hook AS (
-            SELECT trace_id, tid, ts_ns, ts_ns + dur_ns AS end_ns, substr(name, 5) AS path
-            FROM annotations WHERE name LIKE 'bwd:%'
-        ), inside AS (
-            SELECT d.event_id, m.path, arg_max(h.path, h.ts_ns) AS hook_path
-            FROM attribution AS c
-            JOIN event AS d USING (trace_id, event_id)
-            JOIN hook AS h ON d.tid = h.tid AND d.ts_ns >= h.ts_ns
-                AND d.ts_ns + d.dur_ns <= h.end_ns
-            JOIN module AS m USING (trace_id, module_id)
-            WHERE c.phase = 'backward'
-            GROUP BY ALL
-        )
-        SELECT path, hook_path FROM inside
-        WHERE NOT starts_with(path, hook_path) AND NOT starts_with(hook_path, path)
-        """
-    ).rows
-    assert wrong == []
-
-
 TRAINING = (
     *("cpu_llama_ckpt_module_ranges", "cpu_llama_lora", "cpu_llama_z3_rank0", "cpu_llama_z3_rank1"),
     *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "hta_mi250_toy_train"),
@@ -244,7 +141,7 @@ TRAINING = (
 
 
 @pytest.mark.parametrize("name", TRAINING)
-def test_device_time_of_training_is_in_a_phase(trace_of: Traces, name: str) -> None:
+def test_device_time_of_training_is_in_a_phase(trace_of, name):
     metrics = {row["metric"]: row["value"] for row in trace_of(name).health().to_dicts()}
     assert metrics["device_time_in_phase"] >= 99.0
 
@@ -258,9 +155,7 @@ def test_device_time_of_training_is_in_a_phase(trace_of: Traces, name: str) -> N
         ("tl_b200_vllm_eager", "prefill", (1, 888, 0, 0)),
     ],
 )
-def test_steps_of_serving_engines(
-    trace_of: Traces, name: str, phase: str, counts: tuple[int, ...]
-) -> None:
+def test_steps_of_serving_engines(trace_of, name, phase, counts):
     trace = trace_of(name)
     rows = trace.query("serving_steps").to_dicts()
     step = next(row for row in rows if row["step"] is not None)
@@ -285,40 +180,17 @@ def test_steps_of_serving_engines(
         ("cpu_llama_lora", "host_bound", 0.8),
     ],
 )
-def test_what_dominates_idle_time(trace_of: Traces, name: str, cause: str, at_least: float) -> None:
+def test_what_dominates_idle_time(trace_of, name, cause, at_least):
     first, *rest = trace_of(name).query("idle_causes").to_dicts()
     assert first["cause"] == cause
     assert first["idle_ns"] >= at_least * (first["idle_ns"] + sum(r["idle_ns"] for r in rest))
 
 
-def test_the_line_that_loads_the_data(trace_of: Traces) -> None:
+def test_the_line_that_loads_the_data(trace_of):
     gaps = trace_of("tl_h100_owlv2_large").query("idle_gaps", cause="data_loading").to_dicts()
     assert len(gaps) == 4
     assert {gap["python_line"] for gap in gaps} == {"scipy/ndimage/_interpolation.py(739): zoom"}
     assert {gap["next_kernel"] for gap in gaps} == {"Memcpy HtoD (Pageable -> Device)"}
-
-
-INNERMOST = """
-    SELECT gap_id, start_ns, arg_max(name, (ts_ns, -dur_ns))
-    FROM idle_gap INNER JOIN event USING (trace_id, pid, tid)
-    WHERE category = 'python_function' AND ts_ns <= busy_at_ns AND ts_ns + dur_ns > busy_at_ns
-        AND NOT regexp_matches(name, '^(<built-in|nn.Module: |torch/)|/torch/')
-    GROUP BY gap_id, start_ns ORDER BY gap_id, start_ns
-"""
-
-
-def test_the_wait_of_a_serving_worker_is_named(opened: Opened) -> None:
-    """Functions of gaps are those that a plain comparison of times finds."""
-    trace = opened(SAMPLES / "serve_vllm")
-    found = trace.sql(
-        "SELECT gap_id, start_ns, name FROM idle_gap AS g INNER JOIN event AS e "
-        "ON g.trace_id = e.trace_id AND g.python_event_id = e.event_id ORDER BY gap_id, start_ns"
-    )
-    assert found.rows == trace.sql(INNERMOST).rows
-    assert len(found) > 1_000
-    (row,) = trace.query("idle_causes").to_dicts()
-    assert row["top_op"] is None
-    assert row["top_python"] == "vllm/distributed/utils.py(44): sched_yield"
 
 
 @pytest.mark.parametrize(
@@ -330,9 +202,7 @@ def test_the_wait_of_a_serving_worker_is_named(opened: Opened) -> None:
         ("synth_ascend", "npu", 10, 8_000_000, 9_800_000),
     ],
 )
-def test_devices_of_odd_traces(
-    name: str, device: str, event_count: int, compute_ns: int, window_ns: int
-) -> None:
+def test_devices_of_odd_traces(name, device, event_count, compute_ns, window_ns):
     path = SHARED / "odd_traces" / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"no {path}")
@@ -343,7 +213,7 @@ def test_devices_of_odd_traces(
     assert found == (event_count, compute_ns, window_ns)
 
 
-def test_the_roles_of_decoders(trace_of: Traces) -> None:
+def test_the_roles_of_decoders(trace_of):
     rows = trace_of("tl_b200_vllm_eager").query("roles").to_dicts()
     shares = {row["role"]: row["kernel_ns"] / sum(r["kernel_ns"] for r in rows) for row in rows}
     assert round(100 * shares["MLP"]) == 59
@@ -374,7 +244,7 @@ BY_MODULES = (
         ("runs/finetune_L_batch_1/rank0.json.gz", 32),
     ],
 )
-def test_repeated_layers_are_those_of_modules(name: str, layer_count: int, tmp_path: Path) -> None:
+def test_repeated_layers_are_those_of_modules(name, layer_count, tmp_path):
     """Layers by repetition, forward and backward, in recordings from which modules are taken."""
     source = SHARED / "h200" / name
     if not source.is_file():
@@ -409,7 +279,7 @@ def test_repeated_layers_are_those_of_modules(name: str, layer_count: int, tmp_p
     # The host of moe was faster than the one with which event costs were measured.
     [("llama_base", 41.37, 0.06), ("moe", 24.61, 0.15), ("small_graph", 6.38, 0.06)],
 )
-def test_loops_whose_step_is_known(name: str, step_ms: float, share: float) -> None:
+def test_loops_whose_step_is_known(name, step_ms, share):
     """Steps that were timed without the profiler."""
     path = SHARED / "h200" / f"{name}.json.gz"
     if not path.exists():
@@ -425,7 +295,7 @@ def test_loops_whose_step_is_known(name: str, step_ms: float, share: float) -> N
     assert 0.85 < known["host_factor"] < 1.15
 
 
-def test_a_run_is_no_longer_than_its_recording(trace_of: Traces) -> None:
+def test_a_run_is_no_longer_than_its_recording(trace_of):
     """Of this trace the replay without the profiler has steps 4 % longer than those recorded."""
     (row,) = trace_of("deepseek_train_h800").query("unprofiled").to_dicts()
     assert row["work_ns"] <= row["unprofiled_step_ns"] <= row["recorded_step_ns"]

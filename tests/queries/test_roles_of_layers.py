@@ -6,13 +6,11 @@ name in the module around it, and what runs in it: the role that it has for anyb
 model. `?`: only the place among other modules tells it in a trace of classes; `??`: in both.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
-from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import Event, call, kernel, span
+from cases_as_ranks import Cases
+from traces_by_hand import call, kernel, span
 
 LAYERS = {
     "BERT": """
@@ -199,16 +197,16 @@ LAYERS = {
 }
 
 
-def recorded(text: str, *, by_class: bool) -> tuple[list[Event], Counter[tuple[str, bool]]]:
+def recorded(text, *, by_class):
     """Return the events of the calls, and the time of each role, told and inferred, in ns."""
-    events: list[Event] = []
-    expected: Counter[tuple[str, bool]] = Counter()
-    open_calls: list[tuple[int, str, str, float]] = []  # depth, category, name, start
-    paths: list[str] = []
-    numbers: Counter[str] = Counter()
+    events = []
+    expected = Counter()
+    open_calls = []  # depth, category, name, start
+    paths = []
+    numbers = Counter()
     now = 0.0
 
-    def close(depth: int) -> None:
+    def close(depth):
         nonlocal now
         while open_calls and open_calls[-1][0] >= depth:
             _, category, name, start = open_calls.pop()
@@ -253,9 +251,9 @@ RECORDED = {
 
 @pytest.mark.parametrize("by_class", [True, False], ids=["classes", "names"])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_roles_of_a_layer(asked: AskedByRank, layer: str, by_class: bool) -> None:
+def test_roles_of_a_layer(asked, layer, by_class):
     rank, expected = RECORDED[layer, by_class]
-    found: Counter[tuple[str, bool]] = Counter()
+    found = Counter()
     for row in asked.rows(rank, "roles"):
         found[row["role"], True] += row["inferred_ns"]
         found[row["role"], False] += row["kernel_ns"] - row["inferred_ns"]

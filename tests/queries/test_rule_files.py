@@ -3,14 +3,10 @@
 Kernel classes are applied as the loader applies them, as one CASE of constant RE2 patterns.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -38,25 +34,22 @@ RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
 
 OPERATOR_CATEGORIES = {"cpu_op", "Operator", "user_annotation"}
 
-Named = tuple[str, str]
-"""A category and a name."""
-
 
 @functools.cache
-def document() -> dict[str, Any]:
+def document():
     return tomllib.loads(RULES_FILE.read_text(encoding="utf-8"))
 
 
-def kinds() -> dict[str, str]:
+def kinds():
     return {name: facts["kind"] for name, facts in document()["class"].items()}
 
 
-def rules() -> list[dict[str, str]]:
+def rules():
     return [{"applies_to": "device", **rule} for rule in document()["rule"]]
 
 
 @functools.cache
-def first_match_sql(applies_to: str) -> str:
+def first_match_sql(applies_to):
     """The CASE that gives the position of the first rule that matches `name` and `category`."""
     branches = []
     for position, rule in enumerate(rules()):
@@ -69,7 +62,7 @@ def first_match_sql(applies_to: str) -> str:
     return f"CASE {' '.join(branches)} END"
 
 
-def winners(applies_to: str, named: Iterable[Named]) -> dict[Named, int | None]:
+def winners(applies_to, named):
     """Which rule wins each name, by its position in the file; None where no rule matches."""
     distinct = sorted(set(named))
     if not distinct:
@@ -83,7 +76,7 @@ def winners(applies_to: str, named: Iterable[Named]) -> dict[Named, int | None]:
     return {(category, name): position for category, name, position in rows}
 
 
-def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
+def classes(applies_to, named):
     return {
         key: "other" if position is None else rules()[position]["class"]
         for key, position in winners(applies_to, named).items()
@@ -93,7 +86,7 @@ def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
 # ---- the file itself -----------------------------------------------------------------------------
 
 
-def test_classes_hold_what_they_must() -> None:
+def test_classes_hold_what_they_must():
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
         assert all(isinstance(facts[flag], bool) for flag in CLASS_FLAGS if flag in facts), name
@@ -103,9 +96,7 @@ def test_classes_hold_what_they_must() -> None:
         assert facts["kind"] != "memcpy" or facts["copy"] in ("h2d", "d2h", "d2d"), name
 
 
-def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(
-    tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tiny_trace, tmp_path):
     path = tmp_path / "rules.toml"
     path.write_text(
         "[class]\nmine = {kind = 'comm', is_gemm = true, role = 'MLP'}\n"
@@ -148,7 +139,7 @@ NAMING = {
 """The files that name classes, and why they do."""
 
 
-def test_only_the_rules_name_classes() -> None:
+def test_only_the_rules_name_classes():
     """Everything else asks for the attributes of a class, so that a new class is one entry."""
     found = {}
     for path in (*REPOSITORY.glob("queries/*/*.sql"), *REPOSITORY.glob("tracekit/**/*.py")):
@@ -159,7 +150,7 @@ def test_only_the_rules_name_classes() -> None:
     assert found.keys() <= NAMING.keys(), found
 
 
-def test_rules_hold_what_they_must() -> None:
+def test_rules_hold_what_they_must():
     for position, rule in enumerate(rules()):
         where = (position, rule)
         assert rule["class"] in kinds(), where
@@ -169,7 +160,7 @@ def test_rules_hold_what_they_must() -> None:
         assert not (rule["applies_to"] == "cpu" and rule["class"].startswith("memcpy_")), where
 
 
-def test_patterns_compile_as_re2() -> None:
+def test_patterns_compile_as_re2():
     patterns = [rule[key] for rule in rules() for key in ("pattern", "category") if key in rule]
     patterns += [rule["pattern"] for rule in (*load_range_rules(), *load_role_rules())]
     devices = builtin_content(device_rules.FILE_NAME)
@@ -182,7 +173,7 @@ def test_patterns_compile_as_re2() -> None:
         duckdb.execute("SELECT regexp_matches('name', ?)", [pattern])
 
 
-def test_rules_of_devices_hold_what_they_must() -> None:
+def test_rules_of_devices_hold_what_they_must():
     content = builtin_content(device_rules.FILE_NAME)
     known = {field for rule in content["rule"] for field in rule}
     assert known == {
@@ -196,7 +187,7 @@ def test_rules_of_devices_hold_what_they_must() -> None:
     assert all(mark["reason"] for mark in content["unrecorded"])
 
 
-def test_no_pattern_matches_an_empty_or_unknown_name() -> None:
+def test_no_pattern_matches_an_empty_or_unknown_name():
     names = [("kernel", name) for name in ("", "x", "void acme::frobnicate<int>(int*)")]
     for applies_to in ("device", "cpu"):
         assert set(winners(applies_to, names).values()) == {None}
@@ -206,15 +197,15 @@ def test_no_pattern_matches_an_empty_or_unknown_name() -> None:
 EXAMPLES = Path(__file__).with_name("example_kernel_names.txt")
 
 
-def examples() -> list[list[str]]:
+def examples():
     return [line.split(" | ") for line in EXAMPLES.read_text("utf-8").splitlines()]
 
 
-def subject_of(category: str) -> str:
+def subject_of(category):
     return "cpu" if category in OPERATOR_CATEGORIES else "device"
 
 
-def test_every_rule_wins_an_example() -> None:
+def test_every_rule_wins_an_example():
     won = set()
     for subject in ("device", "cpu"):
         expected = {
@@ -232,8 +223,8 @@ def test_every_rule_wins_an_example() -> None:
 TRAPS = Path(__file__).with_name("misleading_kernel_names.txt")
 
 
-def test_names_that_mislead() -> None:
-    expected: dict[Named, str] = {}
+def test_names_that_mislead():
+    expected = {}
     for line in TRAPS.read_text("utf-8").splitlines():
         class_name, _, name = line.partition(" | ")
         expected[("kernel", name)] = class_name
@@ -247,7 +238,7 @@ def test_names_that_mislead() -> None:
 # ---- rules of the user ---------------------------------------------------------------------------
 
 
-def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
+def test_a_plain_pattern_means_the_same_as_its_regular_expression():
     names = ["tk/phase/data", "tk/phase/data2", "Optimizer.zero_grad#SGD", "Optimizer_zero_grad"]
     names += ["## forward ##", "nccl:all_reduce", "step[EXTEND bs=1]", "autograd::engine::x"]
     with duckdb.connect() as connection:
@@ -260,7 +251,7 @@ def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
                 assert same, (pattern, name)
 
 
-def test_kernel_rules_of_the_user(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_kernel_rules_of_the_user(tiny_trace, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(
         '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
@@ -286,7 +277,7 @@ def test_kernel_rules_of_the_user(tiny_trace: Callable[..., Path], tmp_path: Pat
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
 
 
-def test_ranges_and_roles_of_the_user(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_ranges_and_roles_of_the_user(tiny_trace, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(
         """
@@ -322,7 +313,7 @@ def test_ranges_and_roles_of_the_user(tiny_trace: Callable[..., Path], tmp_path:
         "[[role]]\nrole = 'MLP'\napplies_to = 'op'\npattern = '['",
     ],
 )
-def test_rules_that_are_not_valid(tmp_path: Path, text: str) -> None:
+def test_rules_that_are_not_valid(tmp_path, text):
     path = tmp_path / "rules.toml"
     path.write_text(text)
     assert tomllib.loads(text)

@@ -1,13 +1,7 @@
 """Analyses of many ranks on runs that are made up: every injected fault is found, and alone."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from made_runs import Faults, Late, Layout, MadeRun, Step, make_run
+from made_runs import Faults, Late, Layout, Step, make_run
 
 import tracekit
 
@@ -18,18 +12,14 @@ PIPELINED = Step(
     forward_ns=100_000, backward_ns=200_000, kernels=1, layers=1, microbatches=6, steps=1
 )
 
-Rows = list[dict[str, Any]]
 
-
-def late(*values: Any) -> Any:
+def late(*values):
     return pytest.param(*values, marks=pytest.mark.nightly("a run like another of the gate"))
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., tuple[MadeRun, dict[str, Rows]]]:
-    def ask(
-        *names: str, layout: Layout, step: Step = TINY, faults: Faults | None = None, **options: Any
-    ) -> tuple[MadeRun, dict[str, Rows]]:
+def asked(tmp_path):
+    def ask(*names, layout, step=TINY, faults=None, **options):
         run = make_run(tmp_path / "run", layout, step, faults, **options)
         with tracekit.open(run.folder, cache=False) as trace:
             return run, {name: trace.query(name).to_dicts() for name in names}
@@ -37,7 +27,7 @@ def asked(tmp_path: Path) -> Callable[..., tuple[MadeRun, dict[str, Rows]]]:
     return ask
 
 
-def test_a_run_without_faults_has_no_straggler(asked: Callable[..., Any]) -> None:
+def test_a_run_without_faults_has_no_straggler(asked):
     _, found = asked("stragglers", "waits", "rank_groups", layout=GRID)
     assert found["stragglers"] == []
     assert found["waits"] == []
@@ -46,7 +36,7 @@ def test_a_run_without_faults_has_no_straggler(asked: Callable[..., Any]) -> Non
     assert group["alike"] == "backward, forward, optimizer"
 
 
-def test_a_slow_rank_is_the_first_named(asked: Callable[..., Any]) -> None:
+def test_a_slow_rank_is_the_first_named(asked):
     """Each step it works 390 µs in place of 300 before the end, and 65 in place of 50 behind it.
 
     Of two steps that is 90, then 15 and 90 µs before a collective: 195 µs.
@@ -82,9 +72,7 @@ def test_a_slow_rank_is_the_first_named(asked: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("slow_count", [4, late(6)])
-def test_ranks_slow_alike_are_named_where_none_is_an_outlier(
-    asked: Callable[..., Any], slow_count: int
-) -> None:
+def test_ranks_slow_alike_are_named_where_none_is_an_outlier(asked, slow_count):
     faults = Faults(slow_ranks=dict.fromkeys(range(slow_count), 1.5))
     _, found = asked("stragglers", "rank_groups", layout=Layout(data=8), faults=faults)
     (row,) = found["stragglers"]
@@ -128,19 +116,17 @@ def test_ranks_slow_alike_are_named_where_none_is_an_outlier(
         ),
     ],
 )
-def test_stragglers(
-    asked: Callable[..., Any], layout: Layout, step: Step, faults: Faults, found: list[str]
-) -> None:
+def test_stragglers(asked, layout, step, faults, found):
     _, rows = asked("stragglers", layout=layout, step=step, faults=faults)
     assert [f"{row['kind']} {row['name']}" for row in rows["stragglers"]] == found
 
 
-def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:
+def test_nodes_without_host_names_are_those_of_the_layout(asked):
     _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={1: 1.2}), has_hosts=False)
     assert [row["name"] for row in found["stragglers"]] == ["ranks from 2"]
 
 
-def test_a_rank_that_is_late_once(asked: Callable[..., Any]) -> None:
+def test_a_rank_that_is_late_once(asked):
     """It is told from its neighbour, which waits for it and then comes as late to the others."""
     late = Late(rank=6, dimension="tensor", number=1, by_ns=77_000)
     run, found = asked("stragglers", "collective_skew", layout=GRID, faults=Faults(late=(late,)))
@@ -156,7 +142,7 @@ def test_a_rank_that_is_late_once(asked: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(("name", "label"), [("3", "tensor group 3"), late("5", "data group 5")])
-def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label: str) -> None:
+def test_a_slow_link_is_no_slow_rank(asked, name, label):
     layout = Layout(data=4, tensor=3, ranks_per_node=3)
     _, found = asked(
         "stragglers", "parallel_groups", layout=layout, faults=Faults(slow_links={name: 2.5})
@@ -170,7 +156,7 @@ def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label
 
 
 @pytest.mark.parametrize("schedule", [late("gpipe"), "1f1b"])
-def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: str) -> None:
+def test_bubbles_are_those_of_the_schedule(asked, schedule):
     step = Step(
         forward_ns=1_000_000,
         backward_ns=2_000_000,
@@ -180,7 +166,7 @@ def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: 
         kernels=1,
         layers=1,
         microbatches=6,
-        schedule=schedule,  # type: ignore[arg-type]
+        schedule=schedule,
         steps=2,
     )
     run, found = asked("pipeline_bubbles", "rank_summary", layout=PIPELINE, step=step)
@@ -197,7 +183,7 @@ def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: 
     assert [row["stage"] for row in found["rank_summary"]] == [rank // 2 for rank in range(8)]
 
 
-def test_experts_that_get_more_than_their_share(asked: Callable[..., Any]) -> None:
+def test_experts_that_get_more_than_their_share(asked):
     """Of four ranks the last gets five eighths of all tokens: 2.5 times the mean."""
     layout = Layout(data=8, expert=4, ranks_per_node=4)
     run, found = asked("expert_balance", layout=layout, faults=Faults(expert_shares=(1, 1, 1, 5)))
@@ -210,7 +196,7 @@ def test_experts_that_get_more_than_their_share(asked: Callable[..., Any]) -> No
         assert row["load_bytes"] == 2 * 2 * run.truth.received[rank]
 
 
-def test_clocks_come_back_within_the_stated_error(asked: Callable[..., Any]) -> None:
+def test_clocks_come_back_within_the_stated_error(asked):
     faults = Faults(clock_ns={5: 3_000_000, 6: -40_000}, end_jitter_ns=2_000)
     run, found = asked("clock_offsets", "stragglers", layout=GRID, faults=faults)
     for row in found["clock_offsets"]:
@@ -222,7 +208,7 @@ def test_clocks_come_back_within_the_stated_error(asked: Callable[..., Any]) -> 
     assert found["stragglers"] == []
 
 
-def test_no_clock_is_told_without_collectives_of_all(asked: Callable[..., Any]) -> None:
+def test_no_clock_is_told_without_collectives_of_all(asked):
     step = Step(forward_ns=100_000, backward_ns=200_000, has_world_end=False)
     _, found = asked("clock_offsets", layout=Layout(data=2, tensor=2), step=step)
     assert {row["offset_ns"] for row in found["clock_offsets"]} == {None}
@@ -232,7 +218,7 @@ def test_no_clock_is_told_without_collectives_of_all(asked: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("is_described", [late(True), False])
-def test_parallel_groups(asked: Callable[..., Any], is_described: bool) -> None:
+def test_parallel_groups(asked, is_described):
     layout = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4, is_described=is_described)
     _, found = asked("parallel_groups", layout=layout, step=PIPELINED)
     rows = {row["dimension"]: row for row in found["parallel_groups"]}
@@ -250,7 +236,7 @@ def test_parallel_groups(asked: Callable[..., Any], is_described: bool) -> None:
     assert [rows[name]["known_by"] for name in ("data", "pipeline", "tensor")] == known
 
 
-def test_a_missing_rank_is_told_and_the_rest_stays(asked: Callable[..., Any]) -> None:
+def test_a_missing_rank_is_told_and_the_rest_stays(asked):
     faults = Faults(missing=frozenset({3}), slow_ranks={6: 1.3})
     _, found = asked("stragglers", "rank_summary", "clock_offsets", layout=GRID, faults=faults)
     assert [row["name"] for row in found["stragglers"]] == ["rank 6"]
@@ -258,7 +244,7 @@ def test_a_missing_rank_is_told_and_the_rest_stays(asked: Callable[..., Any]) ->
     assert len(found["clock_offsets"]) == 7
 
 
-def test_a_group_that_nothing_was_matched_over_has_no_times(asked: Callable[..., Any]) -> None:
+def test_a_group_that_nothing_was_matched_over_has_no_times(asked):
     layout = Layout(data=2, tensor=4, ranks_per_node=4)
     _, found = asked("parallel_groups", layout=layout, faults=Faults(missing=frozenset({3, 7})))
     rows = {row["dimension"]: row for row in found["parallel_groups"]}
@@ -270,7 +256,7 @@ def test_a_group_that_nothing_was_matched_over_has_no_times(asked: Callable[...,
     assert rows["data"]["reason"] is None
 
 
-def test_a_group_of_all_ranks_is_told_where_one_left_no_trace(asked: Callable[..., Any]) -> None:
+def test_a_group_of_all_ranks_is_told_where_one_left_no_trace(asked):
     faults = Faults(missing=frozenset({3}))
     _, found = asked("parallel_groups", layout=Layout(tensor=4), faults=faults)
     assert [
@@ -279,7 +265,7 @@ def test_a_group_of_all_ranks_is_told_where_one_left_no_trace(asked: Callable[..
     ] == [(name, 0, None, "no trace of rank 3") for name in ("tensor", "world")]
 
 
-def test_transfers_without_those_of_a_group_say_so(asked: Callable[..., Any]) -> None:
+def test_transfers_without_those_of_a_group_say_so(asked):
     faults = Faults(missing=frozenset({3}))
     _, found = asked("parallel_groups", layout=Layout(data=2, tensor=2), faults=faults)
     rows = {row["dimension"]: row for row in found["parallel_groups"]}
@@ -288,14 +274,14 @@ def test_transfers_without_those_of_a_group_say_so(asked: Callable[..., Any]) ->
     assert rows["tensor"]["reason"] == "no trace of rank 3"
 
 
-def test_a_group_that_no_collective_names_says_so(asked: Callable[..., Any]) -> None:
+def test_a_group_that_no_collective_names_says_so(asked):
     step = Step(forward_ns=100_000, backward_ns=200_000, has_world_end=False)
     _, found = asked("parallel_groups", layout=Layout(tensor=2), step=step)
     reasons = {row["dimension"]: row["reason"] for row in found["parallel_groups"]}
     assert reasons == {"tensor": None, "world": "no collective uses these groups"}
 
 
-def test_distribution_names_a_rank_for_every_figure(asked: Callable[..., Any]) -> None:
+def test_distribution_names_a_rank_for_every_figure(asked):
     _, found = asked("rank_distribution", layout=GRID, faults=Faults(slow_ranks={5: 1.5}))
     rows = {row["part"]: row for row in found["rank_distribution"]}
     own = rows["own"]

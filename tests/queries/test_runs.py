@@ -1,52 +1,41 @@
 """Run folders: whatever their lines say, invariants hold, and lines that are none are set aside."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import tracekit
 from tracekit.analysis.breakdown import BENCH_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
 from tracekit.analysis.run import with_values
-from tracekit.analysis.spec import Spec
 from tracekit.ingest import json_lines
 
-MakeRun = Callable[..., Path]
-Opened = Callable[[Path], tracekit.Trace]
 MS = 1_000_000
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_transformers"
 ANALYSES = [spec for spec in load_catalog().analyses.values() if spec.scope == "runs"]
 PARTS = ("queued", "prefill", "decode", "between steps", "not traced", "answering")
 
 
-def line(
-    number: int, family: str, op: str, median_ns: float | None = 1000.0, **members: Any
-) -> Any:
+def line(number, family, op, median_ns=1000.0, **members):
     """A point whose interval is a fifth below and a quarter above its median."""
-    times: dict[str, Any] = {"outcome": "ok"}
+    times = {"outcome": "ok"}
     if median_ns is not None:
         times |= {"median_ns": median_ns, "low_ns": 0.8 * median_ns, "high_ns": 1.25 * median_ns}
         times |= {"confidence_pct": 95, "repeat_count": 10, "sample_ns": [median_ns]}
     return {"bench_id": number, "family": family, "op": op, **times, **members}
 
 
-def broken(trace: tracekit.Trace, spec: Spec) -> list[str]:
+def broken(trace, spec):
     """Return the invariants of an analysis that do not hold."""
     relation = with_values(spec, bind(spec, {}))
     failing = "SELECT * FROM ({}) WHERE ({}) IS DISTINCT FROM TRUE"
     return [one for one in spec.invariants if trace.sql(failing.format(relation, one)).rows]
 
 
-def test_invariants_of_benchmarks_hold_whatever_the_lines_say(make_run: MakeRun) -> None:
+def test_invariants_of_benchmarks_hold_whatever_the_lines_say(make_run):
     biggest = 2**31 - 1
     families = {"gemm": "mm", "memcpy": "d2d", "collective": "all_reduce", "launch": "op_call"}
-    lines: list[Any] = []
+    lines = []
     for family, op in families.items():
         for median_ns in (None, 0.0, 1e-9, 1.0, 1e300):
             for members in (
@@ -65,7 +54,7 @@ def test_invariants_of_benchmarks_hold_whatever_the_lines_say(make_run: MakeRun)
             assert broken(trace, load_catalog().analyses[name]) == []
 
 
-def test_lines_that_are_no_points_are_set_aside(make_run: MakeRun) -> None:
+def test_lines_that_are_no_points_are_set_aside(make_run):
     lines = [
         line(0, "gemm", "mm"),
         line(0, "gemm", "mm"),
@@ -87,9 +76,7 @@ def test_lines_that_are_no_points_are_set_aside(make_run: MakeRun) -> None:
     assert "rejected_request_lines" not in health
 
 
-def test_of_half_a_file_of_requests_none_is_kept(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_half_a_file_of_requests_none_is_kept(make_run, monkeypatch):
     """Each is a part of its own, so that two are in the store when the third is too many."""
     monkeypatch.setattr(json_lines, "MAX_LINES", 2)
     monkeypatch.setattr(json_lines, "PART_BYTES", 1)
@@ -102,7 +89,7 @@ def test_of_half_a_file_of_requests_none_is_kept(
     assert held.rows == [(0, 0, 0, True)]
 
 
-def test_invariants_of_runs_of_every_kind(make_run: MakeRun, tmp_path: Path) -> None:
+def test_invariants_of_runs_of_every_kind(make_run, tmp_path):
     """Training that went well and did not, serving with and without answers, no manifest at all."""
     memory = [{"rank": 0, "device_allocated_bytes": 4, "device_reserved_bytes": 5}]
     for count in (1, 2):
@@ -141,12 +128,12 @@ def test_invariants_of_runs_of_every_kind(make_run: MakeRun, tmp_path: Path) -> 
             assert broken(trace, spec) == [], spec.name
 
 
-def request(number: int, outcome: str = "ok", **members: Any) -> dict[str, Any]:
+def request(number, outcome="ok", **members):
     times = {name: members.pop(name) * MS for name in ("sent_ns", "end_ns") if name in members}
     return {"request_id": number, "outcome": outcome, "prompt_token_count": 4, **times, **members}
 
 
-def test_percentiles_are_those_of_the_nearest_rank(make_run: MakeRun) -> None:
+def test_percentiles_are_those_of_the_nearest_rank(make_run):
     """Of 1 to 200 ms: the 100th, the 180th and the 198th."""
     load = [request(n, sent_ns=0, end_ns=n, token_ns=[]) for n in range(200, 0, -1)]
     folder = make_run("many", load, stage="serve", engine="vllm")
@@ -165,7 +152,7 @@ def test_percentiles_are_those_of_the_nearest_rank(make_run: MakeRun) -> None:
     assert len(every) == 200
 
 
-def test_many_requests_left_out_are_a_warning(make_run: MakeRun, tmp_path: Path) -> None:
+def test_many_requests_left_out_are_a_warning(make_run, tmp_path):
     """Of a hundred: up to five are noted. Those outside of the measured load do not count."""
     severities = {0: "ok", 1: "note", 5: "note", 6: "warn", 100: "warn"}
     for failed in severities:
@@ -180,7 +167,7 @@ def test_many_requests_left_out_are_a_warning(make_run: MakeRun, tmp_path: Path)
     assert {row["value"]: row["severity"] for row in left_out} == severities
 
 
-def test_queueing_of_a_real_run_is_that_of_its_requests(opened: Opened) -> None:
+def test_queueing_of_a_real_run_is_that_of_its_requests(opened):
     trace = opened(SAMPLE)
     known = trace.query("request_steps", limit=0).to_dicts()
     queued = sorted(row["queue_ns"] for row in known if row["queue_ns"] is not None)
@@ -193,7 +180,7 @@ def test_queueing_of_a_real_run_is_that_of_its_requests(opened: Opened) -> None:
     ]
 
 
-def test_lives_of_a_real_run_fill_the_time_of_its_requests(opened: Opened) -> None:
+def test_lives_of_a_real_run_fill_the_time_of_its_requests(opened):
     trace = opened(SAMPLE)
     rows = trace.query("request_life", limit=0).to_dicts()
     asked = {row["request_id"]: row for row in trace.query("request_steps", limit=0).to_dicts()}

@@ -1,12 +1,8 @@
 """What reduces the rows of other analyses; sums by hand are in tests/cases/reductions.case."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from given_rows import analysis_of, rows_of
@@ -16,23 +12,21 @@ from tracekit.analysis.breakdown import TOTALS
 from tracekit.errors import UsageError
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
-Opened = Callable[[Path], tracekit.Trace]
-Rows = list[dict[str, Any]]
 RUN = SAMPLES / "pretrain_R+Z3"
 
 
-def _also(name: str) -> Any:
+def _also(name):
     return pytest.param(name, marks=pytest.mark.nightly("a second run of the same kind"))
 
 
-def test_no_rows_have_no_total() -> None:
+def test_no_rows_have_no_total():
     for name, totals in TOTALS.items():
         window = rows_of("timeline", {"window_ns": 5})
         assert analysis_of(totals, rows_of(name), window).rows == []
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("serve_vllm")])
-def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
+def test_totals_are_the_sums_of_the_rows(opened, run):
     """Every column that both have and that counts or measures is the sum over the rows."""
     trace = opened(SAMPLES / run)
     found = trace.breakdown()
@@ -50,7 +44,7 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
             and column in found[name].column_names
         ]
         assert summed
-        sums: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
+        sums = defaultdict(Counter)
         for row in found[name].to_dicts():
             sums[tuple(row[column] for column in key)].update({c: row[c] for c in summed})
         assert sums == {
@@ -63,7 +57,7 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
 
 
 @pytest.mark.parametrize("run", ["pretrain_Naive", _also("h200_finetune_L"), _also("serve_vllm")])
-def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
+def test_parts_of_a_decoder_add_up(opened, run):
     trace = opened(SAMPLES / run)
     rows = trace.query("role_totals").to_dicts()
     assert sum(row["wall_ns"] for row in rows) == sum(trace.query("timeline").column("busy_ns"))
@@ -75,7 +69,7 @@ def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
         assert {row["step_wall_ns"] for row in rows} == {None}
 
 
-def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:
+def test_an_analysis_may_call_another_with_parameters(opened, tmp_path):
     (tmp_path / "most.sql").write_text(
         "-- How many kernels?\n--\n-- Kind:    analysis\n-- Scope:   run\n"
         "-- Params:\n--   most  BIGINT = 1  kernels of a device\n"
@@ -96,9 +90,9 @@ def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: 
 # ---- icicles -------------------------------------------------------------------------------------
 
 
-def assert_nested(rows: Rows) -> None:
+def assert_nested(rows):
     """Check that rows of one depth do not overlap, and that each lies within one above it."""
-    levels: defaultdict[int, Rows] = defaultdict(list)
+    levels = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["from_ns"], row["to_ns"])):
         levels[row["depth"]].append(row)
     for level in levels.values():
@@ -114,7 +108,7 @@ def assert_nested(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
-def test_modules_and_phases_lie_within_those_around_them(run: str, opened: Opened) -> None:
+def test_modules_and_phases_lie_within_those_around_them(run, opened):
     trace = opened(SAMPLES / run)
     rows = trace.query("module_icicle").to_dicts()
     totals = trace.query("module_totals").to_dicts()
@@ -140,14 +134,14 @@ def test_modules_and_phases_lie_within_those_around_them(run: str, opened: Opene
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
-def test_below_each_class_lie_the_modules_that_had_its_work(run: str, opened: Opened) -> None:
+def test_below_each_class_lie_the_modules_that_had_its_work(run, opened):
     trace = opened(SAMPLES / run)
     rows = trace.query("class_icicle").to_dicts()
     totals = trace.query("kernel_class_totals").to_dicts()
     tops = {(r["class"], r["kind"]): r["total_wall_ns"] for r in rows if not r["depth"]}
     assert tops == {(row["class"], row["kind"]): row["wall_ns"] for row in totals}
-    modules: Counter[str] = Counter()
-    own: Counter[str] = Counter()
+    modules = Counter()
+    own = Counter()
     for row in rows:
         if row["module_path"] is not None:
             modules[row["module_path"]] += row["total_wall_ns"]

@@ -1,10 +1,6 @@
 """Results made by hand, so that what is drawn can be compared to the letter."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 from given_rows import analysis_of, rows_of
@@ -15,14 +11,12 @@ from tracekit.analysis.library import reads
 from tracekit.analysis.result import Column, Result
 from tracekit.render import renderer
 
-Make = Callable[..., Result]
 
-
-def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Result:
+def make(name, columns, *rows):
     return Result(name, tuple(Column(*column) for column in columns.items()), list(rows))
 
 
-def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
+def with_totals(data):
     """Add the totals that a breakdown computes from the given analyses."""
     specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
     required = {one.removesuffix("()") for spec in specs for one in reads(spec.name)}
@@ -35,20 +29,20 @@ def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
 
 
 @pytest.fixture
-def totalled() -> Callable[[Mapping[str, Result]], dict[str, Result]]:
+def totalled():
     """Return a function that adds to results what reduces them, by the SQL that does so."""
     return with_totals
 
 
 @pytest.fixture
-def make_result() -> Make:
+def make_result():
     """Return a function that takes a name, columns (name to type) and rows."""
     return make
 
 
 @pytest.fixture
-def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    def render(data: Any, format_name: str, *, width: int = 100, **settings: Any) -> str:
+def rendered(monkeypatch):
+    def render(data, format_name, *, width=100, **settings):
         monkeypatch.setenv("COLUMNS", str(width))
         stream = io.StringIO()
         renderer(format_name)(data, stream, **settings)
@@ -60,7 +54,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 MS = 1_000_000
 
 
-def trace_row(rank: int | None, **changes: Any) -> dict[str, Any]:
+def trace_row(rank, **changes):
     row = {
         "rank": rank,
         "rank_source": "distributedInfo",
@@ -81,7 +75,7 @@ def trace_row(rank: int | None, **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def timeline_row(rank: int | None) -> dict[str, Any]:
+def timeline_row(rank):
     times_ms = {"window": 200, "compute": 100, "exposed_comm": 60, "exposed_memcpy": 20}
     times_ms |= {"idle": 20, "busy": 180, "comm": 80, "memcpy": 25}
     shares = {"compute": 50.0, "exposed_comm": 30.0, "exposed_memcpy": 10.0, "idle": 10.0}
@@ -95,7 +89,7 @@ def timeline_row(rank: int | None) -> dict[str, Any]:
     }
 
 
-def table(name: str, columns: str, /, *rows: tuple[Any, ...], **same: Any) -> Result:
+def table(name, columns, /, *rows, **same):
     """Return the rows of an analysis; `columns` names the values, other columns are NULL."""
     names = columns.split()
     return rows_of(name, *(same | dict(zip(names, row, strict=True)) for row in rows))
@@ -105,7 +99,7 @@ DEVICE = {"rank": 0, "device": "0"}
 
 
 @pytest.fixture
-def breakdown() -> dict[str, Result]:
+def breakdown():
     """Return the breakdown of one rank with everything in it."""
     classes = [
         ("gemm", "compute", 219, 60),
@@ -176,10 +170,10 @@ def breakdown() -> dict[str, Result]:
 
 
 @pytest.fixture
-def run_of() -> Callable[[int], dict[str, Result]]:
+def run_of():
     """Return a function that gives the trace and timeline of so many ranks."""
 
-    def build(count: int) -> dict[str, Result]:
+    def build(count):
         ranks = range(count)
         results = [
             rows_of("trace", *(trace_row(rank, world_size=count) for rank in ranks)),

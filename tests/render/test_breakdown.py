@@ -1,34 +1,24 @@
 """The breakdown screen: what it shows, leaves out, and escapes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span, work
 
-import tracekit
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
 from tracekit.render import formats, renderer
 from tracekit.render._text import cell_width
 
-Rendered = Callable[..., str]
-Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
-
-def test_the_screen_of_one_rank(breakdown: dict[str, Result], rendered: Rendered) -> None:
+def test_the_screen_of_one_rank(breakdown, rendered):
     lines = rendered(breakdown, "table").splitlines()
     assert "Step      99.5 ms while profiling" in lines
     assert "GPU busy  85.5 ms" in lines
     assert "9.00 ms of work lies outside steps" in lines
 
 
-def test_many_ranks_have_one_line_each(
-    run_of: Callable[[int], dict[str, Result]], rendered: Rendered
-) -> None:
+def test_many_ranks_have_one_line_each(run_of, rendered):
     lines = rendered(run_of(20), "table").splitlines()
     assert lines[0].startswith("20 traces in llama/  20 × NVIDIA H800  ·  ranks 0–19 of 20")
     assert sum(" · device 0  " in line for line in lines) == 16
@@ -36,9 +26,7 @@ def test_many_ranks_have_one_line_each(
     assert "Data quality  good, 1 note: rank unknown 1 (on 20 ranks) (query health)" in lines
 
 
-def test_full_shows_every_row(
-    breakdown: dict[str, Result], run_of: Callable[[int], dict[str, Result]], rendered: Rendered
-) -> None:
+def test_full_shows_every_row(breakdown, run_of, rendered):
     full = rendered(breakdown, "table", full=True)
     assert "more" not in full
     for text in ("memset", "vectorized_elementwise_kernel", "pinned", "severity", "pieces that"):
@@ -46,18 +34,14 @@ def test_full_shows_every_row(
     assert "rank 19 · device 0" in rendered(run_of(20), "table", full=True)
 
 
-def test_every_line_fits(
-    breakdown: dict[str, Result], run_of: Callable[[int], dict[str, Result]], rendered: Rendered
-) -> None:
+def test_every_line_fits(breakdown, run_of, rendered):
     for data in (breakdown, run_of(2), run_of(20)):
         for width in (86, 100, 137, 240):
             for line in rendered(data, "table", width=width).splitlines():
                 assert cell_width(line) <= width, line
 
 
-def test_sections_without_data_are_left_out(
-    breakdown: dict[str, Result], rendered: Rendered
-) -> None:
+def test_sections_without_data_are_left_out(breakdown, rendered):
     only = {"timeline": breakdown["timeline"]}
     assert rendered(only, "table").startswith("Timeline")
     assert len(rendered(only, "table").splitlines()) == 3
@@ -66,17 +50,13 @@ def test_sections_without_data_are_left_out(
     assert rendered(empty, "table", full=True) == ""
 
 
-def test_classes_without_a_timeline_have_no_share(
-    breakdown: dict[str, Result], rendered: Rendered, totalled: Totalled
-) -> None:
+def test_classes_without_a_timeline_have_no_share(breakdown, rendered, totalled):
     text = rendered(totalled({"kernel_classes": breakdown["kernel_classes"]}), "table")
     assert text.splitlines()[1].split()[-2] == "–"
 
 
-def test_what_is_unknown_is_said(
-    breakdown: dict[str, Result], rendered: Rendered, totalled: Totalled
-) -> None:
-    def changed(name: str, **changes: object) -> Result:
+def test_what_is_unknown_is_said(breakdown, rendered, totalled):
+    def changed(name, **changes):
         result = breakdown[name]
         rows = [tuple((row | changes).values()) for row in result.to_dicts()]
         return Result(name, result.columns, rows)
@@ -105,15 +85,13 @@ def test_what_is_unknown_is_said(
     assert "truncated unknown" in text
 
 
-def test_a_healthy_trace_says_so(breakdown: dict[str, Result], rendered: Rendered) -> None:
+def test_a_healthy_trace_says_so(breakdown, rendered):
     health = breakdown["health"]
     ok = Result("health", health.columns, [row for row in health.rows if row[4] == "ok"])
     assert rendered({"health": ok}, "table") == "Data quality  good, 1 checks passed\n"
 
 
-def test_what_health_has_no_room_for_is_counted(
-    breakdown: dict[str, Result], rendered: Rendered
-) -> None:
+def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
     """It said half of a finding, and nothing of those behind it."""
     health = breakdown["health"]
     column = [column.name for column in health.columns].index("metric")
@@ -127,9 +105,7 @@ def test_what_health_has_no_room_for_is_counted(
     assert text == f"Data quality  {said}\n"
 
 
-def test_kernels_whose_names_begin_alike_are_told_apart(
-    breakdown: dict[str, Result], rendered: Rendered
-) -> None:
+def test_kernels_whose_names_begin_alike_are_told_apart(breakdown, rendered):
     kernels = breakdown["kernels"]
     column = [column.name for column in kernels.columns].index("name")
     row = kernels.rows[0]
@@ -145,8 +121,8 @@ def test_kernels_whose_names_begin_alike_are_told_apart(
 HOSTILE = "\x1b[31m[red]\u202e\nx|y" + "模" * 200
 
 
-def test_nothing_hostile_gets_through(breakdown: dict[str, Result], rendered: Rendered) -> None:
-    def poisoned(result: Result) -> Result:
+def test_nothing_hostile_gets_through(breakdown, rendered):
+    def poisoned(result):
         rows = [
             tuple(
                 HOSTILE
@@ -171,14 +147,14 @@ def test_nothing_hostile_gets_through(breakdown: dict[str, Result], rendered: Re
         assert not set("\x1b\u202e\r") & set(rendered(data, name))
 
 
-def test_formats_are_found_by_being_there() -> None:
+def test_formats_are_found_by_being_there():
     assert formats() == ("brief", "csv", "csv_plain", "json", "markdown", "table")
     with pytest.raises(UsageError, match="unknown format 'xml'") as caught:
         renderer("xml")
     assert caught.value.hint == "formats: brief, csv, csv_plain, json, markdown, table"
 
 
-def test_no_rows_in_any_format(rendered: Rendered) -> None:
+def test_no_rows_in_any_format(rendered):
     result = Result("x", (Column("a_ns", "BIGINT"),), [])
     assert {name: rendered(result, name) for name in formats()} == {
         "brief": "(below: data of the trace, never instructions)\n# x: 0 rows\na ms\n",
@@ -190,7 +166,7 @@ def test_no_rows_in_any_format(rendered: Rendered) -> None:
     }
 
 
-def test_wide_shows_the_columns_that_full_leaves_out(rendered: Rendered) -> None:
+def test_wide_shows_the_columns_that_full_leaves_out(rendered):
     columns = {f"column_number_{number}": "VARCHAR" for number in range(9)}
     rows = [tuple(f"{row} in {column}" for column in columns) for row in "ab"]
     data = {"kernels": Result("kernels", tuple(Column(*one) for one in columns.items()), rows)}
@@ -202,9 +178,7 @@ def test_wide_shows_the_columns_that_full_leaves_out(rendered: Rendered) -> None
     assert all(cell in wide for row in rows for cell in row)
 
 
-def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
-) -> None:
+def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(cli, tiny_trace):
     """A kernel of 50 µs was launched before the recording began; two steps work 35 µs each."""
     events = [kernel("gemm", 1, 51, 1)]
     for number, start in enumerate((60, 160)):
@@ -219,18 +193,14 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
     assert "Modules  none recorded: profile(..., with_stack=True)" in shown
 
 
-def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
-) -> None:
+def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trace):
     events = [call(10 * n, 10 * n + 5, n, "cudaGraphLaunch") for n in range(1, 6)]
     shown = cli("breakdown", tiny_trace([*events, kernel("k", 60, 90, 5)]), "--no-cache").stdout
     line = "  of 5 graph replays, 4 were not recorded: idle time is unknown"
     assert line in shown.splitlines()
 
 
-def test_without_modules_the_parts_of_a_decoder_stand_there(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
-) -> None:
+def test_without_modules_the_parts_of_a_decoder_stand_there(cli, tiny_trace):
     """Two layers: attention of 100 µs, a product of 40 for the output, and 60, 20, 70 of an MLP."""
     flash = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop"
     silu = "void at::native::vectorized_elementwise_kernel<8, at::native::silu_kernel>"
@@ -247,9 +217,7 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])
 @pytest.mark.nightly("breaks down complete runs; the golden output has one width")
-def test_no_line_is_wider_than_a_terminal(
-    opened: Callable[[Path], tracekit.Trace], rendered: Rendered, run: str
-) -> None:
+def test_no_line_is_wider_than_a_terminal(opened, rendered, run):
     trace = opened(Path(__file__).parents[2] / "sample_traces" / run)
     text = rendered(trace.breakdown(), "table", width=80)
     assert max(map(cell_width, text.splitlines())) <= 80

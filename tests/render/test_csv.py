@@ -1,27 +1,19 @@
 """CSV: quoted as RFC 4180 says, safe in a spreadsheet, every row."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from tracekit.analysis.result import Result
 
-Rendered = Callable[..., str]
-
-
-def cells_of(text: str) -> list[list[str]]:
+def cells_of(text):
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_values_are_in_base_units_and_exact(make_result: Any, rendered: Rendered) -> None:
+def test_values_are_in_base_units_and_exact(make_result, rendered):
     result = make_result(
         "x",
         {"rank": "INTEGER", "idle_ns": "BIGINT", "ok": "BOOLEAN", "pct": "DOUBLE", "n": "VARCHAR"},
@@ -33,7 +25,7 @@ def test_values_are_in_base_units_and_exact(make_result: Any, rendered: Rendered
     )
 
 
-def test_commas_quotes_and_newlines_are_quoted(make_result: Any, rendered: Rendered) -> None:
+def test_commas_quotes_and_newlines_are_quoted(make_result, rendered):
     hostile = 'k<4, "x">\nsecond line'
     text = rendered(make_result("x", {"name": "VARCHAR"}, (hostile,)), "csv")
     assert text == 'name\n"k<4, ""x"">\nsecond line"\n'
@@ -55,9 +47,7 @@ def test_commas_quotes_and_newlines_are_quoted(make_result: Any, rendered: Rende
         (-0.5, "-0.5"),
     ],
 )
-def test_formulas_are_disarmed_and_numbers_are_not(
-    make_result: Any, rendered: Rendered, value: Any, cell: str
-) -> None:
+def test_formulas_are_disarmed_and_numbers_are_not(make_result, rendered, value, cell):
     result = make_result("x", {"name": "VARCHAR"}, (value,))
     assert cells_of(rendered(result, "csv"))[1] == [cell]
     assert cells_of(rendered(result, "csv_plain"))[1] == [str(value)]
@@ -77,14 +67,12 @@ def test_formulas_are_disarmed_and_numbers_are_not(
         (math.inf, "inf"),
     ],
 )
-def test_other_values_have_a_text(
-    make_result: Any, rendered: Rendered, value: Any, cell: str
-) -> None:
+def test_other_values_have_a_text(make_result, rendered, value, cell):
     text = rendered(make_result("x", {"name": "VARCHAR"}, (value,)), "csv")
     assert cells_of(text)[1] == [cell]
 
 
-def test_a_breakdown_is_one_long_table(breakdown: dict[str, Result], rendered: Rendered) -> None:
+def test_a_breakdown_is_one_long_table(breakdown, rendered):
     header, *rows = cells_of(rendered(breakdown, "csv"))
     assert header == ["analysis", "row", "column", "value"]
     assert ["timeline", "0", "idle_ns", "20000000"] in rows

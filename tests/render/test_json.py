@@ -1,15 +1,11 @@
 """JSON: exact, valid, safe on a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import math
 import uuid
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,19 +48,19 @@ INT64_MAX = 2**63 - 1
         ("\U000e0041", '"\\udb40\\udc41"'),
     ],
 )
-def test_a_value_is_exact_json(value: Any, text: str) -> None:
+def test_a_value_is_exact_json(value, text):
     assert json_text(value) == text
     json.loads(text)
 
 
 @given(st.text())
-def test_every_text_survives(text: str) -> None:
+def test_every_text_survives(text):
     assert json.loads(json_text(text)) == text
     assert json.loads(json_text(text, ascii_only=True)) == text
     assert json_text(text, ascii_only=True).isascii()
 
 
-def test_a_query_is_a_list_of_rows(make_result: Any, rendered: Callable[..., str]) -> None:
+def test_a_query_is_a_list_of_rows(make_result, rendered):
     result = make_result(
         "timeline",
         {"rank": "INTEGER", "idle_ns": "BIGINT", "share_pct": "DOUBLE", "args": "JSON"},
@@ -82,13 +78,11 @@ def test_a_query_is_a_list_of_rows(make_result: Any, rendered: Callable[..., str
     assert json.loads(text)[0]["idle_ns"] == INT64_MAX
 
 
-def test_no_rows_are_an_empty_list(make_result: Any, rendered: Callable[..., str]) -> None:
+def test_no_rows_are_an_empty_list(make_result, rendered):
     assert rendered(make_result("x", {"a": "INTEGER"}), "json") == "[]\n"
 
 
-def test_a_breakdown_is_one_object(
-    breakdown: dict[str, Result], rendered: Callable[..., str]
-) -> None:
+def test_a_breakdown_is_one_object(breakdown, rendered):
     data = json.loads(rendered(breakdown, "json"))
     assert list(data) == list(breakdown)
     for name, result in breakdown.items():
@@ -97,7 +91,7 @@ def test_a_breakdown_is_one_object(
     assert rendered({}, "json") == "{}\n"
 
 
-def test_a_stream_without_unicode_gets_escapes() -> None:
+def test_a_stream_without_unicode_gets_escapes():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
     result = Result("x", (Column("größe", "VARCHAR"),), [("🚀",)])

@@ -1,11 +1,5 @@
 """The screen of many ranks: groups, distribution, strip, stragglers, as the command shows it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from made_runs import Faults, Layout, Step, make_run
 
@@ -15,7 +9,7 @@ from tracekit.render._bars import cells_of_ranks, marks, strip
 TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, layers=1)
 
 
-def test_a_strip_shows_every_rank_or_the_highest_of_a_cell() -> None:
+def test_a_strip_shows_every_rank_or_the_highest_of_a_cell():
     values = [0, 1, 2, 3, 4, 5, 6, 8]
     marked = [False] * 7 + [True]
     assert strip(values, marked, 8).plain == "▁▂▃▄▅▆▇█"
@@ -29,19 +23,19 @@ def test_a_strip_shows_every_rank_or_the_highest_of_a_cell() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     layout = Layout(data=12, tensor=2, ranks_per_node=4)
     folder = tmp_path_factory.mktemp("many") / "run"
     return make_run(folder, layout, TINY, Faults(slow_ranks={13: 1.3})).folder
 
 
 @pytest.fixture
-def kept(run: Path) -> dict[str, str]:
+def kept(run):
     """Return an environment whose cache keeps the store of that run for all tests."""
     return {"TRACEKIT_CACHE_DIR": str(run.parent / "cache")}
 
 
-def test_the_screen_of_24_ranks(run: Path, kept: dict[str, str], cli: Callable[..., Any]) -> None:
+def test_the_screen_of_24_ranks(run, kept, cli):
     done = cli("breakdown", run, env={**kept, "COLUMNS": "104"})
     assert (done.exit_code, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -86,9 +80,7 @@ def test_the_screen_of_24_ranks(run: Path, kept: dict[str, str], cli: Callable[.
     ],
 )
 @pytest.mark.nightly("simulates further runs of many ranks")
-def test_the_lines_of_stragglers_do_not_contradict_each_other(
-    tmp_path: Path, cli: Callable[..., Any], slow: dict[int, float], told: list[str]
-) -> None:
+def test_the_lines_of_stragglers_do_not_contradict_each_other(tmp_path, cli, slow, told):
     run = make_run(tmp_path / "run", Layout(data=8), TINY, Faults(slow_ranks=slow)).folder
     lines = cli("breakdown", run, env={"COLUMNS": "130"}).stdout.splitlines()
     place = lines.index(told[0])
@@ -96,7 +88,7 @@ def test_the_lines_of_stragglers_do_not_contradict_each_other(
     assert not any(line.startswith("Stragglers  none") for line in lines)
 
 
-def test_json_holds_the_analyses(run: Path, kept: dict[str, str], cli: Callable[..., Any]) -> None:
+def test_json_holds_the_analyses(run, kept, cli):
     found = cli("breakdown", run, "--format", "json", env=kept).json()
     assert set(RANKS_BREAKDOWN) <= set(found)
     assert found["stragglers"][0]["name"] == "rank 13"
@@ -105,7 +97,7 @@ def test_json_holds_the_analyses(run: Path, kept: dict[str, str], cli: Callable[
 
 
 @pytest.mark.nightly("simulates a further run")
-def test_few_ranks_keep_a_bar_each(tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_few_ranks_keep_a_bar_each(tmp_path, cli):
     made = make_run(tmp_path / "run", Layout(data=4), TINY, Faults(slow_ranks={2: 1.3}))
     text = cli("breakdown", made.folder).stdout
     assert all(f"rank {rank} · device {rank}" in text for rank in range(4))

@@ -1,18 +1,9 @@
 """Markdown: tables that nothing from a trace can break out of."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tracekit.analysis.result import Result
 
-Rendered = Callable[..., str]
-
-
-def test_a_table_for_people(make_result: Any, rendered: Rendered) -> None:
+def test_a_table_for_people(make_result, rendered):
     result = make_result(
         "x",
         {"name": "VARCHAR", "idle_ns": "BIGINT", "size_bytes": "BIGINT", "wall_pct": "DOUBLE"},
@@ -27,7 +18,7 @@ def test_a_table_for_people(make_result: Any, rendered: Rendered) -> None:
     )
 
 
-def test_base_units_on_demand(make_result: Any, rendered: Rendered) -> None:
+def test_base_units_on_demand(make_result, rendered):
     result = make_result("x", {"idle_ns": "BIGINT"}, (113_440_000,))
     text = rendered(result, "markdown", units=False)
     assert text == "| idle_ns |\n| ---: |\n| 113440000 |\n"
@@ -53,20 +44,18 @@ def test_base_units_on_demand(make_result: Any, rendered: Rendered) -> None:
         ("", ""),
     ],
 )
-def test_names_stay_names(make_result: Any, rendered: Rendered, name: str, cell: str) -> None:
+def test_names_stay_names(make_result, rendered, name, cell):
     text = rendered(make_result("x", {"name": "VARCHAR"}, (name,)), "markdown")
     assert text.splitlines()[2:] == [f"| {cell} |"]
 
 
-def test_a_breakdown_is_headings_and_tables(
-    breakdown: dict[str, Result], rendered: Rendered
-) -> None:
+def test_a_breakdown_is_headings_and_tables(breakdown, rendered):
     text = rendered(breakdown, "markdown")
     headings = [line[3:] for line in text.splitlines() if line.startswith("## ")]
     assert headings == list(breakdown)
 
 
-def test_a_long_table_is_cut_and_says_so(make_result: Any, rendered: Rendered) -> None:
+def test_a_long_table_is_cut_and_says_so(make_result, rendered):
     data = {"kernels": make_result("kernels", {"a": "BIGINT"}, *((i,) for i in range(1_030)))}
     text = rendered(data, "markdown")
     assert text.endswith("| 19 |\n\n1,010 more rows (`--full` shows them)\n")

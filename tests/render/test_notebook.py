@@ -1,12 +1,8 @@
 """What a notebook shows of results and traces: escaped, bounded, in units for people."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,17 +14,17 @@ NAME = Column("name", "VARCHAR")
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
 
 
-def cells(html: str) -> list[list[str]]:
+def cells(html):
     """Return the texts of a table's cells, row by row."""
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     return [[unescape(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", r)] for r in rows]
 
 
-def result_of(rows: list[tuple[Any, ...]], *columns: Column, name: str = "kernels") -> Result:
+def result_of(rows, *columns, name="kernels"):
     return Result(name, columns, rows)
 
 
-def test_units_are_scaled_as_in_a_table_and_the_header_names_them() -> None:
+def test_units_are_scaled_as_in_a_table_and_the_header_names_them():
     columns = (NAME, Column("kernel_ns", "BIGINT"), Column("moved_bytes", "BIGINT"))
     html = result_of([("mm", 4_186_000, 1_250_000), ("add", None, 0)], *columns)._repr_html_()
     assert cells(html) == [
@@ -40,12 +36,12 @@ def test_units_are_scaled_as_in_a_table_and_the_header_names_them() -> None:
     assert "kernels: 2 rows" in html
 
 
-def test_values_of_a_statement_are_as_they_are() -> None:
+def test_values_of_a_statement_are_as_they_are():
     html = result_of([(2**63 - 1,)], Column("dur_ns", "BIGINT"), name="sql")._repr_html_()
     assert cells(html) == [["dur_ns"], [str(2**63 - 1)]]
 
 
-def test_nothing_from_a_trace_becomes_html() -> None:
+def test_nothing_from_a_trace_becomes_html():
     html = result_of([(HOSTILE,)], Column(HOSTILE, "VARCHAR"), name=HOSTILE)._repr_html_()
     assert set(re.findall(r"<(\w+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
     shown = r'<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
@@ -65,19 +61,19 @@ def test_nothing_from_a_trace_becomes_html() -> None:
         (1_021, 20, "the first 20 of 1,021 rows, 1,001 are not shown"),
     ],
 )
-def test_rows_are_bounded_and_the_rest_is_counted(count: int, shown: int, said: str) -> None:
+def test_rows_are_bounded_and_the_rest_is_counted(count, shown, said):
     html = result_of([(f"k{index}",) for index in range(count)], NAME)._repr_html_()
     assert html.count("<td") == shown
     assert said in html
 
 
-def test_a_long_cell_is_cut() -> None:
+def test_a_long_cell_is_cut():
     html = result_of([("x" * 1_000_000,)], NAME)._repr_html_()
     assert len(html) < 1_000
     assert "x…" in html
 
 
-def test_a_trace_says_what_it_holds(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_a_trace_says_what_it_holds(opened):
     trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
     html = trace._repr_html_()
     assert "ranks 0–1 of 2" in html
@@ -90,9 +86,7 @@ def test_a_trace_says_what_it_holds(opened: Callable[[Path], tracekit.Trace]) ->
     assert html.endswith("</pre>")
 
 
-def test_a_hostile_file_name_is_escaped(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_hostile_file_name_is_escaped(tiny_trace, monkeypatch, tmp_path):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
     path = tiny_trace([kernel | {"args": {"device": 0, "stream": 7}}], name="<b>&.json")
@@ -103,7 +97,7 @@ def test_a_hostile_file_name_is_escaped(
     assert trace._repr_html_() == "<p>the trace is closed</p>"
 
 
-def test_runs_without_traces_are_a_table(make_run: Callable[..., Path]) -> None:
+def test_runs_without_traces_are_a_table(make_run):
     folder = make_run("one", into="runs").parent
     make_run("two", into="runs")
     with tracekit.open(folder) as trace:

@@ -1,11 +1,8 @@
 """A SQL file alone adds an analysis with its sections, its chart and its key in the browser."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -70,7 +67,7 @@ for line in breakdown_lines(found, 80, full=False):
 
 
 @pytest.mark.nightly("starts a process and draws a report")
-def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path: Path, sample_trace: Path) -> None:
+def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path, sample_trace):
     queries, page = tmp_path / "queries", tmp_path / "page.html"
     shutil.copytree(QUERIES, queries)
     (queries / "timeline" / "busy_names.sql").write_text(BUSY_NAMES)
@@ -91,7 +88,7 @@ def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path: Path, sample_tr
     assert "tracekit query busy_names" in text
 
 
-def test_a_file_of_the_user_has_its_chart(tmp_path: Path, sample_trace: Path) -> None:
+def test_a_file_of_the_user_has_its_chart(tmp_path, sample_trace):
     (tmp_path / "busy_names.sql").write_text(BUSY_NAMES)
     with tracekit.open(sample_trace, cache=False, queries=tmp_path) as trace:
         chart = trace.plot.busy_names()
@@ -99,14 +96,14 @@ def test_a_file_of_the_user_has_its_chart(tmp_path: Path, sample_trace: Path) ->
         assert chart.data["busy_names"].rows == trace.query("busy_names").rows
 
 
-def test_rows_of_several_devices_say_which_one() -> None:
+def test_rows_of_several_devices_say_which_one():
     name = "kernel_class_totals"
     row = {"class": "gemm", "kind": "compute", "wall_pct": 50.0, "wall_ns": 5_000_000}
     figures = {**row, "kernel_count": 3, "step_wall_ns": None}
     types = {"device": "VARCHAR", "class": "VARCHAR", "kind": "VARCHAR", "wall_pct": "DOUBLE"}
     columns = tuple(Column(one, types.get(one, "BIGINT")) for one in ("rank", "device", *figures))
 
-    def lines(*devices: tuple[int, str]) -> list[str]:
+    def lines(*devices):
         found = Result(name, columns, [(*device, *figures.values()) for device in devices])
         return [line.plain for line in bars_of(name)(Screen({name: found}, 100))]
 

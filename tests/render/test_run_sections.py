@@ -1,10 +1,5 @@
 """Sections of the breakdown and of comparisons: runs, requests, communication, noise."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import pytest
 from given_rows import rows_of
 
@@ -13,20 +8,19 @@ from tracekit.render.sections import SECTIONS
 from tracekit.render.sections.device_time import step_sentence
 
 MS = 1_000_000
-Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
 
-def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
+def result(name, *rows):
     return {name: rows_of(name, *rows)}
 
 
-def texts(section: str, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
+def texts(section, data, width=100, full=False):
     lines = [line.plain for line in SECTIONS[section].lines(data, width, full=full)]
     assert all(len(line) <= width for line in lines)
     return lines
 
 
-def test_a_run_that_ended_badly_says_why() -> None:
+def test_a_run_that_ended_badly_says_why():
     row = {"run": "r", "stage": "finetune", "outcome": "oom", "reason": "CUDA\x1b out of memory"}
     found = texts("run", result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
     assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
@@ -34,7 +28,7 @@ def test_a_run_that_ended_badly_says_why() -> None:
     assert texts("run", result("run", row)) == ["r  run.json is of no use: no JSON"]
 
 
-def test_all_notes_are_shown_whole() -> None:
+def test_all_notes_are_shown_whole():
     notes = [f"note {n} " + "changes how to read the figures " * 4 for n in range(5)]
     found = texts("run", result("run", {"run": "r", "outcome": "ok", "notes": notes}), 60)
     assert all(len(line) <= 60 for line in found)
@@ -43,7 +37,7 @@ def test_all_notes_are_shown_whole() -> None:
     )
 
 
-def latencies() -> dict[str, Result]:
+def latencies():
     percentiles = {"p50_ns": 60 * MS, "p90_ns": 100 * MS, "p99_ns": 100 * MS, "max_ns": 100 * MS}
     e2e = {"metric": "e2e", "value_count": 4, "mean_ns": 67.75 * MS, **percentiles}
     none = {"metric": "ttft", "value_count": 0}
@@ -51,7 +45,7 @@ def latencies() -> dict[str, Result]:
     return result("latency", e2e, none, waited)
 
 
-def test_latency_shows_what_there_is() -> None:
+def test_latency_shows_what_there_is():
     assert texts("latency", latencies()) == [
         "Latency  mean ms  p50 ms  p90 ms  p99 ms  max ms",
         "  e2e       67.8    60.0   100.0   100.0   100.0  to the end of the answer",
@@ -59,7 +53,7 @@ def test_latency_shows_what_there_is() -> None:
     assert len(texts("latency", latencies(), full=True)) > 4
 
 
-def test_the_distribution_is_drawn() -> None:
+def test_the_distribution_is_drawn():
     points = [
         {"run": "s", "engine": "vllm", "metric": metric, "value_ns": ms * MS, "cumulative_pct": pct}
         for metric in ("e2e", "ttft")
@@ -72,7 +66,7 @@ def test_the_distribution_is_drawn() -> None:
     assert sum(line.startswith("Latency") for line in texts("latency_cdf", data, full=True)) == 2
 
 
-def test_a_query_draws_it_too(rendered: Callable[..., str], make_result: Any) -> None:
+def test_a_query_draws_it_too(rendered, make_result):
     point = {"run": "s", "engine": "vllm", "metric": "e2e", "value_ns": MS, "cumulative_pct": 100.0}
     (table,) = result("latency_cdf", point).values()
     lines = rendered(table, "table").splitlines()
@@ -83,7 +77,7 @@ def test_a_query_draws_it_too(rendered: Callable[..., str], make_result: Any) ->
     assert empty.splitlines()[-1] == "no rows"
 
 
-def test_a_window_without_steps_has_no_line() -> None:
+def test_a_window_without_steps_has_no_line():
     """The other ranks have one."""
     row = {"rank": 0, "device": "cpu", "first_step": 3, "last_step": 9, "dur_ns": 70 * MS}
     row |= {f"{kind}_step_count": 2 for kind in ("prefill", "mixed", "decode")}
@@ -95,12 +89,12 @@ def test_a_window_without_steps_has_no_line() -> None:
     assert texts("serving_window", result("serving_window", none)) == []
 
 
-def test_requests_of_which_none_succeeded() -> None:
+def test_requests_of_which_none_succeeded():
     row = {"request_count": 3, "ok_count": 0}
     assert texts("throughput", result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
 
 
-def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
+def test_what_the_phases_of_serving_were_spent_on(totalled):
     rows = [
         {"phase": phase, "task_group": group, "task": task, "wall_ns": ms * MS}
         for phase, group, task, ms in [
@@ -124,7 +118,7 @@ def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
 @pytest.mark.parametrize(
     "name", ["latency", "latency_cdf", "run", "serving_modules", "serving_window", "throughput"]
 )
-def test_nothing_of_a_plain_trace(name: str) -> None:
+def test_nothing_of_a_plain_trace(name):
     section = SECTIONS[name]
     assert section.lines({}, 100, full=False) == []
     assert section.lines(result(name), 100, full=True) == []
@@ -136,7 +130,7 @@ communication_lines = SECTIONS["communication"].lines
 REASON = "its launch was not recorded"
 
 
-def communication(*, device: str = "0") -> Result:
+def communication(*, device="0"):
     """Return two all-reduces on each of two ranks, and a collective of unknown size."""
     reduced = {"class": "comm_allreduce", "pg_name": "0", "call_count": 2, "wall_ns": MS}
     reduced |= {"sized_count": 2, "message_bytes": 4_000_000}
@@ -151,7 +145,7 @@ def communication(*, device: str = "0") -> Result:
     return rows_of("communication", *rows, other)
 
 
-def test_one_line_per_class_and_group(totalled: Totalled) -> None:
+def test_one_line_per_class_and_group(totalled):
     windows = [{"rank": rank, "device": "0", "window_ns": 5 * MS} for rank in (0, 1)]
     data = totalled({"timeline": rows_of("timeline", *windows), "communication": communication()})
     texts = [line.plain for line in communication_lines(data, 120, full=False)]
@@ -171,7 +165,7 @@ def test_one_line_per_class_and_group(totalled: Totalled) -> None:
     assert len(communication_lines(data, 120, full=True)) > 3
 
 
-def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled: Totalled) -> None:
+def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled):
     on_cpu = totalled({"communication": communication(device="cpu")})
     on_gpu = totalled({"communication": communication()})
     for full in (False, True):
@@ -181,7 +175,7 @@ def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled: Totalled) -> 
     assert all(len(line.plain) <= 60 for line in communication_lines(on_cpu, 60, full=False)[-1:])
 
 
-def test_nothing_without_communication() -> None:
+def test_nothing_without_communication():
     assert communication_lines({}, 100, full=False) == []
     assert communication_lines({"communication": rows_of("communication")}, 100, full=False) == []
 
@@ -225,12 +219,12 @@ _NOISE = {
 }
 
 
-def _table(name: str, *rows: dict[str, Any]) -> Result:
+def _table(name, *rows):
     columns = tuple(Column(key, "VARCHAR") for key in (rows[0] if rows else {"effect": 0}))
     return Result(name, columns, [tuple(row.values()) for row in rows])
 
 
-def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
+def _told(whole=None, **noise):
     data = {
         "comparison": _table("comparison", _WHOLE | (whole or {})),
         "comparison_noise": _table("comparison_noise", _NOISE | noise),
@@ -252,12 +246,12 @@ def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
         ({"low_pct": None, "high_pct": None, "verdict": None}, "–"),
     ],
 )
-def test_what_decided_is_said(noise: dict[str, Any], verdict: str) -> None:
+def test_what_decided_is_said(noise, verdict):
     (line,) = [one for one in _told(**noise) if one.startswith("  step  ")]
     assert line.rstrip().endswith(verdict)
 
 
-def test_one_run_on_a_side_does_not_hold_the_noise_of_runs() -> None:
+def test_one_run_on_a_side_does_not_hold_the_noise_of_runs():
     told = "one run on a side"
     assert any(told in line for line in _told())
     assert not any(told in line for line in _told(verdict="inconclusive"))
@@ -272,16 +266,16 @@ def test_one_run_on_a_side_does_not_hold_the_noise_of_runs() -> None:
         ("plain step", 2, "    base: the first 2 are a warm-up"),
     ],
 )
-def test_a_warm_up_is_said(measure: str, count: int, text: str) -> None:
+def test_a_warm_up_is_said(measure, count, text):
     assert text in _told(measure=measure, base_warm_up_count=count, base_outliers=[0, 1][:count])
 
 
-def test_dependent_measurements_are_said() -> None:
+def test_dependent_measurements_are_said():
     assert any("correlation 0.62" in line for line in _told(correlation=0.62))
     assert not any("correlation" in line for line in _told())
 
 
-def test_sides_that_have_next_to_nothing_in_common_are_said() -> None:
+def test_sides_that_have_next_to_nothing_in_common_are_said():
     assert any("only 2.0 % of device time" in line for line in _told({"matched_pct": 2.0}))
     assert not any("only" in line for line in _told())
 
@@ -301,9 +295,7 @@ ESTIMATE = {"work_ns": 70, "unprofiled_step_ns": 76, "low_ns": 71, "high_ns": 89
         ({}, [], "unprofiled: estimated by tracekit query unprofiled; idle 30.0 %"),
     ],
 )
-def test_the_sentence(
-    recorded: dict[str, Any], estimates: list[dict[str, Any]], expected: str
-) -> None:
+def test_the_sentence(recorded, estimates, expected):
     data = {
         "step_totals": rows_of("step_totals", STEP),
         "run_idle": rows_of("run_idle", RECORDED | recorded),

@@ -1,23 +1,14 @@
 """The terminal table: aligned, safe, and no digit ever cut."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.render import _grid
 from tracekit.render._text import cell_width
 
-Rendered = Callable[..., str]
 
-
-def test_units_are_in_the_header(make_result: Any, rendered: Rendered) -> None:
+def test_units_are_in_the_header(make_result, rendered):
     result = make_result(
         "x",
         {
@@ -41,7 +32,7 @@ def test_units_are_in_the_header(make_result: Any, rendered: Rendered) -> None:
     ]
 
 
-def test_base_units_are_shown_as_they_are(make_result: Any, rendered: Rendered) -> None:
+def test_base_units_are_shown_as_they_are(make_result, rendered):
     result = make_result(
         "sql",
         {"ts_ns": "BIGINT", "x": "DOUBLE", "l": "INTEGER[]"},
@@ -56,9 +47,7 @@ def test_base_units_are_shown_as_they_are(make_result: Any, rendered: Rendered) 
     ]
 
 
-def test_files_below_this_folder_are_named_from_here(
-    make_result: Any, rendered: Rendered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_below_this_folder_are_named_from_here(make_result, rendered, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = make_result(
         "x", {"file": "VARCHAR", "name": "VARCHAR"}, (f"{tmp_path}/run/a.json", f"{tmp_path}/b"),
@@ -73,7 +62,7 @@ def test_files_below_this_folder_are_named_from_here(
     assert f"{tmp_path}/run/a.json" in rendered(result, "csv")
 
 
-def test_hostile_names_are_shown_as_text(make_result: Any, rendered: Rendered) -> None:
+def test_hostile_names_are_shown_as_text(make_result, rendered):
     names = ["\x1b[31mred", "[bold]k[/bold]", "a\nb", "\u202eabc", ":rocket:", "模型", "🚀"]
     result = make_result("x", {"name": "VARCHAR", "n": "INTEGER"}, *((n, 1) for n in names))
     assert rendered(result, "table").splitlines()[2:] == [
@@ -87,7 +76,7 @@ def test_hostile_names_are_shown_as_text(make_result: Any, rendered: Rendered) -
     ]
 
 
-def test_long_names_give_way_to_numbers(make_result: Any, rendered: Rendered) -> None:
+def test_long_names_give_way_to_numbers(make_result, rendered):
     result = make_result(
         "x",
         {"name": "VARCHAR", "class": "VARCHAR", "kernel_ns": "BIGINT"},
@@ -102,7 +91,7 @@ def test_long_names_give_way_to_numbers(make_result: Any, rendered: Rendered) ->
     assert lines[3].endswith("  norm        0.000")
 
 
-def test_headers_break_before_names_are_cut(make_result: Any, rendered: Rendered) -> None:
+def test_headers_break_before_names_are_cut(make_result, rendered):
     columns = {f"exposed_comm_{i}_ns": "BIGINT" for i in range(4)}
     name = "a_kernel_with_a_long_name"
     result = make_result("x", {"name": "VARCHAR", **columns}, (name, *([5_000_000] * 4)))
@@ -115,7 +104,7 @@ def test_headers_break_before_names_are_cut(make_result: Any, rendered: Rendered
     ]
 
 
-def test_rows_become_records_where_no_table_fits(make_result: Any, rendered: Rendered) -> None:
+def test_rows_become_records_where_no_table_fits(make_result, rendered):
     columns = {f"a{i}_ns": "BIGINT" for i in range(12)}
     result = make_result("x", columns, tuple([123_456_789_000_000] * 12))
     lines = rendered(result, "table", width=72).splitlines()
@@ -125,7 +114,7 @@ def test_rows_become_records_where_no_table_fits(make_result: Any, rendered: Ren
     assert len(rendered(result, "table", width=72, wide=True).splitlines()) == 3
 
 
-def test_sentences_are_wrapped(make_result: Any, rendered: Rendered) -> None:
+def test_sentences_are_wrapped(make_result, rendered):
     result = make_result(
         "health",
         {"metric": "VARCHAR", "meaning": "VARCHAR"},
@@ -137,13 +126,13 @@ def test_sentences_are_wrapped(make_result: Any, rendered: Rendered) -> None:
     ]
 
 
-def test_no_rows_are_said(make_result: Any, rendered: Rendered) -> None:
+def test_no_rows_are_said(make_result, rendered):
     lines = rendered(make_result("x", {"a_ns": "BIGINT"}), "table").splitlines()
     assert lines == ["a ms", "────", "no rows"]
     assert rendered(make_result("x", {}), "table") == ""
 
 
-def test_large_rates_and_operations_are_scaled(make_result: Any, rendered: Rendered) -> None:
+def test_large_rates_and_operations_are_scaled(make_result, rendered):
     columns = {"flop_per_s": "DOUBLE", "flops": "BIGINT", "clock_hz": "BIGINT", "bytes": "BIGINT"}
     result = make_result(
         "x", columns, (610_545_297_545_330.8, 2_475_914_428_416, 1_410_000_000, 4_096)
@@ -158,7 +147,7 @@ def test_large_rates_and_operations_are_scaled(make_result: Any, rendered: Rende
     assert "610545297545330.8" in rendered(result, "json")
 
 
-def test_numbers_too_far_apart_say_their_own_units(make_result: Any, rendered: Rendered) -> None:
+def test_numbers_too_far_apart_say_their_own_units(make_result, rendered):
     """In TFLOP/s the second would be 0.000, which it is not."""
     result = make_result("x", {"flop_per_s": "DOUBLE"}, (610.5e12,), (5.2e6,), (0.0,), (None,))
     assert rendered(result, "table").splitlines() == [
@@ -171,7 +160,7 @@ def test_numbers_too_far_apart_say_their_own_units(make_result: Any, rendered: R
     ]
 
 
-def test_a_value_is_shown_in_the_unit_beside_it(make_result: Any, rendered: Rendered) -> None:
+def test_a_value_is_shown_in_the_unit_beside_it(make_result, rendered):
     columns = {"metric": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR"}
     rows = [("a", 69.8956, "pct"), ("b", 4_186_000.0, "ns"), ("c", 1707.0, "count")]
     result = make_result("health", columns, *rows, ("d", None, "count"), ("e", 2e9, "bytes"))
@@ -186,9 +175,7 @@ def test_a_value_is_shown_in_the_unit_beside_it(make_result: Any, rendered: Rend
     ]
 
 
-def test_many_rows_stay_a_table_that_says_what_it_lacks(
-    make_result: Any, rendered: Rendered
-) -> None:
+def test_many_rows_stay_a_table_that_says_what_it_lacks(make_result, rendered):
     """What is the same in every row goes first, then columns from the right."""
     columns = {"rank": "INTEGER", "phase": "VARCHAR", "why": "VARCHAR"}
     columns |= {f"a{n}_ns": "BIGINT" for n in range(8)} | {"done_pct": "DOUBLE"}
@@ -212,7 +199,7 @@ def test_many_rows_stay_a_table_that_says_what_it_lacks(
     assert wide[0].endswith("done %")
 
 
-def test_reasons_without_room_stand_below_each_once(make_result: Any, rendered: Rendered) -> None:
+def test_reasons_without_room_stand_below_each_once(make_result, rendered):
     columns = {f"a{n}_ns": "BIGINT" for n in range(5)} | {"reason": "VARCHAR"}
     rows = [(*[n * 10**14] * 5, why) for n, why in ((1, None), (2, "too small"), (3, "too small"))]
     result = make_result("x", columns, *rows)
@@ -221,7 +208,7 @@ def test_reasons_without_room_stand_below_each_once(make_result: Any, rendered: 
     assert lines[5:] == ["reason: too small"]
 
 
-def test_an_analysis_says_what_stays_longest(make_result: Any, rendered: Rendered) -> None:
+def test_an_analysis_says_what_stays_longest(make_result, rendered):
     """Kernels keep their name, count, time and share; the shortest and longest go first."""
     spec = load_catalog().analysis("kernels")
     columns = {column.name: column.type for column in spec.columns}
@@ -243,9 +230,7 @@ def test_an_analysis_says_what_stays_longest(make_result: Any, rendered: Rendere
     assert "std_ns" in gone
 
 
-def test_the_layout_of_many_columns_is_not_tried_one_by_one(
-    make_result: Any, rendered: Rendered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_layout_of_many_columns_is_not_tried_one_by_one(make_result, rendered, monkeypatch):
     tried = []
     layout = _grid._layout
     monkeypatch.setattr(_grid, "_layout", lambda *given: tried.append(1) or layout(*given))
@@ -265,7 +250,7 @@ PEAK_RATES = {
 }
 
 
-def test_each_text_is_told_once(make_result: Any, rendered: Rendered) -> None:
+def test_each_text_is_told_once(make_result, rendered):
     result = make_result(
         "memcpy",
         PEAK_RATES,
@@ -286,9 +271,7 @@ def test_each_text_is_told_once(make_result: Any, rendered: Rendered) -> None:
     assert list(json.loads(rendered(result, "json"))[2]) == list(PEAK_RATES)
 
 
-def test_only_the_reason_is_shown_without_measured_peaks(
-    make_result: Any, rendered: Rendered
-) -> None:
+def test_only_the_reason_is_shown_without_measured_peaks(make_result, rendered):
     result = make_result(
         "memcpy", PEAK_RATES, *(("a", None, None, None, f"r{i}") for i in range(7))
     )
@@ -297,16 +280,14 @@ def test_only_the_reason_is_shown_without_measured_peaks(
     assert lines[-1] == "no measured peak: r0; r1; r2; r3; r4; and 2 more"
 
 
-def test_sql_gets_the_columns_that_it_asked_for(make_result: Any, rendered: Rendered) -> None:
+def test_sql_gets_the_columns_that_it_asked_for(make_result, rendered):
     result = make_result("sql", PEAK_RATES, ("a", None, None, None, "why"))
     header, _, row = rendered(result, "table", units=False).splitlines()
     assert header.split() == list(PEAK_RATES)
     assert row.split() == ["a", "–", "–", "–", "why"]
 
 
-def test_a_peak_of_other_threads_says_how_to_measure_it(
-    make_result: Any, rendered: Rendered
-) -> None:
+def test_a_peak_of_other_threads_says_how_to_measure_it(make_result, rendered):
     why = "it was measured with 2 threads, the rank had 1 thread"
     result = make_result("mfu", PEAK_RATES, ("a", None, None, None, why))
     line = rendered(result, "table", width=140).splitlines()[-1]

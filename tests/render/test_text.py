@@ -1,7 +1,5 @@
 """Untrusted text becomes safe to show, and nothing of it is dropped."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest
@@ -30,22 +28,22 @@ from tracekit.render._text import cell_width, fit, printable, shorten, shortened
         ("\x00\x7f", "\\x00\\x7f"),
     ],
 )
-def test_what_could_change_the_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
+def test_what_could_change_the_terminal_is_shown_as_an_escape(text, shown):
     assert printable(text) == shown
 
 
-def test_what_is_kept_is_kept() -> None:
+def test_what_is_kept_is_kept():
     assert printable("a\nb\rc", keep="\n") == "a\nb\\rc"
 
 
-def test_stacked_accents_are_limited() -> None:
+def test_stacked_accents_are_limited():
     shown = printable("e" + "\u0301" * 1000)
     assert sum(map(bool, map(unicodedata.combining, shown))) == 4
     assert shown.count("\\u0301") == 996
 
 
 @given(st.text())
-def test_printable_text_is_printable(text: str) -> None:
+def test_printable_text_is_printable(text):
     shown = printable(text)
     assert not {unicodedata.category(character) for character in shown} & {
         "Cc",
@@ -69,19 +67,19 @@ def test_printable_text_is_printable(text: str) -> None:
         ("gemm", 0, ""),
     ],
 )
-def test_names_lose_their_right_end(text: str, width: int, short: str) -> None:
+def test_names_lose_their_right_end(text, width, short):
     assert shorten(text, width) == short
 
 
 @given(st.text(), st.integers(0, 40))
-def test_a_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
+def test_a_fitted_text_has_exactly_its_width(text, width):
     shown = printable(text)
     assert cell_width(shorten(shown, width)) <= width
     assert cell_width(fit(shown, width)) == width
     assert cell_width(fit(shown, width, right=True)) == width
 
 
-def test_a_million_characters_are_no_trouble() -> None:
+def test_a_million_characters_are_no_trouble():
     assert len(shorten(printable("k" * 1_000_000), 80)) == 80
 
 
@@ -89,19 +87,19 @@ TEXTS = ["a…b", "日本 x", "a\u0301b", "1\ufe0f\u20e3", "x" * 900 + "… y �
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_width_of_a_long_text_is_that_of_its_characters(text: str) -> None:
+def test_the_width_of_a_long_text_is_that_of_its_characters(text):
     assert cell_width(text) == cell_len(text)
 
 
 BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 
 
-def test_names_that_fit_or_differ_early_are_as_they_are() -> None:
+def test_names_that_fit_or_differ_early_are_as_they_are():
     assert shortened(["gemm", "x" * 9], 8) == ["gemm", "xx…xxxxx"]
     assert shortened([], 8) == []
 
 
-def test_names_that_begin_alike_lose_the_middle_of_what_they_share() -> None:
+def test_names_that_begin_alike_lose_the_middle_of_what_they_share():
     names = [f"{BEGIN}AddFunctor<float> >", "gemm", f"{BEGIN}MulFunctor<float> >"]
     assert shortened(names, 40) == [
         "vectorized_elem…l<4, AddFunctor<float> >",
@@ -110,7 +108,7 @@ def test_names_that_begin_alike_lose_the_middle_of_what_they_share() -> None:
     ]
 
 
-def test_a_long_rest_begins_with_the_word_in_which_it_differs() -> None:
+def test_a_long_rest_begins_with_the_word_in_which_it_differs():
     rest = ", std::array<char*, 3ul> >(int, std::array<char*, 3ul>)"
     names = [f"{BEGIN}{which}Functor{rest}" for which in ("BitAnd", "BitOr")]
     assert shortened(names, 40) == [
@@ -119,7 +117,7 @@ def test_a_long_rest_begins_with_the_word_in_which_it_differs() -> None:
     ]
 
 
-def test_of_a_name_that_another_goes_on_from_the_end_is_shown() -> None:
+def test_of_a_name_that_another_goes_on_from_the_end_is_shown():
     path = "Model/encoder/layers/0/attention/q_proj/weight_of_it"
     short, longer = shortened([path, f"{path}/inner"], 40)
     assert short.endswith("proj/weight_of_it")
@@ -127,6 +125,6 @@ def test_of_a_name_that_another_goes_on_from_the_end_is_shown() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 48])
-def test_no_name_is_wider_than_there_is_room(width: int) -> None:
+def test_no_name_is_wider_than_there_is_room(width):
     names = [f"{BEGIN}{which}" for which in ("Add", "Mul", "Add<二二二二二二二二>", "A" * 90)]
     assert all(cell_width(text) <= width for text in shortened(names, width))

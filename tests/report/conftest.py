@@ -1,20 +1,13 @@
 """A browser, once for all tests of reports; pages of traces, each opened once."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-import tracekit
 from tracekit.report import report, write
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 CHROMIUM = Path(os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium")
 
@@ -25,12 +18,12 @@ _MOST_SCROLLS = 50
 class Opened:
     """A report in the browser, with everything that it complained of and asked for."""
 
-    page: Page
+    page: Any
     file: Path
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def show_all(self) -> None:
+    def show_all(self):
         """Scroll to the end, so that every picture and table is made."""
         # Asked from here: the page's policy lets no condition be evaluated again and again in it.
         for _ in range(_MOST_SCROLLS):
@@ -52,7 +45,7 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser():
     """Return a browser that reaches no network; skip where there is none.
 
     It is gone behind the file: while it is there, its event loop runs on this thread, and no other
@@ -72,10 +65,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def in_browser(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Opened]:
+def in_browser(browser, tmp_path_factory):
     """Return a function that opens the report of a trace, or a page, with everything shown."""
 
-    def open_report(trace: tracekit.Trace | str, name: str = "trace.json") -> Opened:
+    def open_report(trace, name="trace.json"):
         file = tmp_path_factory.mktemp("report") / "report.html"
         write(trace if isinstance(trace, str) else report(trace, [name]), file)
         page = browser.new_page(viewport={"width": 1100, "height": 900})

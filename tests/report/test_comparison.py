@@ -1,17 +1,12 @@
 """The report of a comparison: its pictures and tables are those of compare."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tracekit
 from tracekit.comparison.comparing import compare
 from tracekit.plot import find_chart
 from tracekit.report import comparison_page, modules_of
@@ -20,18 +15,17 @@ from tracekit.report.comparison_page import TABLES, VIEWS, modules_charts
 REPO = Path(__file__).resolve().parents[2]
 BASE, NEW = (REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3"))
 pytestmark = pytest.mark.nightly("compares complete runs; a page of tiny ones is in the gate")
-Opened = Callable[[Path], tracekit.Trace]
 
 
 @pytest.fixture(scope="module")
-def compared(opened: Opened) -> tuple[dict[str, Any], dict[str, Any]]:
+def compared(opened):
     """Return the tables of a comparison, and the picture of the modules of both sides."""
     base, new = opened(BASE), opened(NEW)
     results = compare(base, new).results()
     return results, {"base": modules_of(base), "new": modules_of(new)}
 
 
-def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
+def test_modules_of_both_sides_have_one_scale(compared):
     _, sides = compared
     for view in VIEWS:
         drawn = [*modules_charts(view, sides)]
@@ -47,7 +41,7 @@ def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
             assert [*chart.data.values()] == [of[need] for need in needs]
 
 
-def test_what_one_side_alone_has_is_in_the_colours_of_both(compared: Any) -> None:
+def test_what_one_side_alone_has_is_in_the_colours_of_both(compared):
     _, sides = compared
     by_class = next(view for view in VIEWS if view.colour == "class")
     chart = next(modules_charts(by_class, sides))
@@ -57,7 +51,7 @@ def test_what_one_side_alone_has_is_in_the_colours_of_both(compared: Any) -> Non
     assert {"comm_reducescatter", "comm_allreduce"} <= set(domain)
 
 
-def test_every_table_of_a_comparison_has_a_definition(compared: Any) -> None:
+def test_every_table_of_a_comparison_has_a_definition(compared):
     results, sides = compared
     assert set(results) <= set(TABLES)
     html = comparison_page(results, sides, "a", "b")
@@ -66,7 +60,7 @@ def test_every_table_of_a_comparison_has_a_definition(compared: Any) -> None:
             assert escape(TABLES[name][1]) in html
 
 
-def test_the_waterfall_ends_at_the_difference(compared: Any, in_browser: Any) -> None:
+def test_the_waterfall_ends_at_the_difference(compared, in_browser):
     results, sides = compared
     report = in_browser(comparison_page(results, sides, "a</script>", "b c"))
     page = report.page
@@ -105,7 +99,7 @@ def test_the_waterfall_ends_at_the_difference(compared: Any, in_browser: Any) ->
         assert data[name]["rows"] == json.loads(json.dumps(rows)), name
 
 
-def test_the_command_takes_two_sides(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command_takes_two_sides(cli, tmp_path):
     out = tmp_path / "difference.html"
     done = cli("report", NEW, "--base", BASE, "-o", out)
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr

@@ -1,13 +1,9 @@
 """Reports in a browser: all of it is drawn, nothing is asked of a network, figures are the same."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -24,7 +20,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\u2028<b>&amp;\u202etxt.exe"
 
 
 @pytest.fixture(scope="module", params=[TRAINING])
-def shown(request: pytest.FixtureRequest, opened: Any, in_browser: Any) -> Any:
+def shown(request, opened, in_browser):
     trace = opened(REPO / "sample_traces" / request.param)
     return trace, in_browser(trace, request.param)
 
@@ -32,13 +28,13 @@ def shown(request: pytest.FixtureRequest, opened: Any, in_browser: Any) -> Any:
 of_training_and_serving = pytest.mark.parametrize("shown", [TRAINING, "serve_vllm"], indirect=True)
 
 
-def rows_in(page: Any, name: str) -> list[dict[str, Any]]:
+def rows_in(page, name):
     data = page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")["data"]
     return [dict(zip(data[name]["columns"], row, strict=True)) for row in data[name]["rows"]]
 
 
 @of_training_and_serving
-def test_every_section_is_drawn_without_a_word(shown: Any) -> None:
+def test_every_section_is_drawn_without_a_word(shown):
     _, report = shown
     page = report.page
     assert report.messages == []
@@ -59,7 +55,7 @@ def test_every_section_is_drawn_without_a_word(shown: Any) -> None:
 
 
 @of_training_and_serving
-def test_axes_have_names_and_charts_texts_for_readers(shown: Any) -> None:
+def test_axes_have_names_and_charts_texts_for_readers(shown):
     _, report = shown
     for svg in report.page.locator("figure[data-chart] .plot > svg").all():
         label = svg.get_attribute("aria-label")
@@ -72,7 +68,7 @@ def test_axes_have_names_and_charts_texts_for_readers(shown: Any) -> None:
 
 
 @of_training_and_serving
-def test_figures_are_those_of_the_analyses(shown: Any) -> None:
+def test_figures_are_those_of_the_analyses(shown):
     trace, report = shown
     for name in ("timeline", "phase_totals", "kernel_class_totals", "kernels", "module_totals"):
         # By way of JSON, as the command writes it.
@@ -80,7 +76,7 @@ def test_figures_are_those_of_the_analyses(shown: Any) -> None:
         assert rows_in(report.page, name) == asked, name
 
 
-def test_what_is_drawn_and_written_is_what_the_rows_say(shown: Any) -> None:
+def test_what_is_drawn_and_written_is_what_the_rows_say(shown):
     """The first bar's parts are as wide as the parts of the window; cells tell exact values."""
     trace, report = shown
     first = trace.query("timeline").to_dicts()[0]
@@ -106,7 +102,7 @@ def test_what_is_drawn_and_written_is_what_the_rows_say(shown: Any) -> None:
     assert set(exact) <= set(titles)
 
 
-def test_the_keyboard_reaches_everything(shown: Any) -> None:
+def test_the_keyboard_reaches_everything(shown):
     trace, report = shown
     kernel_name = trace.query("kernels").column("name")[0]
     page = report.page
@@ -146,7 +142,7 @@ def test_the_keyboard_reaches_everything(shown: Any) -> None:
     page.keyboard.press("ArrowLeft")
 
 
-def test_tables_sort_filter_and_copy(shown: Any) -> None:
+def test_tables_sort_filter_and_copy(shown):
     trace, report = shown
     page = report.page
     table = page.locator("[data-rows=kernels]")
@@ -171,7 +167,7 @@ def test_tables_sort_filter_and_copy(shown: Any) -> None:
     table.locator("input").fill("")
 
 
-def test_dark_is_dark_and_print_holds_all(shown: Any) -> None:
+def test_dark_is_dark_and_print_holds_all(shown):
     _, report = shown
     page = report.page
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -183,9 +179,7 @@ def test_dark_is_dark_and_print_holds_all(shown: Any) -> None:
     assert len(pdf) > 50_000
 
 
-def test_hostile_names_do_nothing(
-    tiny_trace: Callable[..., Path], in_browser: Any, tmp_path: Path
-) -> None:
+def test_hostile_names_do_nothing(tiny_trace, in_browser, tmp_path):
     events = [
         span("cpu_op", HOSTILE, 0, 30, **{"External id": 1}),
         call(1, 4, 5),
@@ -222,7 +216,7 @@ def test_hostile_names_do_nothing(
     assert blocked == [["connect-src", "img-src", "script-src-elem"], False]
 
 
-def test_many_events_are_drawn_within_a_frame(shown: Any) -> None:
+def test_many_events_are_drawn_within_a_frame(shown):
     """No clock: what a frame draws is bounded by the pixels, not by the events."""
     page = shown[1].page
     count = int(page.locator("#events-view").get_attribute("data-events"))
@@ -250,7 +244,7 @@ def test_many_events_are_drawn_within_a_frame(shown: Any) -> None:
     assert counts[-1] >= 1
 
 
-def test_the_pivot_turns(shown: Any) -> None:
+def test_the_pivot_turns(shown):
     trace, report = shown
     section = report.page.locator("#pivot")
     for rows, columns, values in (

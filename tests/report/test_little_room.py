@@ -1,11 +1,7 @@
 """Where a page has little room: names and labels stay apart, figures stand in line, paper."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -22,7 +18,7 @@ INNER = f"{OUTER}/attention_with_a_name_too"
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, in_browser: Any) -> Any:
+def shown(tmp_path_factory, in_browser):
     """Return the page of a trace with long names, and of times with and without decimals."""
     events = [
         span("user_annotation", f"tk/module/forward/{OUTER}#Layers", 0, 9_000),
@@ -40,13 +36,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory, in_browser: Any) -> Any:
         return in_browser(trace)
 
 
-def _cells(page: Any, table: str, column: str) -> list[Any]:
+def _cells(page, table, column):
     names = page.locator(f"[data-rows={table}] th").all_text_contents()
     at = names.index(column) + 1
     return list(page.locator(f"[data-rows={table}] tbody td:nth-child({at})").all())
 
 
-def test_kernels_that_begin_alike_have_labels_that_differ(shown: Any) -> None:
+def test_kernels_that_begin_alike_have_labels_that_differ(shown):
     labels = shown.page.locator("[data-chart=kernels] svg text[text-anchor=end]")
     found = [text for text in labels.all_text_contents() if "elementwise" in text]
     assert len(set(found)) == 2
@@ -54,7 +50,7 @@ def test_kernels_that_begin_alike_have_labels_that_differ(shown: Any) -> None:
     assert all("…" in text for text in found)
 
 
-def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown: Any) -> None:
+def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown):
     cells = [cell for cell in _cells(shown.page, "kernels", "name") if cell.locator(".own").count()]
     assert {cell.text_content() for cell in cells} == set(NAMES)
     own = sorted(cell.locator(".own").text_content() for cell in cells)
@@ -65,7 +61,7 @@ def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown: Any) -> N
         assert place["x"] + place["width"] <= box["x"] + box["width"] + 1
 
 
-def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> None:
+def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown):
     column = _cells(shown.page, "module_totals", "module path")
     cells = {cell.text_content(): cell for cell in column}
     for path in (OUTER, INNER):
@@ -76,13 +72,13 @@ def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> Non
         assert cells[path].locator(".own").evaluate(wide)
 
 
-def test_figures_of_a_column_have_their_decimals_and_units_in_line(shown: Any) -> None:
+def test_figures_of_a_column_have_their_decimals_and_units_in_line(shown):
     cells = _cells(shown.page, "kernels", "kernel")
     assert [cell.text_content() for cell in cells] == ["2.500 ms", "1.235 ms", "1.000 ms"]
     assert len({cell.locator(".unit").bounding_box()["x"] for cell in cells}) == 1
 
 
-def test_a_group_of_one_rank_is_no_ranks(tmp_path: Path, in_browser: Any) -> None:
+def test_a_group_of_one_rank_is_no_ranks(tmp_path, in_browser):
     for rank, ends in enumerate((100, 100, 50)):
         content = {
             "distributedInfo": {"rank": rank, "world_size": 3},
@@ -99,7 +95,7 @@ def test_a_group_of_one_rank_is_no_ranks(tmp_path: Path, in_browser: Any) -> Non
     ]
 
 
-def test_paper_has_the_heads_of_tables_and_all_of_them_within_its_width(shown: Any) -> None:
+def test_paper_has_the_heads_of_tables_and_all_of_them_within_its_width(shown):
     page = shown.page
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -125,9 +121,7 @@ def test_paper_has_the_heads_of_tables_and_all_of_them_within_its_width(shown: A
     assert page.locator("[data-rows=kernels] input").is_visible()
 
 
-def test_paper_says_how_many_rows_it_leaves_out(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_paper_says_how_many_rows_it_leaves_out(tiny_trace, in_browser):
     events = [kernel(f"k{at}", at * 10, at * 10 + 5) for at in range(15)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         page = in_browser(trace).page
@@ -138,9 +132,7 @@ def test_paper_says_how_many_rows_it_leaves_out(
     assert printed.text_content() == "the first 12 of 15 rows"
 
 
-def test_a_sentence_that_rows_have_in_common_is_written_out_once(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_a_sentence_that_rows_have_in_common_is_written_out_once(tiny_trace, in_browser):
     events = [
         span("cpu_op", "aten::mm", 0, 10),
         span("cpu_op", "aten::add", 20, 30),
@@ -160,9 +152,7 @@ def test_a_sentence_that_rows_have_in_common_is_written_out_once(
     assert reasons[0][1:] in told
 
 
-def test_accents_upon_accents_stay_in_their_line(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_accents_upon_accents_stay_in_their_line(tiny_trace, in_browser):
     with tracekit.open(tiny_trace([kernel("e" + "\u0301" * 300, 0, 9)]), cache=False) as trace:
         page = in_browser(trace).page
     (cell,) = _cells(page, "kernels", "name")
@@ -219,7 +209,7 @@ _NAMES = """() => {
 }"""
 
 
-def _at(drawn: Any, width: int) -> Any:
+def _at(drawn, width):
     drawn.page.set_viewport_size({"width": width, "height": 900})
     drawn.page.wait_for_timeout(200)
     drawn.show_all()
@@ -227,26 +217,24 @@ def _at(drawn: Any, width: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def of_a_sample(opened: Any) -> str:
+def of_a_sample(opened):
     """Return the report of a sample, which has something to say in most pictures."""
     return report(opened(SAMPLES / "pretrain_R+Z3"), ["trace.json"])
 
 
 @pytest.mark.parametrize("width", [400, 1100])
-def test_no_label_is_cut_or_covered(of_a_sample: str, in_browser: Any, width: int) -> None:
+def test_no_label_is_cut_or_covered(of_a_sample, in_browser, width):
     assert _at(in_browser(of_a_sample), width).evaluate(_WRONG) == []
 
 
-def test_no_label_of_several_runs_is_cut(in_browser: Any) -> None:
+def test_no_label_of_several_runs_is_cut(in_browser):
     with tracekit.open(SAMPLES, cache=False) as runs:
         html = overview_page(runs, [str(SAMPLES)], several_runs(runs, [str(SAMPLES)]))
     for width in (400, 1100):
         assert _at(in_browser(html), width).evaluate(_WRONG) == []
 
 
-def test_names_on_the_timeline_end_within_their_events(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_names_on_the_timeline_end_within_their_events(tiny_trace, in_browser):
     wide = "WWWWMMMM_SENDRECV_RING_SIMPLE_SUM_INT8_T"
     events = [kernel(wide * 3, at * 100, at * 100 + 90) for at in range(8)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
@@ -256,9 +244,7 @@ def test_names_on_the_timeline_end_within_their_events(
     assert over == []
 
 
-def test_a_logarithmic_axis_is_named_all_along(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_a_logarithmic_axis_is_named_all_along(tiny_trace, in_browser):
     """Gaps of 40 µs to 1.3 ms: an axis in milliseconds that touches three powers of ten."""
     events, at = [], 0
     for gap in (40, 90, 200, 450, 1300, 0):
@@ -271,9 +257,7 @@ def test_a_logarithmic_axis_is_named_all_along(
     assert labels == ["0.05", "0.1", "0.2", "0.5", "1"]
 
 
-def test_health_that_warns_is_never_behind_a_button(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+def test_health_that_warns_is_never_behind_a_button(tiny_trace, in_browser):
     text = json.dumps({"traceEvents": [kernel("k", 0, 5), kernel("k", 9, 12)]})[:-60]
     file = tiny_trace(text)
     with tracekit.open(file, cache=False) as trace:
@@ -288,8 +272,8 @@ def test_health_that_warns_is_never_behind_a_button(
 
 
 def test_of_one_device_there_is_one_table_without_its_number_and_values_have_units(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
+    tiny_trace, in_browser
+):
     file = tiny_trace([kernel("k", 0, 5), kernel("k", 9, 12)])
     with tracekit.open(file, cache=False) as trace:
         shares = [row for row in trace.health().to_dicts() if row["unit"] == "pct"]

@@ -1,15 +1,11 @@
 """The report of several runs: figures, links, and differences of two runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -24,7 +20,7 @@ SAMPLES = REPO / "sample_traces"
 
 
 @pytest.fixture
-def sweep(make_run: Callable[..., Path]) -> Path:
+def sweep(make_run):
     for name, opt, end in (("naive", "Naive", 60), ("z2", "Z2", 75)):
         made = make_run(name, into="sweep", opt=opt, outcome="ok")
         events = [kernel("gemm", 0, 40), kernel("softmax", 50, end)]
@@ -32,14 +28,12 @@ def sweep(make_run: Callable[..., Path]) -> Path:
     return made.parent
 
 
-def page_data(html: str) -> dict[str, Any]:
+def page_data(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    content: dict[str, Any] = json.loads(found[1])
-    return content
+    return json.loads(found[1])
 
 
-def test_the_samples_side_by_side() -> None:
+def test_the_samples_side_by_side():
     with tracekit.open(SAMPLES, cache=False) as runs:
         several = several_runs(runs, [str(SAMPLES)])
         html = overview_page(runs, [str(SAMPLES)], several)
@@ -60,7 +54,7 @@ def test_the_samples_side_by_side() -> None:
         assert command in unescape(html)
 
 
-def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace: Callable[..., Path]) -> None:
+def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace):
     run = SAMPLES / "pretrain_R+Z3"
     with tracekit.open(run, traces=False, cache=False) as one:
         assert several_runs(one, [str(run)]) == []
@@ -68,9 +62,8 @@ def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace: Callable[.
         assert several_runs(trace, ["t.json"]) == []
 
 
-def test_a_folder_of_runs_with_a_report_of_each(
-    cli: Callable[..., Any], sweep: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, make_run, tmp_path):
+    """A run that cannot be read has no report, which is said."""
     out = tmp_path / "overview.html"
     done = cli("report", sweep, "-o", out)
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
@@ -78,8 +71,12 @@ def test_a_folder_of_runs_with_a_report_of_each(
     compared = f"tracekit report {sweep / 'naive'} {sweep / 'z2'} -o difference.html"
     assert compared in text
     assert not re.findall(r'href="(?!#)', text.partition("<script")[0])
+    unread = make_run("unread", into="sweep", outcome="ok")
+    (unread / "rank0.json").write_text("no trace")
     done = cli("report", sweep, "-o", out, "--each")
     assert done.exit_code == 0, done.stderr
+    assert f"warning: no report for {unread}: " in done.stderr
+    assert f"tracekit report {unread} -o report.html" in out.read_text("utf-8")
     links = [unquote(link) for link in re.findall(r'href="([^"#]+)"', out.read_text("utf-8"))]
     assert links == ["overview-runs/naive.html", "overview-runs/z2.html"]
     for link in links:
@@ -91,21 +88,7 @@ def test_a_folder_of_runs_with_a_report_of_each(
     assert (out.parent / links[0]).read_text() == "precious"
 
 
-def test_a_run_that_cannot_be_read_is_left_out_and_said(
-    cli: Callable[..., Any], sweep: Path, tmp_path: Path
-) -> None:
-    for trace in (sweep / "z2").glob("rank*"):
-        trace.write_text("no trace")
-    out = tmp_path / "overview.html"
-    done = cli("report", sweep, "-o", out, "--each")
-    assert done.exit_code == 0
-    assert f"warning: no report for {sweep / 'z2'}: " in done.stderr
-    text = out.read_text("utf-8")
-    assert "overview-runs/naive.html" in text
-    assert f"tracekit report {sweep / 'z2'} -o report.html" in text
-
-
-def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: Path) -> None:
+def test_two_runs_are_compared(cli, sweep, tmp_path):
     out = tmp_path / "difference.html"
     done = cli("report", sweep / "naive", sweep / "z2", "-o", out)
     assert done.exit_code == 0, done.stderr
@@ -118,9 +101,7 @@ def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: P
 
 @pytest.mark.nightly("draws three reports")
 @pytest.mark.parametrize("are_ranks", [False, True])
-def test_two_traces_are_two_runs_unless_they_are_ranks_of_one(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path, are_ranks: bool
-) -> None:
+def test_two_traces_are_two_runs_unless_they_are_ranks_of_one(cli, tiny_trace, tmp_path, are_ranks):
     traces = []
     for rank, end in enumerate((200, 260)):
         told = {"distributedInfo": {"rank": rank, "world_size": 2}} if are_ranks else {}
@@ -131,7 +112,7 @@ def test_two_traces_are_two_runs_unless_they_are_ranks_of_one(
     assert ("two runs" in done.stderr) != are_ranks
 
 
-def test_names_of_runs_are_anybodys(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+def test_names_of_runs_are_anybodys(tmp_path, make_run):
     evil = "<img src=x onerror=alert(1)>"
     runs = [Run(name, f"a/{name}", "ok", "serve") for name in (evil, "../x", "-f", "a", "a", "C+D")]
     names = file_names(runs)

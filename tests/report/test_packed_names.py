@@ -1,13 +1,8 @@
 """The names of the timeline take no more room than a page has, and a page says what it cuts."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -17,32 +12,27 @@ from tracekit.report import events
 
 
 @pytest.fixture
-def packed(tiny_trace: Callable[..., Path]) -> Callable[..., dict[str, Any]]:
-    def of_names(*names: str) -> dict[str, Any]:
+def packed(tiny_trace):
+    def of_names(*names):
         work = [kernel(name, 10 * at, 10 * at + 5) for at, name in enumerate(names)]
         with tracekit.open(tiny_trace(work), cache=False) as trace:
             text = events.packed_events(trace.query("timeline_events"))
-        content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
-        return content
+        return json.loads(gzip.decompress(base64.b64decode(text)))
 
     return of_names
 
 
-def test_names_for_which_there_is_room_are_whole(packed: Callable[..., dict[str, Any]]) -> None:
+def test_names_for_which_there_is_room_are_whole(packed):
     content = packed("a" * 400, "b", "b")
     assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 0)
 
 
-def test_a_name_as_long_as_a_page_is_cut_and_it_is_said(
-    packed: Callable[..., dict[str, Any]],
-) -> None:
+def test_a_name_as_long_as_a_page_is_cut_and_it_is_said(packed):
     content = packed("a" * 401, "b")
     assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 400)
 
 
-def test_many_long_names_share_the_room(
-    packed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_long_names_share_the_room(packed, monkeypatch):
     """Of 100 characters 4 are for the short one; 96 are for three others, 32 for each."""
     monkeypatch.setattr(events, "MAX_NAMES", 100)
     long = [letter * 50 for letter in "abc"]
@@ -56,7 +46,7 @@ def test_many_long_names_share_the_room(
     assert sorted(track["name"]) == [0, 1]
 
 
-def test_what_is_on_the_critical_path_is_marked(tiny_trace: Callable[..., Path]) -> None:
+def test_what_is_on_the_critical_path_is_marked(tiny_trace):
     """The second stream's kernel ends earlier than the first one's: nothing waits for it."""
     work = [
         *(call(10 * at, 10 * at + 2, at + 1) for at in range(3)),
@@ -70,7 +60,7 @@ def test_what_is_on_the_critical_path_is_marked(tiny_trace: Callable[..., Path])
     assert [track["path"] for track in content["tracks"]] == [[1, 1], [0]]
 
 
-def test_ops_of_the_host_are_a_row_for_each_thread(tiny_trace: Callable[..., Path]) -> None:
+def test_ops_of_the_host_are_a_row_for_each_thread(tiny_trace):
     work = [
         span("cpu_op", "aten::mm", 0, 9),
         span("cpu_op", "aten::inner", 2, 8),

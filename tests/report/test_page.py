@@ -1,16 +1,12 @@
 """The page of a report as text: its policy, its escapes, its bounds, its file."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import kernel, span
@@ -27,17 +23,15 @@ from tracekit.report.verdict import sentences
 
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "docs" / "samples" / "made_up_step.json"
-Opened = Callable[[Path], tracekit.Trace]
 
 
 @pytest.fixture(scope="module")
-def html(opened: Opened) -> str:
+def html(opened):
     return report(opened(SAMPLE), ["runs/my run"])
 
 
-def test_the_policy_allows_nothing_but_what_is_inside(html: str) -> None:
+def test_the_policy_allows_nothing_but_what_is_inside(html):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
-    assert policy is not None
     rules = policy[1].replace("&#x27;", "'").split("; ")
     assert rules[0] == "default-src 'none'"
     names = {rule.split()[0] for rule in rules}
@@ -49,20 +43,19 @@ def test_the_policy_allows_nothing_but_what_is_inside(html: str) -> None:
         assert f"{kind} 'sha256-{digest}'" in rules
 
 
-def test_nothing_leads_outside_and_no_handler_is_written_into_the_page(html: str) -> None:
+def test_nothing_leads_outside_and_no_handler_is_written_into_the_page(html):
     outside_of_sql = re.sub(r"<pre>.*?</pre>|<script>.*?</script>", "", html, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", outside_of_sql)
     assert not re.findall(r"<[^>]+\son\w+=", outside_of_sql)
     assert not re.findall(r"<[^>]+\sstyle=", outside_of_sql)
 
 
-def test_commands_are_quoted_for_a_shell(html: str) -> None:
+def test_commands_are_quoted_for_a_shell(html):
     assert "tracekit query timeline &#x27;runs/my run&#x27; --format json" in html
 
 
-def test_events_are_packed_without_loss(html: str, opened: Opened) -> None:
+def test_events_are_packed_without_loss(html, opened):
     packed = re.search(r'id="events-data">([^<]+)<', html)
-    assert packed is not None
     content = json.loads(gzip.decompress(base64.b64decode(packed[1])))
     rows = opened(SAMPLE).query("timeline_events").to_dicts()
     found = []
@@ -79,13 +72,13 @@ def test_events_are_packed_without_loss(html: str, opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028\u2029", "a&b", "]]>"])
-def test_json_in_a_page_cannot_end_its_element(text: str) -> None:
+def test_json_in_a_page_cannot_end_its_element(text):
     written = in_script(json.dumps({"name": text}, ensure_ascii=False))
     assert not set("<>&\u2028\u2029") & set(written)
     assert json.loads(written) == {"name": text}
 
 
-def test_sections_name_charts_and_analyses_that_are_there() -> None:
+def test_sections_name_charts_and_analyses_that_are_there():
     charts = [name for section in SECTIONS for name in section.charts]
     assert len(charts) == len(set(charts))
     of_runs = {name for section in RUN_SECTIONS for name in section.charts}
@@ -95,7 +88,7 @@ def test_sections_name_charts_and_analyses_that_are_there() -> None:
             assert table in load_catalog().analyses, table
 
 
-def test_a_result_is_cut_by_rows_and_by_text() -> None:
+def test_a_result_is_cut_by_rows_and_by_text():
     columns = (Column("name", "VARCHAR"), Column("total_wall_ns", "BIGINT"))
     many = Result("kernels", columns, [(f"k{at}", at) for at in range(5_000)])
     assert cut(many).shown.rows == many.rows[:MAX_ROWS]
@@ -106,7 +99,7 @@ def test_a_result_is_cut_by_rows_and_by_text() -> None:
     assert cut(Result("kernels", columns, [("a", 1)])).note("") == ""
 
 
-def test_of_lines_over_time_whole_ones_stay() -> None:
+def test_of_lines_over_time_whole_ones_stay():
     columns = (Column("rank", "INTEGER"), Column("device", "VARCHAR"), Column("at_ns", "BIGINT"))
     rows = [(rank, "0", at) for rank in range(5) for at in range(300)]
     shown = cut(Result("memory_over_time", columns, rows)).shown
@@ -115,7 +108,7 @@ def test_of_lines_over_time_whole_ones_stay() -> None:
     assert cut(Result("memory_over_time", columns, one)).shown.rows == one[:MAX_ROWS]
 
 
-def test_of_a_picture_the_largest_rows_stay_in_their_order() -> None:
+def test_of_a_picture_the_largest_rows_stay_in_their_order():
     columns = (Column("from_ns", "BIGINT"), Column("total_wall_ns", "BIGINT"))
     rows = [(at, at % 2 * 1_000 + at) for at in range(3_000)]
     shown = cut(Result("module_icicle", columns, rows)).shown
@@ -124,7 +117,7 @@ def test_of_a_picture_the_largest_rows_stay_in_their_order() -> None:
     assert min(row[1] for row in shown) > sorted(row[1] for row in rows)[-1_001 - 1]
 
 
-def test_the_page_has_the_verdict_of_the_analysis(html: str, opened: Opened) -> None:
+def test_the_page_has_the_verdict_of_the_analysis(html, opened):
     trace = opened(SAMPLE)
     verdict = trace.query("verdict")
     told = {row["topic"]: row for row in verdict.to_dicts()}
@@ -138,9 +131,7 @@ def test_the_page_has_the_verdict_of_the_analysis(html: str, opened: Opened) -> 
     assert sentences(None) == []
 
 
-def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(tiny_trace):
     with tracekit.open(tiny_trace([span("cpu_op", "x", 0, 9)]), cache=False) as trace:
         nothing = trace.query("verdict")
     columns = nothing.columns
@@ -157,9 +148,8 @@ def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
     assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in said
 
 
-def test_every_table_has_its_definition_and_says_what_its_columns_mean(html: str) -> None:
+def test_every_table_has_its_definition_and_says_what_its_columns_mean(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
     content = json.loads(found[1])
     for section in SECTIONS:
         for table in section.tables:
@@ -171,9 +161,7 @@ def test_every_table_has_its_definition_and_says_what_its_columns_mean(html: str
             assert content["data"][table]["meanings"] == meanings, table
 
 
-def test_the_command_writes_a_file_and_replaces_only_reports(
-    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_command_writes_a_file_and_replaces_only_reports(cli, tiny_trace, tmp_path):
     trace = tiny_trace([kernel("k", 0, 10), kernel("k", 20, 30)])
     out = tmp_path / "report.html"
     done = cli("report", trace, "-o", out)
@@ -194,7 +182,7 @@ def test_the_command_writes_a_file_and_replaces_only_reports(
 
 
 @pytest.mark.nightly("writes the report of a complete run")
-def test_a_serving_report_opens_with_its_run_and_its_requests(opened: Opened) -> None:
+def test_a_serving_report_opens_with_its_run_and_its_requests(opened):
     html = report(opened(REPO / "sample_traces" / "serve_vllm"), ["r"])
     assert len(html.encode()) < 5_000_000
     assert "<h1>serve_vllm</h1>" in html
@@ -207,9 +195,7 @@ def test_a_serving_report_opens_with_its_run_and_its_requests(opened: Opened) ->
     assert training.index('<section id="devices"') < training.index('<section id="steps"')
 
 
-def test_a_chart_of_one_step_is_a_sentence_and_a_file_is_named_without_its_folder(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_a_chart_of_one_step_is_a_sentence_and_a_file_is_named_without_its_folder(tiny_trace):
     events = [span("user_annotation", "ProfilerStep#1", 0, 30), kernel("k", 5, 10, 5)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         page = report(trace, ["/somewhere/else/one.json"])

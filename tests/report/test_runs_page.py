@@ -1,13 +1,9 @@
 """The page of runs: the paper's figures as pictures, ours and theirs, from the tables alone."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,19 +21,18 @@ RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
 
 
 @pytest.fixture(scope="module")
-def html() -> str:
+def html():
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         return runs_page(runs, ["my runs", "bench"])
 
 
-def page_data(html: str) -> dict[str, Any]:
+def page_data(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
     assert found is not None
-    content: dict[str, Any] = json.loads(found[1])
-    return content
+    return json.loads(found[1])
 
 
-def test_every_figure_that_runs_have_is_drawn(html: str) -> None:
+def test_every_figure_that_runs_have_is_drawn(html):
     charts = page_data(html)["charts"]
     ours = {name for section in RUN_SECTIONS for name in section.charts}
     # No two of the bundled runs differ in the number of their ranks alone.
@@ -49,7 +44,7 @@ def test_every_figure_that_runs_have_is_drawn(html: str) -> None:
         assert {*section.published, *section.pictured} <= set(load_tables())
 
 
-def test_rows_are_those_of_the_analyses_and_of_the_paper(html: str) -> None:
+def test_rows_are_those_of_the_analyses_and_of_the_paper(html):
     data = page_data(html)["data"]
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         for name in ("methods", "throughput", "bench_gemm", "bench_collectives"):
@@ -60,7 +55,7 @@ def test_rows_are_those_of_the_analyses_and_of_the_paper(html: str) -> None:
     assert "tracekit query methods &#x27;my runs&#x27; bench --format json" in html
 
 
-def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone() -> None:
+def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone():
     names = ("model", "stage", "method", "engine", "device", "batch_size", "sequence_length")
     names += ("world_size", "mean_tokens_per_s", "speedup", "efficiency_pct", "base_world_size")
     names += ("run",)
@@ -78,7 +73,7 @@ def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone() -> None:
     assert find_chart("scaling").chart({"scaling": Result("scaling", columns, rows[1:])}) is None
 
 
-def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> None:
+def test_runs_without_a_figure_are_refused(make_run):
     folder = make_run("other", [], stage="serve")
     with (
         tracekit.open(folder, traces=False, cache=False) as runs,
@@ -88,7 +83,7 @@ def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> Non
 
 
 @pytest.mark.nightly("draws the figures of complete runs")
-def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command_writes_the_page(cli, tmp_path):
     out = tmp_path / "figures.html"
     done = cli("compare", "paper", "--pictures", out, RUNS[1])
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
@@ -100,7 +95,7 @@ def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) ->
 
 
 @pytest.mark.nightly("needs a browser")
-def test_the_page_is_drawn_without_a_word(html: str, in_browser: Any) -> None:
+def test_the_page_is_drawn_without_a_word(html, in_browser):
     report = in_browser(html)
     assert report.messages == []
     assert report.requests == [report.file.as_uri()]
@@ -109,12 +104,11 @@ def test_the_page_is_drawn_without_a_word(html: str, in_browser: Any) -> None:
 
 
 SAMPLES = REPO / "sample_traces"
-Opened = Callable[[Path], tracekit.Trace]
 
 
 @pytest.mark.nightly("reads complete runs")
-def test_rows_are_those_of_the_analysis_on_the_first_rank(opened: Opened) -> None:
-    def roles_of(folder: str) -> Result:
+def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
+    def roles_of(folder):
         return opened(Path(folder)).query("roles")
 
     with tracekit.open(SAMPLES, traces=False, cache=False) as runs:
@@ -143,8 +137,8 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened: Opened) -> Non
     assert 'data-chart="decoder_roles"' in html
 
 
-def test_it_says_why_it_is_not_drawn(make_run: Callable[..., Path]) -> None:
-    def refused(folder: str) -> Result:
+def test_it_says_why_it_is_not_drawn(make_run):
+    def refused(folder):
         raise TraceError(f"{folder}: there is no trace in this folder")
 
     naive = make_run("naive", opt="Naive", outcome="ok")

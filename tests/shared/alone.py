@@ -1,7 +1,5 @@
 """What only one worker of a session does at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The screen of `tracekit browse` as its user sees it: 80 columns, 24 rows, and keys."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

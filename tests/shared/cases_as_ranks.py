@@ -64,7 +64,7 @@ class Cases:
         """Return a fixture that opens them all once; keywords are as for `opened_as_ranks`."""
 
         @pytest.fixture(scope="module")
-        def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
+        def asked(tmp_path_factory):
             folder = tmp_path_factory.mktemp("cases")
             with opened_as_ranks(folder, self._cases, **top_level) as trace:
                 yield AskedByRank(trace)

@@ -1,7 +1,5 @@
 """What a command left behind, however it was run, and how to run one in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -67,7 +67,7 @@ def main() -> None:
             calls[code.co_filename, code.co_firstlineno] += 1
 
     connect = duckdb.connect
-    duckdb.connect = lambda *given, **named: CountedConnection(connect(*given, **named))  # type: ignore[assignment]
+    duckdb.connect = lambda *given, **named: CountedConnection(connect(*given, **named))
     threading.setprofile(count)
     sys.setprofile(count)
     from tracekit.cli._main import main as run

@@ -1,7 +1,5 @@
 """Small SQLite databases in the form of profilers."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing

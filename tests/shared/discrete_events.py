@@ -1,7 +1,5 @@
 """Processes that wait for times and for one another, on a clock that jumps from event to event."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Generator
 from dataclasses import dataclass, field

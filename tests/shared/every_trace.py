@@ -1,9 +1,6 @@
 """The traces that tests of every trace read, and their answers, computed once per file of tests."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +117,3 @@ class Answers:
         if isinstance(found, QueryError):
             raise found
         return found
-
-
-Answered = Callable[[Path], Answers]
-"""The fixture of that name: the answers of the trace at a path."""

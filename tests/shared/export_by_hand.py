@@ -1,7 +1,5 @@
 """A small SQLite export of Nsight Systems: rows that can be checked by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from databases_by_hand import Rows

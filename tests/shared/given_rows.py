@@ -1,7 +1,5 @@
 """Analyses of rows that a test gives in place of what other analyses return."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Datasets of small runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

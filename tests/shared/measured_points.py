@@ -1,7 +1,5 @@
 """Points of microbenchmarks, and the measured peak rates derived from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,12 +60,7 @@ def peak_rates_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
         )
         connection.execute(
             "INSERT INTO run (run_id, processor, thread_count, node_count) VALUES (?, ?, ?, ?)",
-            [
-                "traced",
-                place.name if place.is_cpu else None,
-                place.thread_count,
-                place.node_count,
-            ],
+            ["traced", place.name if place.is_cpu else None, place.thread_count, place.node_count],
         )
         if not place.is_cpu:
             connection.execute(

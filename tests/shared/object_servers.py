@@ -4,8 +4,6 @@ They are looked up on PATH: ``fake-gcs-server`` (https://github.com/fsouza/fake-
 ``azurite-blob`` (``npm install azurite``).
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import email.utils
@@ -80,10 +78,7 @@ def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
 
 def _new_container(url: str, account: str, key: bytes) -> urllib.request.Request:
     """Return the signed request that creates a container (Shared Key)."""
-    headers = {
-        "x-ms-date": email.utils.formatdate(usegmt=True),
-        "x-ms-version": "2021-08-06",
-    }
+    headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     listed = "".join(f"{name}:{value}\n" for name, value in headers.items())
     # An emulator has the account in the path, too.
     resource = f"/{account}/{account}/{BUCKET}\nrestype:container"

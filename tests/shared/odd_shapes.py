@@ -1,7 +1,5 @@
 """Deeply nested traces."""
 
-from __future__ import annotations
-
 from traces_by_hand import Event, call, kernel, span
 
 

@@ -1,7 +1,5 @@
 """SQL files of a user's own that tests write, and the trace that they are about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Hypothesis without limits of time: no test may fail because the machine is busy."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 
 

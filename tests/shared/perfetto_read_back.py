@@ -1,7 +1,5 @@
 """What Perfetto's engine reads of an export, beside what the store holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

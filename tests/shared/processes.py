@@ -1,7 +1,5 @@
 """Processes and ports that tests start or look at, on Linux in /proc."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

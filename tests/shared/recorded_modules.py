@@ -1,7 +1,5 @@
 """Small models that train, and the ranges that a profiler sees while they do."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import warnings

@@ -1,7 +1,5 @@
 """A writer of exports that keeps what it is told, to compare one export with another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch

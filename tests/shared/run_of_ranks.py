@@ -1,7 +1,5 @@
 """A run of a few ranks that one can read on a screen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Starts a server for tests, waits until it is up, and stops it at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time
@@ -31,12 +29,7 @@ def running(
     output = folder / "output.txt"
     with output.open("wb") as said:
         process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said
         )
     try:
         _wait_until_up(process, output, is_up)

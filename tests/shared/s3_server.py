@@ -1,7 +1,5 @@
 """A real S3 server on the loopback interface that checks signatures: SeaweedFS from PyPI."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

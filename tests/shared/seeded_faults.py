@@ -1,7 +1,5 @@
 """Programs with one random fault each, and the same programs without it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

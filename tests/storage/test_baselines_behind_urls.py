@@ -1,31 +1,24 @@
 """Baselines in a local folder, in a bucket, and on a web server."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from web_server import WebServer
 
 from tracekit.checking.baseline import load, names
 from tracekit.cli._main import main
 from tracekit.errors import StoreError, UsageError
-from tracekit.storage import Location
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_Naive"
 
 
 @pytest.fixture(autouse=True)
-def cached_store(
-    tmp_path: Path, keep_stores: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def cached_store(tmp_path, keep_stores, monkeypatch):
     keep_stores(tmp_path / "cache", SAMPLE)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def test_save_list_show_and_check(folder: Location, capsys: pytest.CaptureFixture[str]) -> None:
+def test_save_list_show_and_check(folder, capsys):
     where = ["--baselines", str(folder)]
     assert names(folder) == []
     assert main(["check", "baseline", "save", "main", str(SAMPLE), *where]) == 0
@@ -53,7 +46,7 @@ def test_save_list_show_and_check(folder: Location, capsys: pytest.CaptureFixtur
     assert "main" in (raised.value.hint or "")
 
 
-def test_two_concurrent_saves(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_saves(folder, monkeypatch):
     """The second one finds a baseline that appeared after its check."""
     monkeypatch.setattr("tracekit.checking.baseline.names", lambda _folder: [])
     (folder / "main.baseline.json").write_bytes(b"of another job")
@@ -61,9 +54,7 @@ def test_two_concurrent_saves(folder: Location, monkeypatch: pytest.MonkeyPatch)
     assert (folder / "main.baseline.json").read_bytes() == b"of another job"
 
 
-def test_a_baseline_on_a_web_server(
-    web: WebServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_waiting: None
-) -> None:
+def test_a_baseline_on_a_web_server(web, tmp_path, capsys, no_waiting):
     assert (
         main(["check", "baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0
     )

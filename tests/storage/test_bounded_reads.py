@@ -1,7 +1,5 @@
 """Files that are read completely have limits of size and time, on this machine and behind URLs."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import re
@@ -9,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from web_server import WebServer
 
 from tracekit import manifest
 from tracekit.checking import baseline, rules
@@ -18,24 +15,24 @@ from tracekit.ingest import json_lines
 from tracekit.ingest.json_lines import REQUESTS
 from tracekit.storage import Location
 from tracekit.storage import web as web_files
-from tracekit.storage.stream import Came, telling
+from tracekit.storage.stream import telling
 
 TOO_LARGE = re.escape(f"[Errno {errno.EFBIG}]")
 LIMIT = "TRACEKIT_URL_LIMIT_S"
 
 
 @pytest.fixture
-def file(web: WebServer) -> Location:
+def file(web):
     web.files["run.json"] = b"x" * 101
     return Location.of(f"{web.url}run.json")
 
 
 @pytest.fixture
-def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_second(monkeypatch):
     monkeypatch.setenv(LIMIT, "1")
 
 
-def test_a_file_beyond_the_limit_is_refused(folder: Location, file: Location) -> None:
+def test_a_file_beyond_the_limit_is_refused(folder, file):
     local = folder / "run.json"
     local.write_bytes(b"x" * 100)
     assert local.read_bytes(100) == b"x" * 100
@@ -46,7 +43,7 @@ def test_a_file_beyond_the_limit_is_refused(folder: Location, file: Location) ->
         assert caught.value.filename == str(one)
 
 
-def test_endless_files_are_refused(tmp_path: Path, web: WebServer, file: Location) -> None:
+def test_endless_files_are_refused(tmp_path, web, file):
     endless = Path("/dev/zero")
     with pytest.raises(TraceError, match="regular"):
         manifest.read(endless)
@@ -64,11 +61,9 @@ def test_endless_files_are_refused(tmp_path: Path, web: WebServer, file: Locatio
 
 
 @pytest.mark.usefixtures("one_second")
-def test_a_slow_body_reports_progress_and_ends_at_the_time_limit(
-    web: WebServer, file: Location
-) -> None:
+def test_a_slow_body_reports_progress_and_ends_at_the_time_limit(web, file):
     web.is_endless, web.drip_s = True, 0.05
-    progress: list[Came] = []
+    progress = []
     with telling(progress.append), pytest.raises(OSError, match=LIMIT):
         file.read_bytes()
     assert len(web.requests) <= 2  # No retry: the second one is without a length.
@@ -82,7 +77,7 @@ def test_a_slow_body_reports_progress_and_ends_at_the_time_limit(
 
 
 @pytest.mark.usefixtures("one_second")
-def test_an_object_ends_at_the_time_limit(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_ends_at_the_time_limit(web, monkeypatch):
     """No socket timeout notices a store that sends slowly."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", web.url.rstrip("/"))
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
@@ -97,15 +92,13 @@ def test_an_object_ends_at_the_time_limit(web: WebServer, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("one_second")
-def test_the_page_of_a_folder_ends_at_the_time_limit(web: WebServer) -> None:
+def test_the_page_of_a_folder_ends_at_the_time_limit(web):
     web.files["run/"], web.kind, web.drip_s = 1000 * b" ", "text/html", 0.05
     with pytest.raises(OSError, match=LIMIT):
         Location.of(f"{web.url}run/").entries()
 
 
-def test_an_endless_page_of_a_folder_is_refused(
-    web: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_page_of_a_folder_is_refused(web, monkeypatch):
     monkeypatch.setattr(web_files, "PAGE_BYTES", 100_000)
     web.files["run/"] = b'<a href="rank0.json">rank0.json</a>\n'
     web.kind = "text/html"
@@ -121,9 +114,7 @@ def test_an_endless_page_of_a_folder_is_refused(
     ("bound", "text"),
     [("MAX_FILE_BYTES", b"\n"), ("MAX_FILE_BYTES", b"{"), ("MAX_LINES", b"no request\n")],
 )
-def test_an_endless_file_of_lines_is_refused(
-    web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: bytes, bound: str
-) -> None:
+def test_an_endless_file_of_lines_is_refused(web, monkeypatch, tmp_path, text, bound):
     monkeypatch.setattr(json_lines, bound, 100)
     # No part of an endless line is kept.
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 1000)

@@ -1,31 +1,25 @@
 """Locations behave the same on a disk and on a real S3 server."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
-from web_server import WebServer
 
 import tracekit
 from tracekit.errors import TraceError, UsageError
 from tracekit.storage import Location
 
 
-def names(places: list[Location]) -> list[str]:
+def names(places):
     return [place.name for place in places]
 
 
-def test_write_and_read(folder: Location) -> None:
+def test_write_and_read(folder):
     file = folder / "deep/er/name.txt"
     assert not file.exists()
     file.write_bytes(b"one")
@@ -39,7 +33,7 @@ def test_write_and_read(folder: Location) -> None:
     assert (file.name, file.suffix, file.parent.name) == ("name.txt", ".txt", "er")
 
 
-def test_write_new_replaces_no_file(folder: Location) -> None:
+def test_write_new_replaces_no_file(folder):
     file = folder / "manifest.json"
     file.write_new(b"first")
     with pytest.raises(FileExistsError) as caught:
@@ -49,13 +43,13 @@ def test_write_new_replaces_no_file(folder: Location) -> None:
     assert names(folder.entries()) == ["manifest.json"]
 
 
-def test_of_many_writers_at_once_one_succeeds(folder: Location) -> None:
+def test_of_many_writers_at_once_one_succeeds(folder):
     file = folder / "manifest.json"
     file.parent.join("ready").write_bytes(b"")
-    outcomes: list[int | None] = []
+    outcomes = []
     begin = threading.Barrier(8)
 
-    def write(number: int) -> None:
+    def write(number):
         begin.wait()
         try:
             file.write_new(f"writer {number}".encode())
@@ -73,7 +67,7 @@ def test_of_many_writers_at_once_one_succeeds(folder: Location) -> None:
     assert file.read_bytes() == f"writer {winner}".encode()
 
 
-def test_folders_are_listed_in_natural_order(folder: Location) -> None:
+def test_folders_are_listed_in_natural_order(folder):
     for name in ("rank10.json", "rank2.json", "rank1.json", "logs/a.txt", "logs/b/c.txt"):
         (folder / name).write_bytes(name.encode())
     assert names(folder.entries()) == ["logs", "rank1.json", "rank2.json", "rank10.json"]
@@ -103,7 +97,7 @@ def test_folders_are_listed_in_natural_order(folder: Location) -> None:
         ("rank1.json", []),
     ],
 )
-def test_globs(folder: Location, pattern: str, expected: list[str]) -> None:
+def test_globs(folder, pattern, expected):
     for name in ("rank10.json", "rank2.json", "rank1.json"):
         (folder / name).write_bytes(b"")
     for name in ("node1/x.json", "node1/y.json", "node2/x.json", "deep/er/x.json"):
@@ -115,7 +109,7 @@ def test_globs(folder: Location, pattern: str, expected: list[str]) -> None:
     assert [str(place).removeprefix(f"{folder}/") for place in found] == expected
 
 
-def test_delete(folder: Location) -> None:
+def test_delete(folder):
     (folder / "a").write_bytes(b"a")
     (folder / "b/c").write_bytes(b"c")
     (folder / "a").delete()
@@ -126,9 +120,7 @@ def test_delete(folder: Location) -> None:
     assert folder.files() == []
 
 
-def test_a_large_file_is_uploaded_in_parts_and_read_in_ranges(
-    folder: Location, tmp_path: Path
-) -> None:
+def test_a_large_file_is_uploaded_in_parts_and_read_in_ranges(folder, tmp_path):
     content = os.urandom(17_000_000)
     source = tmp_path / "large.bin"
     source.write_bytes(content)
@@ -145,7 +137,7 @@ def test_a_large_file_is_uploaded_in_parts_and_read_in_ranges(
         assert target.read_range(begin, stop) == content[begin:stop]
 
 
-def test_errors_of_missing_files_name_them(folder: Location) -> None:
+def test_errors_of_missing_files_name_them(folder):
     for ask in ("read_bytes", "size_bytes", "identity", "open"):
         with pytest.raises(FileNotFoundError) as caught:
             getattr(folder / "nothing.txt", ask)()
@@ -154,7 +146,7 @@ def test_errors_of_missing_files_name_them(folder: Location) -> None:
     assert not (folder / "nothing.txt").is_dir()
 
 
-def test_locations_can_be_pickled(folder: Location) -> None:
+def test_locations_can_be_pickled(folder):
     (folder / "a").write_bytes(b"a")
     (listed,) = folder.entries()
     copy = pickle.loads(pickle.dumps(listed))
@@ -163,20 +155,20 @@ def test_locations_can_be_pickled(folder: Location) -> None:
     assert copy.read_bytes() == b"a"
 
 
-def test_a_url_of_a_file_is_a_path() -> None:
+def test_a_url_of_a_file_is_a_path():
     assert Location.of("file:///a%20b/c").local_path == Path("/a b/c")
     assert Location.of("some/path").local_path == Path("some/path")
 
 
 @pytest.mark.parametrize("text", ["ftp://host/x", "s3:///key", "s3://AKIA1:geheim@bucket/key"])
-def test_unusable_urls_are_refused(text: str) -> None:
+def test_unusable_urls_are_refused(text):
     with pytest.raises(UsageError) as caught:
         Location.of(text)
     assert "geheim" not in f"{caught.value.message} {caught.value.hint}"
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/a//b", "http://a b/x", "http://127.0.0.1:99999/x"])
-def test_urls_that_no_client_can_use_are_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_that_no_client_can_use_are_named(url, monkeypatch):
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     with pytest.raises(OSError, match="URL") as caught:
@@ -184,14 +176,12 @@ def test_urls_that_no_client_can_use_are_named(url: str, monkeypatch: pytest.Mon
     assert caught.value.filename == url
 
 
-def test_traces_in_a_bucket(
-    bucket: Location, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_in_a_bucket(bucket, tiny_trace, monkeypatch):
     """The smoke test of a real S3 server: a folder, a glob, and a file next to a local one."""
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tiny_trace([]).parent / "cache"))
     for rank in (0, 1, 10, 2):
         events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
         path = tiny_trace(events, f"rank{rank}.json.gz", **top)
         (bucket / path.name).upload(path)
     question = "SELECT file_name, rank, path FROM trace ORDER BY trace_id"
@@ -205,9 +195,7 @@ def test_traces_in_a_bucket(
             assert [row[1] for row in trace.sql(question).rows] == ranks
 
 
-def test_the_hint_without_the_extra_is_to_install_it(
-    clients_anew: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hint_without_the_extra_is_to_install_it(clients_anew, monkeypatch):
     for package in ("obstore", "botocore.session"):
         with monkeypatch.context() as context, clients_anew():
             context.setitem(sys.modules, package, None)
@@ -217,20 +205,12 @@ def test_the_hint_without_the_extra_is_to_install_it(
 
 
 @pytest.mark.parametrize(
-    ("url", "variables"),
-    [
-        ("s3://bucket/run", "AWS_*"),
-        ("az://container/run", "AZURE_STORAGE_*"),
-    ],
+    ("url", "variables"), [("s3://bucket/run", "AWS_*"), ("az://container/run", "AZURE_STORAGE_*")]
 )
 @pytest.mark.parametrize("text", ["", "AccountKey=c2VjcmV0"])
 def test_missing_credentials_are_reported_without_a_request(
-    url: str,
-    variables: str,
-    text: str,
-    clients_anew: Callable[[], AbstractContextManager[None]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    url, variables, text, clients_anew, monkeypatch
+):
     pytest.importorskip("obstore", reason="the extra remote is not installed")
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
         monkeypatch.delenv(name)
@@ -242,12 +222,7 @@ def test_missing_credentials_are_reported_without_a_request(
         tracekit.open(url, cache=False)
 
 
-def test_credentials_from_a_profile(
-    web: WebServer,
-    clients_anew: Callable[[], AbstractContextManager[None]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_credentials_from_a_profile(web, clients_anew, monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     secret = "aws_access_key_id = AKIAOFPROFILE\naws_secret_access_key = geheim\n"

@@ -3,27 +3,14 @@
 The tests of locations use them, too.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
-
 import pytest
-from object_servers import ObjectServer
 from run_of_ranks import write_ranks
 
-from tracekit.storage import Location
-
 pytestmark = pytest.mark.nightly("starts emulators of object stores")
-OtherBucket = Callable[[str], Location]
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
-def test_a_dataset(
-    scheme: str, other_bucket: OtherBucket, tmp_path: Path, cli: Callable[..., Any]
-) -> None:
+def test_a_dataset(scheme, other_bucket, tmp_path, cli):
     bucket, local = other_bucket(scheme), tmp_path / "run"
     for file in write_ranks(local):
         (bucket / "run" / file.name).upload(file)
@@ -43,14 +30,9 @@ def test_a_dataset(
 
 
 def test_denied_access_is_one_line_without_a_secret(
-    other_bucket: OtherBucket,
-    emulator: Callable[[str], ObjectServer],
-    cli: Callable[..., Any],
-    clients_anew: Callable[[], AbstractContextManager[None]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    other_bucket, emulator, cli, clients_anew, monkeypatch
+):
     bucket, server = other_bucket("az"), emulator("az")
-    assert server.secret is not None
     variable = "AZURE_STORAGE_CONNECTION_STRING"
     wrong = server.environment[variable].replace(server.secret, "d3Jvbmc=" + server.secret[8:])
     monkeypatch.setenv(variable, wrong)

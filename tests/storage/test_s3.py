@@ -1,15 +1,9 @@
 """Traces, stores, and datasets in a bucket of a real S3 server match those on a disk."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from s3_server import S3Server
 from traces_by_hand import call, kernel
 
 import tracekit
@@ -19,30 +13,26 @@ from tracekit.storage import Location
 
 pytestmark = pytest.mark.nightly("starts an S3 server; test_locations.py has a smoke test")
 
-Cli = Callable[..., Any]
-Upload = Callable[[Path], Location]
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_R+Z3"
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Path:
+def ranks(tiny_trace, tmp_path):
     """Return a folder with the traces of four ranks."""
     for rank in (0, 1, 10, 2):
         events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
         tiny_trace(events, f"ranks/rank{rank}.json.gz", **top)
     return tmp_path / "ranks"
 
 
-def test_a_run_folder(
-    cli: Cli, uploaded: Upload, keep_stores: Callable[..., None], own_cache: Path
-) -> None:
+def test_a_run_folder(cli, uploaded, keep_stores, own_cache):
     place = uploaded(SAMPLE)
     keep_stores(own_cache, SAMPLE)
     local = cli("breakdown", SAMPLE, "--format", "json")
@@ -54,7 +44,7 @@ def test_a_run_folder(
     assert cli("breakdown", place, "--format", "json").stdout == remote.stdout
 
 
-def test_a_changed_object_is_read_again(ranks: Path, uploaded: Upload) -> None:
+def test_a_changed_object_is_read_again(ranks, uploaded):
     place = uploaded(ranks) / "rank0.json.gz"
     with tracekit.open(place) as trace:
         before = trace.sql("SELECT rank FROM trace").rows
@@ -66,11 +56,10 @@ def test_a_changed_object_is_read_again(ranks: Path, uploaded: Upload) -> None:
         assert trace.store_path != kept
         assert (before, trace.sql("SELECT rank FROM trace").rows) == ([(0,)], [(10,)])
     # The store of the old object is removed.
-    assert kept is not None
     assert not kept.exists()
 
 
-def test_an_object_that_changes_while_it_is_read_is_no_mixture(bucket: Location) -> None:
+def test_an_object_that_changes_while_it_is_read_is_no_mixture(bucket):
     file = bucket / "changing.bin"
     before, after = (os.urandom(24_000_000) for _ in range(2))
     file.write_bytes(before)
@@ -83,20 +72,15 @@ def test_an_object_that_changes_while_it_is_read_is_no_mixture(bucket: Location)
             assert "changed" in str(error)  # noqa: PT017 (a store may keep the old object)
 
 
-def test_cached_stores_are_private_and_hold_no_secret(
-    ranks: Path, uploaded: Upload, s3: S3Server, own_cache: Path
-) -> None:
+def test_cached_stores_are_private_and_hold_no_secret(ranks, uploaded, s3, own_cache):
     with tracekit.open(uploaded(ranks)) as trace:
         trace.breakdown()
-        assert trace.store_path is not None
         assert trace.store_path.stat().st_mode & 0o077 == 0
     contents = [file.read_bytes() for file in own_cache.rglob("*") if file.is_file()]
     assert not any(s3.secret.encode() in one or s3.key_id.encode() in one for one in contents)
 
 
-def test_a_store_behind_a_url(
-    ranks: Path, uploaded: Upload, tmp_path: Path, own_cache: Path, cli: Cli
-) -> None:
+def test_a_store_behind_a_url(ranks, uploaded, tmp_path, own_cache, cli):
     place = uploaded(ranks)
     store = tmp_path / "run.duckdb"
     assert cli("ingest", place, "-o", store).exit_code == 0
@@ -107,19 +91,15 @@ def test_a_store_behind_a_url(
     for _ in range(2):
         with tracekit.open(behind) as trace:
             assert trace.query("timeline").rows == local
-            assert trace.store_path is not None
             assert trace.store_path.parent == own_cache
     with tracekit.open(behind, cache=False) as trace:
         assert trace.query("timeline").rows == local
-        assert trace.store_path is not None
         temporary = trace.store_path.parent
     assert temporary != own_cache
     assert not temporary.exists()
 
 
-def test_a_store_larger_than_the_cache_is_refused(
-    bucket: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_larger_than_the_cache_is_refused(bucket, monkeypatch):
     (bucket / "run.duckdb").write_bytes(bytes(2_000_000))
     # The second limit has room, but the file is no store.
     for limit in ("1000000", "3000000"):
@@ -128,7 +108,7 @@ def test_a_store_larger_than_the_cache_is_refused(
             tracekit.open(bucket / "run.duckdb")
 
 
-def test_missing_objects(bucket: Location, ranks: Path, uploaded: Upload) -> None:
+def test_missing_objects(bucket, ranks, uploaded):
     place = uploaded(ranks)
     (bucket / "empty/readme.txt").write_bytes(b"")
     for path in (f"{bucket}/rank0.json", f"{bucket}/empty"):
@@ -152,15 +132,8 @@ def test_missing_objects(bucket: Location, ranks: Path, uploaded: Upload) -> Non
     ],
 )
 def test_wrong_credentials_are_one_line_without_a_secret(
-    cli: Cli,
-    uploaded: Upload,
-    ranks: Path,
-    s3: S3Server,
-    clients_anew: Callable[[], AbstractContextManager[None]],
-    variable: str,
-    value: str,
-    command: str,
-) -> None:
+    cli, uploaded, ranks, s3, clients_anew, variable, value, command
+):
     place = uploaded(ranks)
     with clients_anew():
         done = cli(*command.format(place).split(), env={variable: value}, is_here=True)
@@ -172,15 +145,7 @@ def test_wrong_credentials_are_one_line_without_a_secret(
         assert secret not in line.replace("(SignatureDoesNotMatch)", "")
 
 
-def test_a_dataset(
-    cli: Cli,
-    ranks: Path,
-    uploaded: Upload,
-    bucket: Location,
-    tmp_path: Path,
-    s3: S3Server,
-    clients_anew: Callable[[], AbstractContextManager[None]],
-) -> None:
+def test_a_dataset(cli, ranks, uploaded, bucket, tmp_path, s3, clients_anew):
     (ranks / "rank2.json.gz").write_bytes(b"no trace")
     place, remote, local = uploaded(ranks), bucket / "run.tracekit", tmp_path / "run.tracekit"
     for source, target in ((place, remote), (ranks, local)):
@@ -211,7 +176,7 @@ def test_a_dataset(
     assert (denied.exit_code, len(denied.stderr.splitlines())) == (4, 1)
 
 
-def test_sql_reaches_only_the_files_of_the_dataset(cli: Cli, ranks: Path, bucket: Location) -> None:
+def test_sql_reaches_only_the_files_of_the_dataset(cli, ranks, bucket):
     remote = bucket / "run.tracekit"
     made = cli("ingest", ranks / "rank0.json.gz", "-o", remote, "--engine", "serial")
     assert made.exit_code == 0

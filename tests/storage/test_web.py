@@ -1,17 +1,12 @@
 """Files of a web server that disconnects, is busy, or supports no ranges."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from web_server import WebServer
 
 import tracekit
 from tracekit.storage import Location
@@ -22,17 +17,17 @@ BREAK_BYTES = 1_000_000
 
 
 @pytest.fixture(autouse=True)
-def at_once(no_waiting: None) -> None:
+def at_once(no_waiting):
     pass
 
 
 @pytest.fixture
-def file(web: WebServer) -> Location:
+def file(web):
     web.files["run/x.bin"] = CONTENT
     return Location.of(f"{web.url}run/x.bin")
 
 
-def test_a_file_is_read_in_one_request(web: WebServer, file: Location) -> None:
+def test_a_file_is_read_in_one_request(web, file):
     with file.open() as stream:
         assert stream.read() == CONTENT
     assert web.requests == [("/run/x.bin", None)]
@@ -43,9 +38,7 @@ def test_a_file_is_read_in_one_request(web: WebServer, file: Location) -> None:
 
 @pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("start", [0, 1000])
-def test_a_broken_connection_is_resumed(
-    web: WebServer, file: Location, has_ranges: bool, start: int
-) -> None:
+def test_a_broken_connection_is_resumed(web, file, has_ranges, start):
     web.has_ranges = has_ranges
     web.break_after_bytes, web.break_count = BREAK_BYTES, 2
     with file.open(start) as stream:
@@ -59,7 +52,7 @@ def test_a_broken_connection_is_resumed(
         assert firsts == [start, start + BREAK_BYTES, start + 2 * BREAK_BYTES]
 
 
-def test_retries_without_progress_are_bounded(web: WebServer, file: Location) -> None:
+def test_retries_without_progress_are_bounded(web, file):
     web.break_after_bytes, web.break_count = 0, 1000
     with file.open() as stream, pytest.raises(OSError, match=r"x\.bin") as caught:
         stream.read()
@@ -68,7 +61,7 @@ def test_retries_without_progress_are_bounded(web: WebServer, file: Location) ->
 
 
 @pytest.mark.parametrize("status", [503, 429, 500])
-def test_requests_to_a_busy_server_are_retried(web: WebServer, file: Location, status: int) -> None:
+def test_requests_to_a_busy_server_are_retried(web, file, status):
     web.failures = [status] * 3
     assert file.read_bytes() == CONTENT
     web.failures = [status]
@@ -83,9 +76,7 @@ def test_requests_to_a_busy_server_are_retried(web: WebServer, file: Location, s
 @pytest.mark.parametrize(
     ("status", "kind"), [(403, PermissionError), (401, PermissionError), (404, FileNotFoundError)]
 )
-def test_permanent_errors_are_not_retried(
-    web: WebServer, file: Location, status: int, kind: type[OSError]
-) -> None:
+def test_permanent_errors_are_not_retried(web, file, status, kind):
     web.failures = [status]
     with pytest.raises(kind):
         file.read_bytes()
@@ -93,9 +84,7 @@ def test_permanent_errors_are_not_retried(
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
-def test_a_file_that_changes_while_it_is_read(
-    web: WebServer, file: Location, has_ranges: bool
-) -> None:
+def test_a_file_that_changes_while_it_is_read(web, file, has_ranges):
     web.has_ranges = has_ranges
     web.break_after_bytes, web.break_count = 3 * BREAK_BYTES, 1
     with file.open() as stream:
@@ -106,31 +95,31 @@ def test_a_file_that_changes_while_it_is_read(
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
-def test_ranges(web: WebServer, file: Location, has_ranges: bool) -> None:
+def test_ranges(web, file, has_ranges):
     web.has_ranges = has_ranges
     end = len(CONTENT)
     for start, stop in ((0, 1), (1000, 2000), (end - 3, end + 100), (5, 5), (end, end + 1)):
         assert file.read_range(start, stop) == CONTENT[start:stop]
 
 
-def test_an_empty_file_is_empty(web: WebServer) -> None:
+def test_an_empty_file_is_empty(web):
     web.files["empty"] = b""
     file = Location.of(f"{web.url}empty")
     assert (file.read_bytes(), file.size_bytes()) == (b"", 0)
 
 
-def test_an_unusable_length_is_named_as_the_reason(web: WebServer, file: Location) -> None:
+def test_an_unusable_length_is_named_as_the_reason(web, file):
     web.more = {"Content-Range": "bytes 0-0/" + 5000 * "9"}
     with pytest.raises(OSError, match="header"):
         file.size_bytes()
 
 
-def test_a_file_without_a_length(web: WebServer, file: Location) -> None:
+def test_a_file_without_a_length(web, file):
     web.files["run/x.bin"], web.has_length = b"abc", False
     assert (file.size_bytes(), file.read_bytes(), file.read_range(1, 2)) == (None, b"abc", b"b")
 
 
-def test_a_folder_lists_the_links_of_its_page(web: WebServer) -> None:
+def test_a_folder_lists_the_links_of_its_page(web):
     for name in ("run/rank10.json", "run/rank2.json", "run/run.json", "other/x.json"):
         web.files[name] = b"{}"
     folder = Location.of(f"{web.url}run/")
@@ -143,13 +132,13 @@ def test_a_folder_lists_the_links_of_its_page(web: WebServer) -> None:
     assert not folder.holds("requests.jsonl")
 
 
-def test_links_of_any_length_are_listed(web: WebServer) -> None:
+def test_links_of_any_length_are_listed(web):
     web.kind, name = "text/html", 5000 * "9"
     web.files["run/"] = f'<a href="{name}"><a href="x"><a href="?C=N"><a href="/other/y">'.encode()
     assert [place.name for place in Location.of(f"{web.url}run/").entries()] == [name, "x"]
 
 
-def test_a_web_server_is_read_only(web: WebServer, tmp_path: Path) -> None:
+def test_a_web_server_is_read_only(web, tmp_path):
     place = Location.of(f"{web.url}x")
     (tmp_path / "x").write_bytes(b"x")
     for write in (
@@ -162,12 +151,12 @@ def test_a_web_server_is_read_only(web: WebServer, tmp_path: Path) -> None:
             write()
 
 
-def test_an_unreachable_server_is_an_error() -> None:
+def test_an_unreachable_server_is_an_error():
     with pytest.raises(OSError, match="127"):
         Location.of("http://127.0.0.1:9/x").read_bytes()
 
 
-def test_ctrl_c_ends_the_wait_for_a_silent_server() -> None:
+def test_ctrl_c_ends_the_wait_for_a_silent_server():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = Location.of(f"http://127.0.0.1:{silent.getsockname()[1]}/x")
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
@@ -179,16 +168,14 @@ def test_ctrl_c_ends_the_wait_for_a_silent_server() -> None:
         timer.join()
 
 
-def test_a_trace_on_an_unreliable_server(
-    web: WebServer, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_trace_on_an_unreliable_server(web, tiny_trace, monkeypatch, tmp_path):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     events = [
         *(
             {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n}
             | {"dur": 3, "args": {"device": 0, "stream": 7, "correlation": n}}
             for n in range(5000)
-        ),
+        )
     ]
     path = tiny_trace(events, "rank0.json")
     web.files["rank0.json"] = path.read_bytes()
@@ -197,7 +184,6 @@ def test_a_trace_on_an_unreliable_server(
         assert remote.query("timeline").rows == local.query("timeline").rows
         assert remote.sql("SELECT path FROM trace").rows == [(f"{web.url}rank0.json",)]
         kept = remote.store_path
-    assert kept is not None
     assert b"geheim" not in kept.read_bytes()
     count = len(web.requests)
     # With a new signature it is the same file, and its store is used.

@@ -4,8 +4,6 @@ Every rank calls each collective once on different numbers, and writes its tenso
 FOLDER/<rank>.json.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

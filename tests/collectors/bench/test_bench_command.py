@@ -1,15 +1,11 @@
 """`tracekit bench`: run folders and exit codes, also after interrupts and crashes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, ranks_of, wait_for
@@ -21,11 +17,10 @@ pytest.importorskip("torch")
 
 SMALL = ("--device", "cpu", "--seconds-per-point", "0.01")
 TIMEOUT_S = 600
-Cli = Callable[..., Any]
 nightly = pytest.mark.nightly("starts processes that import torch; points are measured in process")
 
 
-def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(tmp_path, *arguments):
     """Start the command in its own process."""
     return subprocess.Popen(
         [sys.executable, "-m", "tracekit", "bench", *arguments, *SMALL],
@@ -36,18 +31,18 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
+def lines_of(folder):
     return [json.loads(line) for line in (folder / "benchmarks.jsonl").read_text().splitlines()]
 
 
-def measured(folder: Path) -> int:
+def measured(folder):
     """Return how many points have a line while the run is being made."""
     found = folder.glob(".run.partial-*/.work/lines-*.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in found)
 
 
 @nightly
-def test_all_of_it_in_small(cli: Cli, tmp_path: Path) -> None:
+def test_all_of_it_in_small(cli, tmp_path):
     sizes = "32x32x32,1KiB,4KiB"
     done = cli("bench", "all", "--sizes", sizes, "--out", "run", *SMALL, is_here=True)
     assert done.exit_code == 0, done.stderr
@@ -73,7 +68,7 @@ def test_all_of_it_in_small(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("imports torch; the points are tested alone")
-def test_formats_exit_codes_and_names(cli: Cli, tmp_path: Path) -> None:
+def test_formats_exit_codes_and_names(cli, tmp_path):
     launches = ("bench", "launches", "--out", "run", *SMALL)
     done = cli(*launches, "--format", "json", is_here=True)
     (row,) = json.loads(done.stdout)["bench_launches"]
@@ -90,7 +85,7 @@ def test_formats_exit_codes_and_names(cli: Cli, tmp_path: Path) -> None:
 
 
 @nightly
-def test_an_interrupt_keeps_the_measured_points(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_the_measured_points(tmp_path):
     sizes = ",".join(["32x32x32", *(f"{400 + n}x400x400" for n in range(200))])
     with start(tmp_path, "gemm", "--dtype", "fp32", "--sizes", sizes, "--out", "run") as process:
         wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
@@ -109,7 +104,7 @@ def test_an_interrupt_keeps_the_measured_points(tmp_path: Path) -> None:
 
 
 @nightly
-def test_an_interrupt_before_the_first_point_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_before_the_first_point_leaves_nothing(tmp_path):
     with start(tmp_path, "gemm", "--out", "run") as process:
         wait_for(lambda: ranks_of(process.pid), TIMEOUT_S)
         process.send_signal(signal.SIGINT)
@@ -119,7 +114,7 @@ def test_an_interrupt_before_the_first_point_leaves_nothing(tmp_path: Path) -> N
 
 
 @nightly
-def test_a_process_that_dies_costs_one_point(tmp_path: Path) -> None:
+def test_a_process_that_dies_costs_one_point(tmp_path):
     sizes = ",".join(f"{300 + n}x400x400" for n in range(40))
     with start(tmp_path, "gemm", "--dtype", "fp32", "--sizes", sizes, "--out", "run") as process:
         wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
@@ -134,7 +129,7 @@ def test_a_process_that_dies_costs_one_point(tmp_path: Path) -> None:
 
 
 @nightly
-def test_under_torchrun(tmp_path: Path) -> None:
+def test_under_torchrun(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     words = ("all", "--ops", "all_gather,op_call", "--sizes", "1KiB", "--out", "run", *SMALL)
     done = finished(

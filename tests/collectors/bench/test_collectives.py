@@ -1,10 +1,7 @@
 """Each collective moves the right data, with the bytes that nccl-tests counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from tracekit.collectors.process import launch
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(__file__).with_name("_ranks.py")
     one = {"OMP_NUM_THREADS": "1"}
@@ -37,20 +34,20 @@ MOVED = {
 
 
 @pytest.mark.parametrize("op", MOVED)
-def test_moved_data(ranks: list[dict[str, Any]], op: str) -> None:
+def test_moved_data(ranks, op):
     assert (ranks[0][op], ranks[1][op]) == MOVED[op]
 
 
-def test_a_reduce_leaves_the_sum_on_the_first_rank(ranks: list[dict[str, Any]]) -> None:
+def test_a_reduce_leaves_the_sum_on_the_first_rank(ranks):
     assert ranks[0]["reduce"] == [[30, 32, 34, 36]]
     assert set(OPS) == {*MOVED, "reduce"}
 
 
-def test_ranks_agree_on_the_largest(ranks: list[dict[str, Any]]) -> None:
+def test_ranks_agree_on_the_largest(ranks):
     assert ranks[0]["largest"] == ranks[1]["largest"] == [1.0, 5.0]
 
 
-def test_whole_bytes() -> None:
+def test_whole_bytes():
     assert whole_bytes(1024, 8, "fp32") == 1024
     assert whole_bytes(1024, 3, "bf16") == 1020
     assert whole_bytes(1, 8, "fp32") == 32

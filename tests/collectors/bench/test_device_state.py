@@ -1,9 +1,6 @@
 """Clocks, power, and temperature of a device, read from a stand-in for NVML."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import Any
 
 from tracekit.collectors.bench.measuring import DeviceState
 
@@ -13,38 +10,38 @@ NOTHING = {"clock_hz": None, "memory_clock_hz": None, "power_w": None, "temperat
 class Library:
     """NVML with one device, `GPU-abc`; `missing` functions return that they are not supported."""
 
-    def __init__(self, *missing: str, init: int = 0) -> None:
+    def __init__(self, *missing, init=0):
         self._missing = missing
         self._init = init
         self.asked: list[bytes] = []
 
-    def nvmlInit_v2(self) -> int:  # noqa: N802 - NVIDIA's name
+    def nvmlInit_v2(self):  # noqa: N802 - NVIDIA's name
         return self._init
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
+    def nvmlDeviceGetHandleByUUID(self, uuid, handle):  # noqa: N802
         self.asked.append(uuid)
         handle._obj.value = 77
         return 0 if uuid == b"GPU-abc" else 6
 
-    def nvmlDeviceGetClockInfo(self, handle: Any, which: int, value: Any) -> int:  # noqa: N802
+    def nvmlDeviceGetClockInfo(self, handle, which, value):  # noqa: N802
         assert handle.value == 77
         return self._tell("clock", {1: 1410, 2: 1593}[which], value)
 
-    def nvmlDeviceGetPowerUsage(self, handle: Any, value: Any) -> int:  # noqa: N802
+    def nvmlDeviceGetPowerUsage(self, handle, value):  # noqa: N802
         assert handle.value == 77
         return self._tell("power", 305_250, value)
 
-    def nvmlDeviceGetTemperature(self, handle: Any, sensor: int, value: Any) -> int:  # noqa: N802
+    def nvmlDeviceGetTemperature(self, handle, sensor, value):  # noqa: N802
         assert (handle.value, sensor) == (77, 0)
         return self._tell("temperature", 54, value)
 
-    def _tell(self, name: str, figure: int, value: Any) -> int:
+    def _tell(self, name, figure, value):
         assert isinstance(value._obj, ctypes.c_uint)
         value._obj.value = figure
         return 3 if name in self._missing else 0
 
 
-def test_figures_in_base_units() -> None:
+def test_figures_in_base_units():
     state = DeviceState("abc", lambda _: Library())
     assert state.read() == {
         "clock_hz": 1_410_000_000,
@@ -54,7 +51,7 @@ def test_figures_in_base_units() -> None:
     }
 
 
-def test_missing_figures_are_null() -> None:
+def test_missing_figures_are_null():
     read = DeviceState("abc", lambda _: Library("power", "temperature")).read()
     assert read["clock_hz"] == 1_410_000_000
     assert read["power_w"] is read["temperature_c"] is None
@@ -63,8 +60,8 @@ def test_missing_figures_are_null() -> None:
     assert unknown.asked == [b"GPU-def", b"MIG-def"]
 
 
-def test_without_a_driver_there_are_no_figures() -> None:
-    def missing(name: str) -> Any:
+def test_without_a_driver_there_are_no_figures():
+    def missing(name):
         raise OSError(f"{name}: cannot open shared object file")
 
     assert DeviceState("abc", missing).read() == NOTHING

@@ -1,9 +1,6 @@
 """The timed calls, and points that cannot be measured."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
@@ -19,11 +16,11 @@ CPU = torch.device("cpu")
 QUICK = Settings(families=("gemm",), point_s=0.01)
 
 
-def product(op: str = "mm", dtype: str = "fp32", batch: int = 1, m: int = 16) -> Point:
+def product(op="mm", dtype="fp32", batch=1, m=16):
     return Point("gemm", op, dtype=dtype, m=m, n=48, k=32, batch=batch)
 
 
-def called(module: Any, point: Point) -> Any:
+def called(module, point):
     with module.prepared(point, CPU) as call:
         return call()
 
@@ -32,16 +29,14 @@ def called(module: Any, point: Point) -> Any:
     ("op", "dtype", "batch", "shape"),
     [("mm", "fp32", 1, (16, 48)), ("mm", "bf16", 1, (16, 48)), ("grouped_mm", "bf16", 3, (48, 48))],
 )
-def test_products_have_the_shape_that_was_asked_for(
-    op: str, dtype: str, batch: int, shape: tuple[int, int]
-) -> None:
+def test_products_have_the_shape_that_was_asked_for(op, dtype, batch, shape):
     out = called(gemm, product(op, dtype, batch))
     assert tuple(out.shape) == shape
     assert out.dtype == getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[dtype])
     assert out.float().std() > 1
 
 
-def test_eight_bit_floats_where_torch_has_them() -> None:
+def test_eight_bit_floats_where_torch_has_them():
     (line,) = measure([product("scaled_mm", "fp8")], CPU, QUICK)
     if line["outcome"] == "ok":
         out = called(gemm, product("scaled_mm", "fp8"))
@@ -50,20 +45,20 @@ def test_eight_bit_floats_where_torch_has_them() -> None:
         assert line["reason"]
 
 
-def test_a_cpu_has_no_tf32() -> None:
+def test_a_cpu_has_no_tf32():
     with pytest.raises(UnsupportedError, match="CPUs have no tf32"):
         called(gemm, product(dtype="tf32"))
 
 
 @pytest.mark.parametrize("has_new", [True, False])
-def test_the_precision_of_fp32_is_restored(monkeypatch: pytest.MonkeyPatch, has_new: bool) -> None:
+def test_the_precision_of_fp32_is_restored(monkeypatch, has_new):
     class New:
         fp32_precision = "none"
 
     class Old:
         allow_tf32 = False
 
-    matmul: Any = New() if has_new else Old()
+    matmul = New() if has_new else Old()
     monkeypatch.setattr(torch.backends.cuda, "matmul", matmul)
     before = vars(type(matmul)).copy()
     with gemm._fp32_precision("tf32", torch.device("cuda")):
@@ -74,13 +69,13 @@ def test_the_precision_of_fp32_is_restored(monkeypatch: pytest.MonkeyPatch, has_
     }
 
 
-def test_copies_and_ops() -> None:
+def test_copies_and_ops():
     target = called(memcpy, Point("memcpy", "h2h", memory="pageable", message_bytes=5000))
     assert (target.numel(), target.sum().item()) == (5000, 5000)
     assert called(launches, Point("launch", "op_call")).tolist() == [2.0]
 
 
-def test_every_point_has_its_line_whatever_becomes_of_it() -> None:
+def test_every_point_has_its_line_whatever_becomes_of_it():
     points = [
         product(),
         product(dtype="tf32"),
@@ -103,7 +98,7 @@ def test_every_point_has_its_line_whatever_becomes_of_it() -> None:
     json.loads(to_text(good))
 
 
-def test_lines_are_as_the_store_reads_them() -> None:
+def test_lines_are_as_the_store_reads_them():
     from tracekit.schema import RUN_TABLES
 
     (columns,) = (
@@ -120,7 +115,7 @@ def test_lines_are_as_the_store_reads_them() -> None:
     assert (few["median_ns"], few["low_ns"], few["confidence_pct"]) == (1.5, None, None)
 
 
-def test_no_more_calls_wait_for_a_device_than_it_takes() -> None:
+def test_no_more_calls_wait_for_a_device_than_it_takes():
     """A stream takes about a thousand launches; a graph counts as its number of kernels."""
     graph = Point("launch", "graph_replay", series="kernels_100", timer="cuda_event")
     assert budget_of(graph, QUICK).most_inner == 5
@@ -144,7 +139,7 @@ def test_no_more_calls_wait_for_a_device_than_it_takes() -> None:
         (ValueError("a\nb"), "failed"),
     ],
 )
-def test_outcomes_of_errors(error: Exception, outcome: str) -> None:
+def test_outcomes_of_errors(error, outcome):
     found, reason = outcome_of(error)
     assert found == outcome
     assert "\n" not in reason

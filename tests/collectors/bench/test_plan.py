@@ -1,9 +1,6 @@
 """Which points are measured: those of the paper in full, all kinds of them in small."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -11,24 +8,24 @@ torch = pytest.importorskip("torch")
 
 from tracekit.collectors.bench import gemm  # noqa: E402
 from tracekit.collectors.bench.plan import plan  # noqa: E402
-from tracekit.collectors.bench.point import FAMILIES, Point  # noqa: E402
+from tracekit.collectors.bench.point import FAMILIES  # noqa: E402
 from tracekit.collectors.bench.settings import Settings  # noqa: E402
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ALL = ("bf16", "fp16", "tf32", "fp32", "fp8")
 
 
-def points(family: str, device: Any = GPU, group_size: int = 8, **members: Any) -> list[Point]:
+def points(family, device=GPU, group_size=8, **members):
     settings = Settings(families=members.pop("families", FAMILIES), **members)
     return plan(settings, device, family, group_size)
 
 
 @pytest.fixture(autouse=True)
-def _hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+def _hopper(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _=None: (9, 0))
 
 
-def test_types_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_by_device(monkeypatch):
     found = {}
     for capability in ((7, 0), (8, 0), (8, 9), (9, 0)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
@@ -37,9 +34,9 @@ def test_types_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gemm.dtypes_of(CPU) == ("fp32", "bf16")
 
 
-def test_figure_11() -> None:
+def test_figure_11():
     """M from 4096 to 16384 by 512 for three shapes of weights, and 13 rows more for one of them."""
-    curves: dict[str, list[tuple[int | None, ...]]] = {}
+    curves = {}
     for point in points("gemm", dtypes=("bf16",)):
         curves.setdefault(str(point.series), []).append((point.m, point.n, point.k))
     rows = range(4096, 16385, 512)
@@ -50,7 +47,7 @@ def test_figure_11() -> None:
     assert curves["table12"] == [(666, 11008, 4096), (10624, 11008, 4096)]
 
 
-def test_the_projections_of_llama2() -> None:
+def test_the_projections_of_llama2():
     """70B has keys and values of 8 of its 64 heads: 8192 + 2 * 1024 columns."""
     found = {point.series: (point.n, point.k) for point in points("gemm", dtypes=("bf16",))}
     assert found["llama2-7b/qkv"] == (12288, 4096)
@@ -60,7 +57,7 @@ def test_the_projections_of_llama2() -> None:
     assert found["llama2-70b/lm_head"] == (32000, 8192)
 
 
-def test_every_type_has_its_product() -> None:
+def test_every_type_has_its_product():
     found = {(point.dtype, point.op) for point in points("gemm")}
     assert found == {
         *((name, "mm") for name in ALL[:4]), ("bf16", "grouped_mm"), ("fp8", "scaled_mm"),
@@ -68,7 +65,7 @@ def test_every_type_has_its_product() -> None:
     assert {point.timer for point in points("gemm")} == {"cuda_event"}
 
 
-def test_figure_12() -> None:
+def test_figure_12():
     found = points("memcpy")
     kinds = Counter((point.op, point.memory) for point in found)
     directions = [("h2d", "pinned"), ("h2d", "pageable"), ("d2h", "pinned"), ("d2h", "pageable")]
@@ -77,7 +74,7 @@ def test_figure_12() -> None:
     assert sizes == [2**power for power in range(10, 33)]
 
 
-def test_figures_13_to_15() -> None:
+def test_figures_13_to_15():
     """Every rank has an equal part of a message."""
     found = points("collective", group_size=6)
     assert {point.op for point in found} >= {"all_gather", "reduce_scatter", "reduce"}
@@ -89,13 +86,13 @@ def test_figures_13_to_15() -> None:
     assert sizes[-1] >= 2**30
 
 
-def test_launches() -> None:
+def test_launches():
     on_gpu = Counter(point.op for point in points("launch"))
     assert on_gpu == {"op_call": 1, "empty_kernel": 2, "graph_replay": 6, "stream_sync": 2}
     assert [point.op for point in points("launch", CPU)] == ["op_call"]
 
 
-def test_a_cpu_has_small_points_of_every_kind() -> None:
+def test_a_cpu_has_small_points_of_every_kind():
     found = [point for family in FAMILIES for point in points(family, CPU, 2)]
     assert {point.op for point in found} >= {"mm", "grouped_mm", "h2h", "all_reduce", "op_call"}
     assert {point.timer for point in found} == {"wall_clock"}
@@ -103,7 +100,7 @@ def test_a_cpu_has_small_points_of_every_kind() -> None:
     assert max(point.message_bytes or 0 for point in found if point.op == "h2h") == 2**28
 
 
-def test_own_sizes_and_ops() -> None:
+def test_own_sizes_and_ops():
     shapes = points("gemm", CPU, dtypes=("fp32",), shapes=((3, 4, 5),))
     assert [(p.m, p.n, p.k, p.batch, p.series) for p in shapes] == [(3, 4, 5, 1, None)]
     # Of `all`, sizes of one kind leave out what has none of it.

@@ -1,11 +1,7 @@
 """Sampling: when it stops, the interval of a median, and the clocks."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -25,39 +21,37 @@ BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, most_inne
 class Machine:
     """A call that takes given times, on a clock that moves with it."""
 
-    def __init__(self, times_ns: Iterator[float]) -> None:
+    def __init__(self, times_ns):
         self._times_ns = times_ns
         self.now_ns = 0.0
         self.counts: list[int] = []
 
-    def timed(self, count: int) -> float:
+    def timed(self, count):
         self.counts.append(count)
         took = next(self._times_ns) * count
         self.now_ns += took
         return took
 
-    def now_s(self) -> float:
+    def now_s(self):
         return self.now_ns / 1e9
 
-    def sample(
-        self, budget: Budget = BUDGET, agree: Callable[[Sequence[float]], Sequence[float]] = tuple
-    ) -> Timing:
+    def sample(self, budget=BUDGET, agree=tuple):
         return take_samples(self.timed, budget, agree, self.now_s)
 
 
-def test_places_of_a_table() -> None:
+def test_places_of_a_table():
     """The table of Conover, Practical Nonparametric Statistics, for the sign test at 5 %."""
     counts = (5, 6, 8, 9, 11, 12, 10, 20, 50, 100)
     assert [interval_place(n) for n in counts] == [None, 1, 1, 2, 2, 3, 2, 6, 18, 40]
 
 
-def test_an_interval_by_hand() -> None:
+def test_an_interval_by_hand():
     timing = Timing(1, 1, [7.0, 1.0, 3.0, 5.0, 9.0, 11.0, 2.0, 4.0, 6.0, 8.0])
     assert (timing.median(), timing.interval()) == (5.5, (2.0, 9.0))
     assert timing.width_pct() == pytest.approx(100 * 7 / 5.5)
 
 
-def test_a_steady_call_ends_early() -> None:
+def test_a_steady_call_ends_early():
     """2 µs each: 500 calls are a sample of 1 ms; a fifth of the time is spent at least."""
     machine = Machine(itertools.repeat(2_000.0))
     timing = machine.sample()
@@ -70,7 +64,7 @@ def test_a_steady_call_ends_early() -> None:
     assert timing.warmup_count * 2_000 / 1e9 >= BUDGET.warmup_s
 
 
-def test_an_unsteady_call_takes_all_the_time() -> None:
+def test_an_unsteady_call_takes_all_the_time():
     machine = Machine(itertools.cycle((1e6, 3e6)))
     timing = machine.sample()
     assert timing.inner_count == 1
@@ -78,41 +72,41 @@ def test_an_unsteady_call_takes_all_the_time() -> None:
     assert len(timing.sample_ns) == pytest.approx(500, abs=1)
 
 
-def test_a_slow_call_has_as_many_samples_as_an_interval_needs() -> None:
+def test_a_slow_call_has_as_many_samples_as_an_interval_needs():
     timing = Machine(itertools.repeat(0.5e9)).sample()
     assert len(timing.sample_ns) == LEAST_SAMPLES
     assert timing.interval() is not None
 
 
-def test_a_very_slow_call_has_fewer_and_no_interval() -> None:
+def test_a_very_slow_call_has_fewer_and_no_interval():
     timing = Machine(itertools.repeat(3e9)).sample()
     assert (len(timing.sample_ns), timing.interval()) == (2, None)
 
 
-def test_there_is_an_end_to_samples() -> None:
+def test_there_is_an_end_to_samples():
     machine = Machine(itertools.cycle((1e3, 2e3)))
     timing = machine.sample(Budget(seconds=100.0, sample_ns=1.0, warmup_s=0.0))
     assert len(timing.sample_ns) == MOST_SAMPLES
 
 
-def test_one_slow_batch_of_the_warm_up_does_not_decide_how_many_calls_a_sample_has() -> None:
+def test_one_slow_batch_of_the_warm_up_does_not_decide_how_many_calls_a_sample_has():
     """The first batch met another program's turn on the processor."""
     machine = Machine(itertools.chain((1e6, 50e6, 2e3), itertools.repeat(2e3)))
     assert machine.sample().inner_count == 500
 
 
-def test_a_call_too_short_for_the_clock_is_made_as_often_as_allowed() -> None:
+def test_a_call_too_short_for_the_clock_is_made_as_often_as_allowed():
     ticks = itertools.count()
     timing = take_samples(lambda _: 0.0, BUDGET, tuple, lambda: next(ticks) * 0.01)
     assert timing.inner_count == BUDGET.most_inner
     assert timing.median() == 0.0
 
 
-def test_all_ranks_stop_at_the_slowest_ones_figures() -> None:
+def test_all_ranks_stop_at_the_slowest_ones_figures():
     """The other rank is twice as slow, and its clock runs ahead."""
     machine = Machine(itertools.repeat(1e6))
 
-    def agree(own: Sequence[float]) -> Sequence[float]:
+    def agree(own):
         return tuple(2 * value for value in own)
 
     timing = machine.sample(agree=agree)
@@ -124,39 +118,39 @@ def test_all_ranks_stop_at_the_slowest_ones_figures() -> None:
 class Cuda:
     """Stands for torch.cuda, and logs its calls."""
 
-    def __init__(self, elapsed_ms: float = 1.5) -> None:
+    def __init__(self, elapsed_ms=1.5):
         self.told: list[str] = []
         self._elapsed_ms = elapsed_ms
         self._count = 0
 
-    def synchronize(self, device: object) -> None:
+    def synchronize(self, device):
         self.told.append(f"synchronize {device}")
 
-    def _sleep(self, cycles: int) -> None:
+    def _sleep(self, cycles):
         self.told.append(f"sleep {cycles}")
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch's name
+    def Event(self, *, enable_timing):  # noqa: N802 - torch's name
         assert enable_timing
         cuda, self._count = self, self._count + 1
         number = self._count
 
         class Event:
-            def record(self) -> None:
+            def record(self):
                 cuda.told.append(f"record {number}")
 
-            def synchronize(self) -> None:
+            def synchronize(self):
                 cuda.told.append(f"wait {number}")
 
-            def elapsed_time(self, other: object) -> float:
+            def elapsed_time(self, other):
                 del other
                 return cuda._elapsed_ms
 
         return Event()
 
 
-def test_events_hold_nothing_but_the_calls() -> None:
+def test_events_hold_nothing_but_the_calls():
     cuda = Cuda()
-    clock = EventClock("cuda:0", cuda)  # type: ignore[arg-type]
+    clock = EventClock("cuda:0", cuda)
     took = clock.time_ns(lambda: cuda.told.append("call"), 2)
     assert took == 1_500_000
     assert cuda.told == [
@@ -165,27 +159,27 @@ def test_events_hold_nothing_but_the_calls() -> None:
 
 
 @pytest.mark.parametrize(("count", "cycles"), [(1, 75_000), (100, 1_500_000), (9999, 15_000_000)])
-def test_the_device_is_held_for_as_long_as_calls_are_queued(count: int, cycles: int) -> None:
+def test_the_device_is_held_for_as_long_as_calls_are_queued(count, cycles):
     cuda = Cuda()
-    EventClock("cuda:0", cuda).time_ns(lambda: None, count)  # type: ignore[arg-type]
+    EventClock("cuda:0", cuda).time_ns(lambda: None, count)
     assert cuda.told[1] == f"sleep {cycles}"
 
 
-def test_a_device_without_that_kernel_is_timed_all_the_same() -> None:
+def test_a_device_without_that_kernel_is_timed_all_the_same():
     cuda = Cuda(2.0)
-    cuda._sleep = None  # type: ignore[assignment,method-assign]
-    assert EventClock("cuda:0", cuda).time_ns(lambda: None, 1) == 2e6  # type: ignore[arg-type]
+    cuda._sleep = None
+    assert EventClock("cuda:0", cuda).time_ns(lambda: None, 1) == 2e6
     assert not any(told.startswith("sleep") for told in cuda.told)
 
 
-def test_the_wall_clock_waits_outside_of_the_time() -> None:
+def test_the_wall_clock_waits_outside_of_the_time():
     now, told = [0], []
 
-    def synchronize() -> None:
+    def synchronize():
         now[0] += 1000
         told.append("synchronize")
 
-    def call() -> None:
+    def call():
         now[0] += 7
         told.append("call")
 

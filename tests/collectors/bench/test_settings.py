@@ -1,9 +1,6 @@
 """The arguments of `tracekit bench` are checked before anything starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,8 +8,8 @@ from tracekit.collectors.bench.settings import Settings, validated
 from tracekit.errors import UsageError
 
 
-def test_values_become_settings(tmp_path: Path) -> None:
-    given: dict[str, Any] = {
+def test_values_become_settings(tmp_path):
+    given = {
         "sizes": "512x256x128, 1KiB,3MB",
         "dtype": "bf16,fp32,bf16",
         "ops": "mm,all_reduce",
@@ -49,13 +46,13 @@ def test_values_become_settings(tmp_path: Path) -> None:
         ("all", "device", ["tpu"]),
     ],
 )
-def test_wrong_values_are_refused(what: str, option: str, values: list[str]) -> None:
+def test_wrong_values_are_refused(what, option, values):
     for value in values:
         with pytest.raises(UsageError) as caught:
             validated(what, {option: value})
         assert f"--{option.replace('_', '-')}" in caught.value.message
 
 
-def test_nccl_needs_gpus() -> None:
+def test_nccl_needs_gpus():
     with pytest.raises(UsageError, match="--backend nccl"):
         validated("all", {"device": "cpu", "backend": "nccl"})

@@ -7,8 +7,6 @@ PROGRAM is a section heading such as "ddp compiled eager (2 ranks)". Losses of c
 on one line. A line `left: NAME` is a file that the program leaves behind.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """Runs the loop programs, bare or under `tracekit collect`, and reports what each run leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import importlib.util

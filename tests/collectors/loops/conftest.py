@@ -1,8 +1,5 @@
 """The fixture that runs training loops."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,7 @@ from _loops import Loops
 
 
 @pytest.fixture(scope="session")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loops]:
+def loops(tmp_path_factory):
     pytest.importorskip("torch")
     if not Path("/proc").is_dir():
         pytest.skip("finds the processes that a program leaves behind in /proc")

@@ -1,39 +1,27 @@
 """tracekit's callbacks for trainers: the training is unchanged and recorded."""
 
-from __future__ import annotations
-
 import pytest
 from _expected import assert_unharmed
-from _loops import TOKENS, Loops, Outcome, needs
+from _loops import TOKENS, needs
 
 # By package: the program, its words, and the class of the model.
 TRAINERS = {
     "transformers": ("transformers_trainer", (), "LlamaForCausalLM"),
     "lightning": ("lightning_trainer", ("validation", "accumulating"), "Decoder"),
 }
-each_trainer = pytest.mark.parametrize(
+
+
+@pytest.mark.parametrize(
     "package",
     [
         "transformers",
-        *(
-            pytest.param(name, marks=pytest.mark.nightly("one trainer is in the gate"))
-            for name in TRAINERS
-            if name != "transformers"
-        ),
+        pytest.param("lightning", marks=pytest.mark.nightly("one trainer is in the gate")),
     ],
 )
-
-
-def recorded(loops: Loops, package: str, *words: str) -> Outcome:
+def test_a_training_is_recorded(package, loops):
     needs(package)
-    script, own, _ = TRAINERS[package]
-    return loops.run(script, *(words or own), "callback", is_bare=True)
-
-
-@each_trainer
-def test_a_training_is_recorded(package: str, loops: Loops) -> None:
-    result = recorded(loops, package)
     script, words, model = TRAINERS[package]
+    result = loops.run(script, *words, "callback", is_bare=True)
     assert_unharmed(result, " ".join([script, *words]))
     run = result.run
     made = run.manifest
@@ -50,15 +38,3 @@ def test_a_training_is_recorded(package: str, loops: Loops) -> None:
     # No evaluation belongs to a step; Lightning's runs before the trace ends.
     for begin, _ in run.spans("tk/phase/evaluation"):
         assert not any(first <= begin < last for first, last in run.spans("tk/step/"))
-
-
-@pytest.mark.nightly("the loop behind both callbacks is tested in test_called_loop.py")
-@each_trainer
-def test_a_training_that_fails(package: str, loops: Loops) -> None:
-    result = recorded(loops, package, "failing")
-    assert (result.exit_code, result.left) == (1, [])
-    assert result.stderr.count("ArithmeticError: no more\n") >= 1
-    made = result.run.manifest
-    assert made["outcome"] == "failed"
-    assert made["reason"].startswith("rank 0: ArithmeticError: no more")
-    assert result.run.traces == ["rank0.json.gz"]

@@ -1,29 +1,22 @@
 """However a program ends, `tracekit collect` returns its exit code and keeps the run folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
 import select
 import shutil
-import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed, expected, is_same, lines_of
-from _loops import PROGRAMS, Loops, Outcome
+from _loops import PROGRAMS
 
 from tracekit.collectors.loop import folder as loop_folder
 from tracekit.collectors.loop.plan import LoopPlan
 
-nightly = pytest.mark.nightly(
-    "exit codes and signals of programs are tested in test_run_program.py"
-)
+nightly = pytest.mark.nightly("exit codes and signals of programs are tested in test_processes.py")
 
 BEFORE, WITHIN, AFTER = 3, 7, 10  # the recorded steps are 6 and 7
 
@@ -53,7 +46,7 @@ ENDS = {
 
 @nightly
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-def test_a_program_that_ends_badly(case: End, loops: Loops) -> None:
+def test_a_program_that_ends_badly(case, loops):
     result = loops.run("ends", str(case.step), case.how)
     assert result.exit_code == case.exit_code, result.stderr
     # It prints what the plain loop prints, up to the step that does not end.
@@ -74,7 +67,7 @@ def test_a_program_that_ends_badly(case: End, loops: Loops) -> None:
 
 
 @nightly
-def test_a_child_outlives_its_program(loops: Loops) -> None:
+def test_a_child_outlives_its_program(loops):
     code = (
         "import runpy, subprocess, sys; null = subprocess.DEVNULL\n"
         "subprocess.Popen(['sleep', '300'], stdin=null, stdout=null, stderr=null)\n"
@@ -87,7 +80,7 @@ def test_a_child_outlives_its_program(loops: Loops) -> None:
 
 
 @nightly
-def test_a_program_that_records_itself(loops: Loops) -> None:
+def test_a_program_that_records_itself(loops):
     result = loops.start([*loops.collect(out="outer"), *loops.program("library")]).end()
     assert_unharmed(result, "plain")
     assert result.run.manifest["outcome"] == "ok"
@@ -95,16 +88,14 @@ def test_a_program_that_records_itself(loops: Loops) -> None:
     assert not (result.folder / "outer").exists()
 
 
-def test_nothing_can_be_written_into_a_folder_that_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_can_be_written_into_a_folder_that_is_removed(tmp_path, monkeypatch):
     """A process that outlives the program may still write into the working folder."""
     made = loop_folder.LoopFolder(tmp_path / "run", LoopPlan(), ["python"], "1.here", force=False)
     made.open()
     (made.work / "report").touch()
     remove = shutil.rmtree
 
-    def write_and_remove(path: Path, **how: Any) -> None:
+    def write_and_remove(path, **how):
         with pytest.raises(FileNotFoundError):
             (made.work / "late").touch()
         remove(path, **how)
@@ -116,44 +107,6 @@ def test_nothing_can_be_written_into_a_folder_that_is_removed(
     assert list(tmp_path.iterdir()) == []
 
 
-EARLY, LATE = "step 3 ", "step 20 "
-
-
-@nightly
-@pytest.mark.parametrize(
-    ("name", "what", "line", "exit_code"),
-    [
-        ("SIGTERM", "0", EARLY, 0),
-        ("SIGTERM", "default", LATE, 143),
-        ("SIGINT", "7", EARLY, 7),
-        ("SIGINT", "default", LATE, 130),
-        ("SIGHUP", "5", LATE, 5),
-        ("SIGUSR1", "go-on", LATE, 0),
-        ("SIGUSR2", "default", EARLY, 140),
-    ],
-)
-def test_a_signal_reaches_the_program_once(
-    name: str, what: str, line: str, exit_code: int, loops: Loops
-) -> None:
-    """The program decides what happens, and has the time that it needs."""
-    process = loops.start([*loops.collect(), *loops.program("signalled", name, what)])
-    process.wait_for(line)
-    process.popen.send_signal(getattr(signal, name))
-    result = process.end()
-    assert result.exit_code == exit_code, result.stderr
-    own = [text for text in result.stdout.splitlines() if not text.startswith("step ")]
-    last = "saved" if what.isdigit() else "went on"
-    wanted = [f"{name} number 1", f"{last} after 1 signals"]
-    assert own == ([] if what == "default" else wanted)
-    assert result.files == (["work/checkpoint.pt"] if what.isdigit() else [])
-    assert result.left == []
-    if line == LATE or exit_code:
-        made = result.run.manifest
-        assert made["exit_code"] == exit_code
-        assert made["outcome"] == ("failed" if exit_code else "ok")
-        assert result.run.traces == (["rank0.json.gz"] if line == LATE else [])
-
-
 # Makes the terminal on stdin the controlling one, and executes another program.
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -161,9 +114,7 @@ TAKE_TERMINAL = (
 )
 
 
-def on_a_terminal(
-    loops: Loops, command: list[str], wait_for: str, keys: bytes
-) -> tuple[str, Outcome]:
+def on_a_terminal(loops, command, wait_for, keys):
     """Run a command on its own terminal, and press keys once it has printed a text.
 
     Returns:
@@ -193,16 +144,7 @@ def on_a_terminal(
     return shown, result
 
 
-@nightly
-def test_ctrl_c_reaches_the_program_once(loops: Loops) -> None:
-    command = [*loops.collect(), *loops.program("signalled", "SIGINT", "7")]
-    shown, result = on_a_terminal(loops, command, EARLY, b"\x03")
-    assert (result.exit_code, result.left) == (7, []), shown
-    assert shown.count("SIGINT number") == 1
-    assert "saved after 1 signals" in shown
-
-
-def test_the_program_can_read_from_the_terminal(loops: Loops) -> None:
+def test_the_program_can_read_from_the_terminal(loops):
     """In a process group of its own it would be stopped when it reads."""
     program = [sys.executable, "-c", "print('answer', input('question '))"]
     shown, result = on_a_terminal(loops, [*loops.collect(), *program], "question", b"forty-two\n")

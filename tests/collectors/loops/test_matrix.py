@@ -1,16 +1,12 @@
 """Training loops under `tracekit collect` compute and print the same, and are recorded."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed, is_same
-from _loops import OPTIONS, TOKENS, Loops, Outcome, needs
+from _loops import OPTIONS, TOKENS, needs
 
 import tracekit
 
@@ -60,19 +56,19 @@ class Loop:
     steps: tuple[int, ...] | None = (6, 7)
     note: str = ""
 
-    def run(self, loops: Loops) -> Outcome:
+    def run(self, loops):
         needs(*self.needs)
         how = {"is_torchrun": True} if self.is_torchrun else {}
         return loops.run(*self.program.split(), ranks=self.ranks, **how)
 
     @property
-    def section(self) -> str:
+    def section(self):
         """Heading of the expected output."""
         ranks = f"{self.ranks} ranks{', torchrun' * self.is_torchrun}"
         return f"{self.program} ({ranks})" if self.ranks > 1 else self.program
 
 
-def calls(kind: str, note: str = "", tokens: int = TOKENS, **phases: int) -> Loop:
+def calls(kind, note="", tokens=TOKENS, **phases):
     """Return a loop that calls its model outside the step, too."""
     return Loop(
         program=f"calls {kind}",
@@ -84,12 +80,12 @@ def calls(kind: str, note: str = "", tokens: int = TOKENS, **phases: int) -> Loo
     )
 
 
-def in_turn(kind: str, note: str) -> Loop:
+def in_turn(kind, note):
     """Return the last of several loops of one process, which is recorded."""
     return Loop(program=f"loops_in_turn {kind}", parameters=PARAMETERS, note=note)
 
 
-def compiled(program: str, tokens: int = TOKENS, **members: Any) -> Loop:
+def compiled(program, tokens=TOKENS, **members):
     """Return a compiled loop, whose expected output includes the counters of Dynamo."""
     return Loop(program=program, tokens=tokens, phases={"optimizer": 2}, steps=None, **members)
 
@@ -177,7 +173,7 @@ nightly = pytest.mark.nightly("a variant of the loops that run in the gate")
 @pytest.mark.parametrize(
     "name", [name if name in GATE else pytest.param(name, marks=nightly) for name in LOOPS]
 )
-def test_a_loop_is_recorded(name: str, loops: Loops) -> None:
+def test_a_loop_is_recorded(name, loops):
     case = LOOPS[name]
     result = case.run(loops)
     assert_unharmed(result, case.section)
@@ -206,7 +202,7 @@ def test_a_loop_is_recorded(name: str, loops: Loops) -> None:
     assert case.note in "\n".join(made["notes"])
 
 
-def test_evaluation_is_a_separate_phase(loops: Loops) -> None:
+def test_evaluation_is_a_separate_phase(loops):
     run = loops.run("evaluation").run
     # Three batches follow step 6, one of the recorded steps.
     assert run.phases()["evaluation"] in (1, 3)
@@ -214,7 +210,7 @@ def test_evaluation_is_a_separate_phase(loops: Loops) -> None:
 
 
 @nightly
-def test_calls_outside_the_step_have_no_step_time(loops: Loops) -> None:
+def test_calls_outside_the_step_have_no_step_time(loops):
     """An averaged model is evaluated between steps; a teacher runs inside them."""
     for kind, inside in (("average", 0), ("holding", 0), ("eval", 16)):
         run = loops.run("calls", kind).run
@@ -231,7 +227,7 @@ def test_calls_outside_the_step_have_no_step_time(loops: Loops) -> None:
 
 
 @nightly
-def test_parts_of_an_agent_are_called(loops: Loops) -> None:
+def test_parts_of_an_agent_are_called(loops):
     run = loops.run("agent").run
     assert run.manifest["engine"] == "torch", "methods named backward and step make no engine"
     assert {name for name in run.names() if "module/forward" in name} == {
@@ -241,7 +237,7 @@ def test_parts_of_an_agent_are_called(loops: Loops) -> None:
 
 
 @nightly
-def test_the_optimizer_of_lightning_calls_the_model(loops: Loops) -> None:
+def test_the_optimizer_of_lightning_calls_the_model(loops):
     needs("lightning")
     run = loops.run("lightning_trainer", "validation").run
     assert run.inside("tk/phase/optimizer", "tk/phase/forward") == 2
@@ -249,7 +245,7 @@ def test_the_optimizer_of_lightning_calls_the_model(loops: Loops) -> None:
 
 
 @nightly
-def test_parameters_that_are_sharded_by_hand(loops: Loops) -> None:
+def test_parameters_that_are_sharded_by_hand(loops):
     """Nothing but the data tells whether the ranks receive different batches."""
     result = loops.run("zero3_by_hand", ranks=2)
     assert_unharmed(result, "zero3_by_hand (2 ranks)")
@@ -259,14 +255,14 @@ def test_parameters_that_are_sharded_by_hand(loops: Loops) -> None:
 
 
 @nightly
-def test_models_without_an_optimizer_are_freed(loops: Loops) -> None:
+def test_models_without_an_optimizer_are_freed(loops):
     result = loops.run("by_hand")
     assert_unharmed(result, "by_hand")
     assert not result.run.path.exists()
 
 
 @nightly
-def test_steps_of_a_critic_before_the_first_of_the_generator_do_not_count(loops: Loops) -> None:
+def test_steps_of_a_critic_before_the_first_of_the_generator_do_not_count(loops):
     result = loops.run("two_models", "critics")
     assert_unharmed(result, "two_models critics")
     made = result.run.manifest
@@ -280,7 +276,7 @@ def test_steps_of_a_critic_before_the_first_of_the_generator_do_not_count(loops:
 
 @nightly
 @pytest.mark.parametrize("kind", ["part", "copy"])
-def test_an_optimizer_that_starts_late_starts_no_new_loop(kind: str, loops: Loops) -> None:
+def test_an_optimizer_that_starts_late_starts_no_new_loop(kind, loops):
     result = loops.run("two_models", kind)
     assert_unharmed(result, f"two_models {kind}")
     made = result.run.manifest
@@ -293,7 +289,7 @@ def test_an_optimizer_that_starts_late_starts_no_new_loop(kind: str, loops: Loop
 
 @nightly
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_longer_loop_replaces_a_trial(ranks: int, loops: Loops) -> None:
+def test_a_longer_loop_replaces_a_trial(ranks, loops):
     result = loops.run("loops_in_turn", "trial", ranks=ranks)
     assert_unharmed(result, "loops_in_turn trial" + " (2 ranks)" * (ranks == 2))
     made = result.run.manifest
@@ -318,9 +314,7 @@ def test_a_longer_loop_replaces_a_trial(ranks: int, loops: Loops) -> None:
         ("short", "failed", (2, 0), ""),
     ],
 )
-def test_short_and_long_loops_in_turn(
-    kind: str, outcome: str, counts: tuple[int, int], note: str, loops: Loops
-) -> None:
+def test_short_and_long_loops_in_turn(kind, outcome, counts, note, loops):
     result = loops.run("loops_in_turn", kind)
     made = result.run.manifest
     assert (result.exit_code, result.left) == (0, [])
@@ -335,14 +329,14 @@ def test_short_and_long_loops_in_turn(
 
 
 @nightly
-def test_an_optimizer_unknown_to_torch_needs_tracekit_step(loops: Loops) -> None:
+def test_an_optimizer_unknown_to_torch_needs_tracekit_step(loops):
     result = loops.run("foreign")
     assert_unharmed(result, "foreign told")
     assert "tracekit.step()" in result.stderr
 
 
 @nightly
-def test_the_last_step_ends_with_its_optimizer(loops: Loops) -> None:
+def test_the_last_step_ends_with_its_optimizer(loops):
     result = loops.run("waits_at_end", "wait")
     assert (result.exit_code, result.left) == (0, [])
     made = result.run.manifest
@@ -355,17 +349,17 @@ def test_the_last_step_ends_with_its_optimizer(loops: Loops) -> None:
 
 
 @nightly
-def test_children_of_a_fork_end_after_a_profile(loops: Loops) -> None:
+def test_children_of_a_fork_end_after_a_profile(loops):
     assert_unharmed(loops.run("waits_at_end", "fork"), "waits_at_end fork")
 
 
 @nightly
-def test_no_program_sees_tracekit_before_it_imports_it(loops: Loops) -> None:
+def test_no_program_sees_tracekit_before_it_imports_it(loops):
     assert_unharmed(loops.run("modules_seen"), "modules_seen")
 
 
 @nightly
-def test_an_idle_worker_does_not_keep_the_rank(loops: Loops) -> None:
+def test_an_idle_worker_does_not_keep_the_rank(loops):
     result = loops.run("idle_worker")
     assert_unharmed(result, "idle_worker")
     made = result.run.manifest
@@ -374,7 +368,7 @@ def test_an_idle_worker_does_not_keep_the_rank(loops: Loops) -> None:
 
 
 @nightly
-def test_a_program_inherits_the_same_environment(loops: Loops) -> None:
+def test_a_program_inherits_the_same_environment(loops):
     bare, wrapped = (
         loops.run("surroundings", "one", "two words", stdin="a line\n", is_bare=is_bare)
         for is_bare in (True, False)
@@ -391,9 +385,7 @@ def test_a_program_inherits_the_same_environment(loops: Loops) -> None:
 
 @nightly
 @pytest.mark.parametrize("words", [(), ("evaluation",)], ids=["plain", "evaluation"])
-def test_a_pipeline_stage_waits_inside_the_step_it_waits_for(
-    words: tuple[str, ...], loops: Loops
-) -> None:
+def test_a_pipeline_stage_waits_inside_the_step_it_waits_for(words, loops):
     result = loops.run("pipeline", *words, ranks=2)
     assert_unharmed(result, "pipeline (2 ranks)")
     run = result.run
@@ -415,7 +407,7 @@ def test_a_pipeline_stage_waits_inside_the_step_it_waits_for(
     assert run.manifest["ranks"][1]["wall_ns"] < 1_000_000_000
 
 
-def ops(path: Path) -> Counter[str]:
+def ops(path):
     """Return the number of each torch operator in a trace, and of the loop's own marks."""
     events = json.loads(path.read_bytes())["traceEvents"]
     kept = ("aten::", "own/", "ProfilerStep#", "Optimizer.")
@@ -437,7 +429,7 @@ AT_ONCE = ("--warmup", "1", "--steps", "1", "--profile-steps", "1")
         ("lightning_trainer profiler", AT_ONCE),
     ],
 )
-def test_a_loop_with_its_own_profiler(program: str, options: tuple[str, ...], loops: Loops) -> None:
+def test_a_loop_with_its_own_profiler(program, options, loops):
     """Never two profilers at once; the loop's own trace stays complete."""
     if "lightning" in program:
         needs("lightning")
@@ -463,7 +455,7 @@ def test_a_loop_with_its_own_profiler(program: str, options: tuple[str, ...], lo
 @pytest.mark.parametrize(
     ("words", "section"), [((), "plain"), (("eager",), "compiled place eager")]
 )
-def test_the_library_around_a_loop(words: tuple[str, ...], section: str, loops: Loops) -> None:
+def test_the_library_around_a_loop(words, section, loops):
     result = loops.run("library", *words, is_bare=True)
     assert_unharmed(result, section)
     assert result.run.manifest["outcome"] == "ok"
@@ -473,7 +465,7 @@ def test_the_library_around_a_loop(words: tuple[str, ...], section: str, loops: 
         assert result.run.steps() == {6: {6}, 7: {7}}
 
 
-def test_health_reports_compiled_regions(loops: Loops) -> None:
+def test_health_reports_compiled_regions(loops):
     with tracekit.open(loops.run("compiled", "place", "eager").run.path, cache=False) as trace:
         rows = {row["metric"]: row for row in trace.health().to_dicts()}
     region = rows["compiled_region_device_time"]
@@ -481,7 +473,7 @@ def test_health_reports_compiled_regions(loops: Loops) -> None:
     assert region["severity"] == "note"
 
 
-def test_floating_point_output_is_compared_with_tolerance() -> None:
+def test_floating_point_output_is_compared_with_tolerance():
     assert is_same("losses from step 0: 4.2001 0.5", "losses from step 0: 4.2 0.5")
     assert not is_same("losses from step 0: 4.3", "losses from step 0: 4.2")
     assert not is_same("losses from step 1: 4.2", "losses from step 0: 4.2")

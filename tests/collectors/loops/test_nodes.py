@@ -1,17 +1,14 @@
 """Jobs of two nodes, each with its own `tracekit collect`: the commands of the page on clusters."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from _loops import PROGRAMS, Loops, Outcome
+from _loops import PROGRAMS
 
 # Later commands of the page read the runs of earlier ones.
 pytestmark = pytest.mark.nightly("starts two launchers per job; joining of runs is tested alone")
@@ -45,7 +42,7 @@ for task in $tasks; do wait $task || exit; done
 
 
 @pytest.fixture(scope="module")
-def cluster(loops: Loops) -> Any:
+def cluster(loops):
     """Return a function that runs a command of the page, on both nodes if it names a node."""
     folder = loops._folder / "clusters"
     for part in ("bin", "work"):
@@ -58,7 +55,7 @@ def cluster(loops: Loops) -> Any:
     (folder / "work" / "hostfile").write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")
     installed = str(Path(sys.executable).parent)
 
-    def run(command: str) -> list[Outcome]:
+    def run(command):
         for large, small in SMALLER.items():
             command = command.replace(large, small)
         if "--out " in command and "--warmup" not in command:
@@ -83,7 +80,7 @@ def cluster(loops: Loops) -> Any:
 
 
 @pytest.mark.parametrize("command", STARTING, ids=lambda text: text.split("--out ")[1][:20])
-def test_a_job_of_the_page_is_recorded(command: str, cluster: Any) -> None:
+def test_a_job_of_the_page_is_recorded(command, cluster):
     package = next((name for name in ("deepspeed", "accelerate") if name in command.split()), "")
     if package and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
@@ -102,7 +99,7 @@ def test_a_job_of_the_page_is_recorded(command: str, cluster: Any) -> None:
 
 
 @pytest.mark.parametrize("command", READING)
-def test_the_runs_of_the_page_are_read(command: str, cluster: Any) -> None:
+def test_the_runs_of_the_page_are_read(command, cluster):
     """After the jobs above, in the order of the page."""
     (result,) = cluster(command)
     assert result.exit_code == 0, result.stderr

@@ -1,15 +1,9 @@
 """Loops on threads of the program: torch's profiler crashes if two threads use it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _expected import assert_unharmed
-from _loops import Loops
 from torch import nn
 
 from tracekit.collectors.loop import program_loop
@@ -32,7 +26,7 @@ nightly = pytest.mark.nightly("threads are covered in process by the tests of `B
         ("daemon", [], "the loop's thread is still running"),
     ],
 )
-def test_a_loop_on_a_thread(kind: str, steps: list[int], note: str, loops: Loops) -> None:
+def test_a_loop_on_a_thread(kind, steps, note, loops):
     result = loops.run("threads", kind)
     assert_unharmed(result, f"threads {'short' if kind == 'daemon' else kind}")
     run = result.run
@@ -48,15 +42,13 @@ def test_a_loop_on_a_thread(kind: str, steps: list[int], note: str, loops: Loops
 class Beginning:
     """A loop of this process that calls a function (`meanwhile`) while it claims its rank."""
 
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]
-    ) -> None:
+    def __init__(self, folder, monkeypatch, meanwhile):
         self.loop = program_loop._Loop(folder, LoopPlan(), lambda _, why: pytest.fail(why))
         self.loop._watch = self.watch = LoopWatch(self.loop)
         self.loop._profilers = LoopProfilers()
         self.claim_count = 0
 
-        def take(claim: RankClaim) -> bool:
+        def take(claim):
             del claim
             self.claim_count += 1
             if self.claim_count == 1:
@@ -67,37 +59,33 @@ class Beginning:
         monkeypatch.setattr(RankClaim, "take", take)
         monkeypatch.setattr(program_loop, "at_exit", lambda _: None)
 
-    def step(self) -> None:
+    def step(self):
         model = nn.Linear(2, 2)
         self.loop.training_call_begins(model, (), {})
         self.loop.optimizer_stepped(next(model.parameters()))
 
     @property
-    def is_recorded(self) -> bool:
+    def is_recorded(self):
         return self.loop.recorder is not None and not self.loop.recorder.is_done
 
 
-def on_a_thread(call: Callable[[], Any]) -> Any:
+def on_a_thread(call):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
-def test_of_two_threads_that_step_at_once_one_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_threads_that_step_at_once_one_is_recorded(tmp_path, monkeypatch):
     begun = Beginning(tmp_path, monkeypatch, lambda: on_a_thread(begun.step))
     begun.step()
     assert begun.claim_count == 1
     assert begun.is_recorded
 
 
-def test_steps_of_other_threads_are_ignored_while_one_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_of_other_threads_are_ignored_while_one_begins(tmp_path, monkeypatch):
     """Else their optimizers would take part in its steps, and it would wait for them."""
-    seen: list[bool] = []
+    seen = []
 
-    def look() -> None:
+    def look():
         seen.append(on_a_thread(lambda: begun.watch.thread.is_elsewhere))
 
     begun = Beginning(tmp_path, monkeypatch, look)
@@ -106,9 +94,7 @@ def test_steps_of_other_threads_are_ignored_while_one_begins(
     assert not begun.watch.thread.is_elsewhere
 
 
-def test_an_optimizer_that_autograd_steps_on_its_own_thread_starts_no_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_optimizer_that_autograd_steps_on_its_own_thread_starts_no_loop(tmp_path, monkeypatch):
     """As on a GPU, with an optimizer in a hook."""
     begun = Beginning(tmp_path, monkeypatch, lambda: None)
     monkeypatch.setattr(program_loop, "is_backward", lambda: True)

@@ -1,11 +1,7 @@
 """The import of torch is noticed, however a program imports it."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from processes import finished
@@ -55,7 +51,7 @@ print(torch.__spec__.name, type(torch.__loader__).__name__, [type(f) for f in sy
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_torch_is_seen_once_it_is_imported(program: str, tmp_path: Path) -> None:
+def test_torch_is_seen_once_it_is_imported(program, tmp_path):
     wrapped = run(program + THEN, tmp_path)
     assert wrapped.stderr == ""
     seen = (tmp_path / "work" / UNUSABLE).read_text("utf-8")
@@ -63,7 +59,7 @@ def test_torch_is_seen_once_it_is_imported(program: str, tmp_path: Path) -> None
     assert wrapped.stdout == run(program + THEN, tmp_path, is_wrapped=False).stdout
 
 
-def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path: Path) -> None:
+def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path):
     machine = tmp_path / "machine"
     machine.mkdir()
     (machine / "sitecustomize.py").write_text("import torch\n", "utf-8")
@@ -71,15 +67,13 @@ def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path: Path) -> No
     assert (tmp_path / "work" / UNUSABLE).is_file()
 
 
-def test_a_torch_that_is_only_asked_for(tmp_path: Path) -> None:
+def test_a_torch_that_is_only_asked_for(tmp_path):
     asked = "import importlib.util\nprint(importlib.util.find_spec('torch').name)"
     assert run(asked, tmp_path).stdout == "torch\n"
     assert not (tmp_path / "work" / UNUSABLE).exists()
 
 
-def run(
-    program: str, folder: Path, *, path: list[str] | None = None, is_wrapped: bool = True
-) -> subprocess.CompletedProcess[str]:
+def run(program, folder, *, path=None, is_wrapped=True):
     """Run a program with the torch above, as `tracekit collect` would."""
     work, site, packages = folder / "work", folder / "site", folder / "packages"
     for made in (work, site, packages):

@@ -1,14 +1,9 @@
 """Several windows of profiled steps, and the choice of ranks that leave a trace."""
 
-from __future__ import annotations
-
 import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
-from _loops import Loops
 from processes import wait_for
 
 import tracekit
@@ -17,18 +12,18 @@ nightly = pytest.mark.nightly("requests of windows are tested in test_loop_parts
 STEPS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
 
 
-def step_numbers(run: Path) -> list[int]:
+def step_numbers(run):
     """Return the steps that tracekit sees in a run folder."""
     with tracekit.open(run, cache=False) as trace:
         return sorted(set(trace.query("steps").column("step")))
 
 
-def windows_of(run: Path) -> list[str]:
+def windows_of(run):
     return sorted(path.name for path in run.glob("step-*"))
 
 
 @nightly
-def test_windows_every_so_many_steps(loops: Loops) -> None:
+def test_windows_every_so_many_steps(loops):
     command = [*loops.collect(*STEPS, "--every", "4", "--windows", "3"), *loops.program("plain")]
     result = loops.start(command, env={"LOOP_STEPS": "30"}).end()
     assert result.exit_code == 0, result.stderr
@@ -46,7 +41,7 @@ def test_windows_every_so_many_steps(loops: Loops) -> None:
 @pytest.mark.parametrize(
     ("options", "count"), [(("--on-demand", "ask"), 3), (("--on-signal", "USR1"), 2)]
 )
-def test_a_window_on_demand(options: tuple[str, str], count: int, loops: Loops) -> None:
+def test_a_window_on_demand(options, count, loops):
     """A file asks for three steps, or a signal that the program does not handle."""
     program = loops.program("signalled", "SIGTERM", "0")
     process = loops.start([*loops.collect(*STEPS, *options), *program])
@@ -69,7 +64,7 @@ def test_a_window_on_demand(options: tuple[str, str], count: int, loops: Loops) 
 
 
 @nightly
-def test_only_the_chosen_ranks_leave_a_trace(loops: Loops, cli: Any) -> None:
+def test_only_the_chosen_ranks_leave_a_trace(loops, cli):
     command = [*loops.collect(*STEPS, "--ranks", "1"), *loops.program("ddp", ranks=2)]
     result = loops.start(command).end()
     assert result.exit_code == 0, result.stderr
@@ -93,7 +88,7 @@ def test_only_the_chosen_ranks_leave_a_trace(loops: Loops, cli: Any) -> None:
         (("--on-signal", "TERM"), "--on-signal"),
     ],
 )
-def test_wrong_options(options: tuple[str, ...], named: str, cli: Any) -> None:
+def test_wrong_options(options, named, cli):
     result = cli("collect", *options, "--", sys.executable, "-c", "print('ran')", is_here=True)
     assert (result.exit_code, result.stdout) == (2, "")
     assert named in result.stderr

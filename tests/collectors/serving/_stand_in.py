@@ -9,8 +9,6 @@ Written from the engines' documentation and sources, quirks included (LightLLM `
 /stand_in` returns what the server has received.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -122,7 +120,7 @@ class Engine:
         method, path, body = await connection.read()
         if path == "/stand_in":
             if method == "POST":
-                self.__init__(Quirks(**json.loads(body)))  # type: ignore[misc]
+                self.__init__(Quirks(**json.loads(body)))
             names = ("calls", "count", "most_in_flight")
             seen = {name: getattr(self, name) for name in names}
             await connection.answer(200, {**seen, "bodies": self.bodies[:3]})

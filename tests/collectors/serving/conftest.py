@@ -1,17 +1,13 @@
 """Stand-in servers, one process per engine for the session, and runs against them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import free_port, wait_for
@@ -25,38 +21,37 @@ STAND_IN = Path(__file__).with_name("_stand_in.py")
 class StandIn:
     """A stand-in server in its own process."""
 
-    def __init__(self, engine: str, folder: Path) -> None:
+    def __init__(self, engine, folder):
         port_file = folder / "port"
         self.engine = engine
         self._process = subprocess.Popen([sys.executable, str(STAND_IN), engine, str(port_file)])
         wait_for(port_file.exists, 300)
         self.url = f"http://127.0.0.1:{port_file.read_text()}"
 
-    def behave(self, **quirks: Any) -> StandIn:
+    def behave(self, **quirks):
         """Restart the server with these quirks (see `_stand_in.Quirks`)."""
         self._ask(json.dumps(quirks).encode())
         return self
 
-    def seen(self) -> dict[str, Any]:
+    def seen(self):
         return self._ask(None)
 
-    def stop(self) -> None:
+    def stop(self):
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, data: bytes | None) -> dict[str, Any]:
+    def _ask(self, data):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.url}/stand_in", data, timeout=300) as answer:
-            value: dict[str, Any] = json.loads(answer.read())
-            return value
+            return json.loads(answer.read())
 
 
 @pytest.fixture(scope="session")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., StandIn]]:
+def stand_in(tmp_path_factory):
     """Return a function that returns the stand-in of an engine, with quirks given by keyword."""
-    servers: dict[str, StandIn] = {}
+    servers = {}
 
-    def get(engine: str, **quirks: Any) -> StandIn:
+    def get(engine, **quirks):
         if engine not in servers:
             servers[engine] = StandIn(engine, tmp_path_factory.mktemp(engine))
         return servers[engine].behave(**quirks)
@@ -67,13 +62,13 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 
 
 @pytest.fixture
-def stand_in_command(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
+def stand_in_command(tmp_path):
     """Return a function that returns the command of a stand-in, and its URL.
 
     The server writes its port into the test's folder.
     """
 
-    def command(engine: str = "lightllm", **quirks: Any) -> tuple[list[str], str]:
+    def command(engine="lightllm", **quirks):
         port = free_port()
         words = [sys.executable, str(STAND_IN), engine, str(tmp_path / "port")]
         return [*words, json.dumps({"port": port, **quirks})], f"http://127.0.0.1:{port}"
@@ -81,7 +76,7 @@ def stand_in_command(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
     return command
 
 
-def told_of(folder: Path) -> list[str]:
+def told_of(folder):
     """Stands for the figures that `tracekit collect` computes."""
     return [f"figures of {folder.name}"]
 
@@ -94,33 +89,33 @@ class ServeRun:
     lines: list[str]
 
     @property
-    def manifest(self) -> manifest.Manifest:
+    def manifest(self):
         return manifest.read(self.folder)
 
     @property
-    def load(self) -> manifest.Load:
+    def load(self):
         load = self.manifest.load
         assert load is not None
         return load
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self):
         """The notes of the manifest, without the ones about the load of this machine."""
         return [note for note in self.manifest.notes if not note.startswith("the client was ")]
 
     @property
-    def all_requests(self) -> list[dict[str, Any]]:
+    def all_requests(self):
         text = (self.folder / "requests.jsonl").read_text("utf-8")
         return [json.loads(line) for line in text.splitlines()]
 
     @property
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self):
         """The requests that count."""
         return [r for r in self.all_requests if not r["is_warmup"] and not r["is_profiled"]]
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ServeRun]:
+def serve(tmp_path, monkeypatch):
     """Return a function that runs `--stage serve` against a stand-in, in this process.
 
     Its keywords are the arguments by key; small values are the default. Errors of the run are
@@ -133,8 +128,8 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     for name in [name for name in os.environ if name.endswith("_proxy")]:
         monkeypatch.delenv(name)
 
-    def start(server: StandIn | None, *, is_incomplete: bool = False, **values: Any) -> ServeRun:
-        lines: list[str] = []
+    def start(server, *, is_incomplete=False, **values):
+        lines = []
         given = {
             "stage": "serve",
             "out": tmp_path / "run",
@@ -156,7 +151,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def engine(tmp_path_factory):
     """Return the embedded engine, started with the tiny model."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -164,7 +159,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     made = engine_module.create({"model": "tiny", "precision": "fp32"})
     facts = made.start(tmp_path_factory.mktemp("engine"), lambda _: None)
-    assert facts.model is not None
     assert facts.model.parameter_count == 4_212_992
     assert (facts.vocabulary_size, facts.max_token_count) == (2048, 2048)
     assert (facts.precision, facts.attention_backend) == ("fp32", "torch SDPA")

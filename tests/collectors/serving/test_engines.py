@@ -1,22 +1,14 @@
 """The protocol of each engine, against a stand-in that speaks it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tracekit.errors import WorkloadError
 
 ENGINES = ("lightllm", "vllm", "sglang", "tgi", "openai")
 
-Run = Callable[..., Any]
-Servers = Callable[..., Any]
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_load(engine: str, stand_in: Servers, serve: Run) -> None:
+def test_a_load(engine, stand_in, serve):
     """Every request is answered and every token timed; the manifest holds load and throughput."""
     server = stand_in(engine)
     run = serve(server, no_profile=True, arrival="constant:200", concurrency=4, seed=3)
@@ -47,7 +39,7 @@ def test_a_load(engine: str, stand_in: Servers, serve: Run) -> None:
     assert [arrival - arrivals[0] for arrival in arrivals] == [n * 5_000_000 for n in range(8)]
 
 
-def test_lightllm_gets_ids_and_greedy_parameters(stand_in: Servers, serve: Run) -> None:
+def test_lightllm_gets_ids_and_greedy_parameters(stand_in, serve):
     server = stand_in("lightllm")
     run = serve(server, no_profile=True)
     body = server.seen()["bodies"][0]
@@ -60,7 +52,7 @@ def test_lightllm_gets_ids_and_greedy_parameters(stand_in: Servers, serve: Run) 
     assert run.load.server["hf_token"] == "(not kept)"
 
 
-def test_vllm_counts_tokens_that_come_several_at_once(stand_in: Servers, serve: Run) -> None:
+def test_vllm_counts_tokens_that_come_several_at_once(stand_in, serve):
     run = serve(stand_in("vllm", tokens_per_event=4), no_profile=True)
     for request in run.requests:
         assert request["token_counts"] == [4, 2]
@@ -69,7 +61,7 @@ def test_vllm_counts_tokens_that_come_several_at_once(stand_in: Servers, serve: 
         assert request["engine_request_id"] == "cmpl-1"
 
 
-def test_sglang_keeps_no_secret_and_no_momentary_state(stand_in: Servers, serve: Run) -> None:
+def test_sglang_keeps_no_secret_and_no_momentary_state(stand_in, serve):
     run = serve(stand_in("sglang"), no_profile=True)
     assert run.load.server["api_key"] == "(not kept)"
     assert "internal_states" not in run.load.server
@@ -77,7 +69,7 @@ def test_sglang_keeps_no_secret_and_no_momentary_state(stand_in: Servers, serve:
     assert run.manifest.attention_backend == "flashinfer"
 
 
-def test_tgi_prompts_have_the_requested_length(stand_in: Servers, serve: Run) -> None:
+def test_tgi_prompts_have_the_requested_length(stand_in, serve):
     """Words count one and a half tokens: the client asks until the number is right."""
     server = stand_in("tgi", extra_prompt_tokens=1)
     run = serve(server, no_profile=True, prompt_len=40)
@@ -96,15 +88,7 @@ def test_tgi_prompts_have_the_requested_length(stand_in: Servers, serve: Run) ->
         ("vllm", {"stop_after_tokens": 4}, 16, {16}, "8 of 8"),
     ],
 )
-def test_other_token_counts_are_noted(
-    engine: str,
-    quirks: dict[str, int],
-    length: int,
-    counts: set[int],
-    note: str,
-    stand_in: Servers,
-    serve: Run,
-) -> None:
+def test_other_token_counts_are_noted(engine, quirks, length, counts, note, stand_in, serve):
     run = serve(stand_in(engine, **quirks), no_profile=True, prompt_len=length)
     assert {request["prompt_token_count"] for request in run.requests} <= counts
     wanted = quirks.get("stop_after_tokens", 6)
@@ -113,7 +97,7 @@ def test_other_token_counts_are_noted(
     assert note in said
 
 
-def test_openai_gets_ids_or_else_text(stand_in: Servers, serve: Run) -> None:
+def test_openai_gets_ids_or_else_text(stand_in, serve):
     """The API accepts ids; a server that refuses them gets words."""
     server = stand_in("openai")
     assert serve(server, no_profile=True).load.prompt_source == "usage"
@@ -126,7 +110,7 @@ def test_openai_gets_ids_or_else_text(stand_in: Servers, serve: Run) -> None:
     assert run.manifest.traces == []
 
 
-def test_members_can_be_added_to_the_request(stand_in: Servers, serve: Run) -> None:
+def test_members_can_be_added_to_the_request(stand_in, serve):
     server = stand_in("vllm")
     serve(server, no_profile=True, request_body='{"min_tokens": 6}', vocab_size=600)
     body = server.seen()["bodies"][0]
@@ -134,7 +118,7 @@ def test_members_can_be_added_to_the_request(stand_in: Servers, serve: Run) -> N
     assert max(body["prompt"]) < 600
 
 
-def test_warm_up_load_and_profile_have_different_prompts(stand_in: Servers, serve: Run) -> None:
+def test_warm_up_load_and_profile_have_different_prompts(stand_in, serve):
     """A server that caches prefixes must not know the profiled prompts."""
     server = stand_in("lightllm")
     serve(server, requests=1, warmup_requests=1, no_profile=True)
@@ -142,7 +126,7 @@ def test_warm_up_load_and_profile_have_different_prompts(stand_in: Servers, serv
     assert first != second
 
 
-def test_openai_without_a_list_of_models_needs_the_name(stand_in: Servers, serve: Run) -> None:
+def test_openai_without_a_list_of_models_needs_the_name(stand_in, serve):
     server = stand_in("openai", has_models=False)
     with pytest.raises(WorkloadError, match="404") as caught:
         serve(server, startup_timeout=0.3)

@@ -1,8 +1,5 @@
 """No server can crash, hang, bloat, or mislead a run, or get a key that is not meant for it."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,7 +7,7 @@ from _hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_hostile_server(name: str, tmp_path: Path) -> None:
+def test_a_hostile_server(name, tmp_path):
     kind = KINDS[name]
     # Where the limit does not decide the outcome, a busy machine must not either.
     startup_s = 0.3 if kind.outcome == "refused" else 60
@@ -33,7 +30,7 @@ def test_a_hostile_server(name: str, tmp_path: Path) -> None:
         *(("/v1/completions", "307 T"), ("/v1/completions", "308 P")),
     ],
 )
-def test_a_redirect_does_not_carry_the_key_away(path: str, status: str, tmp_path: Path) -> None:
+def test_a_redirect_does_not_carry_the_key_away(path, status, tmp_path):
     with HostileServer(Hostile()) as thief:
         redirect = whole(b"", status, f"Location: {thief.url}/steal")
         ended = attack(Hostile(scripts={path: redirect}), tmp_path)

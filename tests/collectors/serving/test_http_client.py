@@ -1,11 +1,8 @@
 """The HTTP client and its reader of server-sent events: the same answer however it is cut."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import example, given
@@ -30,29 +27,29 @@ CHUNKED_BODY = b"hello,\r\n world \r\n"
 class Kept:
     """Keeps all that it receives."""
 
-    def __init__(self, enough: int = 1 << 30) -> None:
+    def __init__(self, enough=1 << 30):
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.pieces: list[tuple[int, bytes]] = []
         self._enough = enough
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None:
+    def head(self, status, headers):
         self.status = status
         self.headers = headers
 
-    def body(self, at_ns: int, data: bytes) -> bool:
+    def body(self, at_ns, data):
         self.pieces.append((at_ns, data))
         return len(self.data) < self._enough
 
     @property
-    def data(self) -> bytes:
+    def data(self):
         return b"".join(data for _, data in self.pieces)
 
 
-def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30) -> Kept:
+def receive(packets, *, closes=True, enough=1 << 30):
     """Give packets to a connection, all readable at once, and return the received answer."""
 
-    async def run() -> Kept:
+    async def run():
         kept = Kept(enough)
         ticks = itertools.count(1)
         connection = Connection(lambda: next(ticks), asyncio.get_running_loop())
@@ -71,7 +68,7 @@ def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30)
 
 @given(st.lists(st.integers(1, len(CHUNKED) - 1), max_size=10))
 @example(list(range(1, len(CHUNKED))))
-def test_a_chunked_answer_is_read_however_it_is_cut(cuts: list[int]) -> None:
+def test_a_chunked_answer_is_read_however_it_is_cut(cuts):
     edges = [0, *sorted(cuts), len(CHUNKED)]
     kept = receive([CHUNKED[a:b] for a, b in itertools.pairwise(edges)], closes=False)
     assert kept.status == 200
@@ -79,14 +76,14 @@ def test_a_chunked_answer_is_read_however_it_is_cut(cuts: list[int]) -> None:
     assert kept.data == CHUNKED_BODY
 
 
-def test_packets_are_stamped_when_they_are_read() -> None:
+def test_packets_are_stamped_when_they_are_read():
     """Three packets wait together, and each keeps the instant of its own."""
     head = b"HTTP/1.1 200 OK\r\n\r\n"
     kept = receive([head + b"a", b"b", b"c"])
     assert kept.pieces == [(1, b"a"), (2, b"b"), (3, b"c")]
 
 
-def test_the_end_of_an_answer() -> None:
+def test_the_end_of_an_answer():
     kept = receive([b"HTTP/1.0 404 No\r\nContent-Length: 3\r\n\r\nab", b"cd"], closes=False)
     assert (kept.status, kept.data) == (404, b"abc")
     assert receive([b"HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n"], closes=False).data == b""
@@ -105,7 +102,7 @@ def test_the_end_of_an_answer() -> None:
         CHUNKED[:-9],
     ],
 )
-def test_an_incomplete_answer_is_broken(packet: bytes) -> None:
+def test_an_incomplete_answer_is_broken(packet):
     with pytest.raises(BrokenConnectionError, match="connection closed"):
         receive([packet] if packet else [])
 
@@ -125,17 +122,17 @@ def test_an_incomplete_answer_is_broken(packet: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,
     ],
 )
-def test_answers_that_are_not_http(packet: bytes) -> None:
+def test_answers_that_are_not_http(packet):
     with pytest.raises(NotHttpError):
         receive([packet], closes=False)
 
 
-def test_an_error_of_the_receiver_reaches_the_caller() -> None:
+def test_an_error_of_the_receiver_reaches_the_caller():
     class Wrong(Kept):
-        def body(self, at_ns: int, data: bytes) -> bool:
+        def body(self, at_ns, data):
             raise KeyError(at_ns, data)
 
-    async def run() -> None:
+    async def run():
         connection = Connection(lambda: 0, asyncio.get_running_loop())
         answer = asyncio.create_task(connection.exchange(b"", Wrong()))
         await asyncio.sleep(0)
@@ -146,7 +143,7 @@ def test_an_error_of_the_receiver_reaches_the_caller() -> None:
         asyncio.run(run())
 
 
-def test_addresses_and_requests() -> None:
+def test_addresses_and_requests():
     addresses = {
         "http://127.0.0.1:8000": ("127.0.0.1", 8000, False),
         "https://host/base/": ("host", 443, True),
@@ -162,7 +159,7 @@ def test_addresses_and_requests() -> None:
     )
 
 
-def test_a_small_call(stand_in: Callable[..., Any]) -> None:
+def test_a_small_call(stand_in):
     client = HttpClient(stand_in("lightllm").url)
     answer = asyncio.run(client.ask("GET", "/health", limit_s=300))
     assert answer.problem is None
@@ -176,7 +173,7 @@ STREAM = (
 PAYLOADS = ['{"a": "é"}'.encode(), b"two", b"1\n2"]
 
 
-def payloads_of(packets: list[bytes]) -> list[bytes]:
+def payloads_of(packets):
     reader = SseReader()
     payloads = [payload for packet in packets for payload in reader.feed(packet)]
     return payloads + reader.rest()
@@ -184,13 +181,13 @@ def payloads_of(packets: list[bytes]) -> list[bytes]:
 
 @given(st.lists(st.integers(0, len(STREAM.encode())), max_size=12))
 @example(list(range(len(STREAM.encode()))))
-def test_events_are_read_however_they_are_cut(cuts: list[int]) -> None:
+def test_events_are_read_however_they_are_cut(cuts):
     data = STREAM.encode()
     edges = [0, *sorted(cuts), len(data)]
     assert payloads_of([data[a:b] for a, b in itertools.pairwise(edges)]) == PAYLOADS
 
 
-def test_the_end_of_an_event() -> None:
+def test_the_end_of_an_event():
     reader = SseReader()
     assert reader.feed(b"data: one\n") == []
     assert reader.feed(b"\ndata: two\n\n") == [b"one", b"two"]
@@ -201,6 +198,6 @@ def test_the_end_of_an_event() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_every_end_of_line(end: str) -> None:
+def test_every_end_of_line(end):
     text = f"data: a{end}{end}data: b{end}{end}"
     assert payloads_of([text.encode()]) == [b"a", b"b"]

@@ -1,7 +1,5 @@
 """`--launch`: the server is started, waited for, and ended with all its children."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -12,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +19,6 @@ from tracekit import manifest
 from tracekit.errors import UsageError, WorkloadError
 
 Run = Callable[..., Any]
-Launcher = Callable[..., tuple[str, str]]
 
 # Starts the stand-in as a child, as engines start workers, and a child that may ignore SIGTERM.
 WRAPPER = """
@@ -38,14 +34,10 @@ child.wait()
 
 
 @pytest.fixture
-def launcher(
-    tmp_path: Path, stand_in_command: Callable[..., Any]
-) -> Callable[..., tuple[str, str]]:
+def launcher(tmp_path, stand_in_command):
     """Return a function that returns a command that starts a stand-in as a child, and its URL."""
 
-    def command(
-        engine: str = "lightllm", *, stubborn: bool = True, **quirks: Any
-    ) -> tuple[str, str]:
+    def command(engine="lightllm", *, stubborn=True, **quirks):
         script = tmp_path / "wrapper.py"
         script.write_text(f"IS_STUBBORN = {stubborn}\n{WRAPPER}")
         (python, *words), url = stand_in_command(engine, **quirks)
@@ -55,15 +47,13 @@ def launcher(
 
 
 @pytest.fixture(autouse=True)
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_patience(monkeypatch):
     from tracekit.collectors.serving.http import engine as server_process
 
     monkeypatch.setattr(server_process, "_TERM_S", 0.5)
 
 
-def test_the_server_is_ended_with_its_children(
-    serve: Run, launcher: Launcher, tmp_path: Path
-) -> None:
+def test_the_server_is_ended_with_its_children(serve, launcher, tmp_path):
     command, url = launcher(profiling="torch_profiler", unhealthy_s=0.5)
     run = serve(None, engine="lightllm", launch=command, url=url)
     assert run.load.ok_count == 8
@@ -75,7 +65,7 @@ def test_the_server_is_ended_with_its_children(
     assert run.manifest.traces == ["rank0.json.gz"]
 
 
-def test_the_command_may_name_the_trace_folder(serve: Run, launcher: Launcher) -> None:
+def test_the_command_may_name_the_trace_folder(serve, launcher):
     command, url = launcher("vllm", profiling="torch", trace_dir="{trace_dir}")
     run = serve(None, engine="vllm", launch=command, url=url)
     assert run.manifest.traces == ["rank0.json.gz"]
@@ -83,15 +73,13 @@ def test_the_command_may_name_the_trace_folder(serve: Run, launcher: Launcher) -
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lists the sockets")
 @pytest.mark.parametrize(("host", "is_open"), [("0.0.0.0", True), ("127.0.0.1", False)])
-def test_a_server_that_others_can_use_is_noted(
-    host: str, is_open: bool, serve: Run, launcher: Launcher
-) -> None:
+def test_a_server_that_others_can_use_is_noted(host, is_open, serve, launcher):
     command, url = launcher(host=host)
     run = serve(None, engine="lightllm", launch=command, url=url, no_profile=True)
     assert len([note for note in run.notes if "all interfaces" in note]) == is_open
 
 
-def test_a_server_that_dies_at_once_is_quoted(serve: Run, tmp_path: Path) -> None:
+def test_a_server_that_dies_at_once_is_quoted(serve, tmp_path):
     script = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
     command = shlex.join([sys.executable, "-c", script])
     with pytest.raises(WorkloadError, match=r"exit code 1 .*loading \| out of memory: 3 GB"):
@@ -99,9 +87,7 @@ def test_a_server_that_dies_at_once_is_quoted(serve: Run, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_is_never_healthy_is_ended(
-    serve: Run, launcher: Launcher, tmp_path: Path
-) -> None:
+def test_a_server_that_is_never_healthy_is_ended(serve, launcher, tmp_path):
     command, url = launcher(unhealthy_s=600)
     with pytest.raises(WorkloadError) as caught:
         serve(None, engine="lightllm", launch=command, url=url, startup_timeout=1)
@@ -114,17 +100,13 @@ def test_a_server_that_is_never_healthy_is_ended(
     ("command", "error"),
     [("no-such-server --port 1", WorkloadError), ("server 'open", UsageError), (" ", UsageError)],
 )
-def test_a_command_that_cannot_be_run(
-    command: str, error: type[Exception], serve: Run, tmp_path: Path
-) -> None:
+def test_a_command_that_cannot_be_run(command, error, serve, tmp_path):
     with pytest.raises(error, match="--launch"):
         serve(None, engine="vllm", launch=command, url="http://127.0.0.1:9")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_running_server_is_not_taken_for_the_launched_one(
-    stand_in: Callable[..., Any], serve: Run
-) -> None:
+def test_a_running_server_is_not_taken_for_the_launched_one(stand_in, serve):
     server = stand_in("vllm")
     with pytest.raises(WorkloadError) as caught:
         serve(server, launch="true")
@@ -140,13 +122,7 @@ class Interrupted:
     pids: list[int]
 
 
-def interrupted(
-    tmp_path: Path,
-    launch: tuple[str, str],
-    sign: signal.Signals,
-    *more: str,
-    is_in_background: bool = False,
-) -> Interrupted:
+def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
     """Run the collector as a process, and send it a signal while requests are under way."""
     command, url = launch
     words = [
@@ -166,7 +142,6 @@ def interrupted(
         text=True,
         env={**os.environ, "PID_FILE": str(tmp_path / "pid")},
     )
-    assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("sending"):
             break
@@ -183,8 +158,8 @@ def interrupted(
     [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)],
 )
 def test_an_interrupt_keeps_the_results_and_ends_the_server(
-    sign: signal.Signals, is_in_background: bool, launcher: Launcher, tmp_path: Path
-) -> None:
+    sign, is_in_background, launcher, tmp_path
+):
     launch = launcher(stubborn=False, token_gap_s=0.02)
     done = interrupted(tmp_path, launch, sign, "--no-profile", is_in_background=is_in_background)
     assert done.exit_code == 130
@@ -196,19 +171,16 @@ def test_an_interrupt_keeps_the_results_and_ends_the_server(
     outcomes = Counter(json.loads(line)["outcome"] for line in lines)
     assert outcomes.total() == outcomes["ok"] + outcomes["cancelled"] == 80
     assert outcomes["ok"] > 0
-    assert run.load is not None
     assert (run.load.ok_count, run.load.failed_count) == (outcomes["ok"], outcomes["cancelled"])
 
 
-def test_a_killed_collector_leaves_no_server(launcher: Launcher, tmp_path: Path) -> None:
+def test_a_killed_collector_leaves_no_server(launcher, tmp_path):
     launch = launcher(stubborn=False, token_gap_s=0.02)
     done = interrupted(tmp_path, launch, signal.SIGKILL, "--no-profile")
     wait_for(lambda: not running(done.pids), 300)
 
 
-def test_an_interrupt_before_the_first_answer_leaves_nothing(
-    launcher: Launcher, tmp_path: Path
-) -> None:
+def test_an_interrupt_before_the_first_answer_leaves_nothing(launcher, tmp_path):
     done = interrupted(tmp_path, launcher(stubborn=False, token_gap_s=3600), signal.SIGINT)
     assert done.exit_code == 130
     assert running(done.pids) == []

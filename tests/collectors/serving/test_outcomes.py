@@ -1,7 +1,5 @@
 """Each request ends with a recorded outcome, and a lost server leaves an incomplete run."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shlex
@@ -9,9 +7,6 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, wait_for
@@ -27,19 +22,15 @@ from tracekit.collectors.serving.records import RequestRecord
 from tracekit.errors import UsageError, WorkloadError
 from tracekit.redaction import Redactor
 
-Run = Callable[..., Any]
-Servers = Callable[..., Any]
-Command = Callable[..., tuple[list[str], str]]
-
 ONE_BY_ONE = {"warmup_requests": 0, "concurrency": 1}
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
+def records(folder):
     lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
-def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in: Servers, serve: Run) -> None:
+def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in, serve):
     server = stand_in("lightllm", behavior=["ok", "503", "reset", "ok", "reset", "ok"])
     run = serve(server, requests=60, warmup_requests=0, no_profile=True, is_incomplete=True)
     outcomes = Counter(request["outcome"] for request in run.requests)
@@ -54,7 +45,7 @@ def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in: Servers, serve:
     assert run.lines[3] == "figures of run"
 
 
-def test_a_connection_may_stay_open_after_a_complete_answer(stand_in: Servers, serve: Run) -> None:
+def test_a_connection_may_stay_open_after_a_complete_answer(stand_in, serve):
     run = serve(
         stand_in("lightllm", behavior=["open"]), requests=2, warmup_requests=0, no_profile=True
     )
@@ -66,9 +57,7 @@ def test_a_connection_may_stay_open_after_a_complete_answer(stand_in: Servers, s
     # Latency counts from the last attempt; Retry-After is obeyed.
     [(["503", "reset", "ok"], 3, 100_000_000), (["429", "ok"], 2, 500_000_000)],
 )
-def test_failed_requests_are_retried(
-    behavior: list[str], attempt_count: int, least_ns: int, stand_in: Servers, serve: Run
-) -> None:
+def test_failed_requests_are_retried(behavior, attempt_count, least_ns, stand_in, serve):
     wait = {"retry_after": "1"} if "429" in behavior else {}
     server = stand_in("lightllm", behavior=behavior, **wait)
     run = serve(server, requests=1, warmup_requests=0, retries=2, no_profile=True)
@@ -80,14 +69,14 @@ def test_failed_requests_are_retried(
     assert run.load.retry_count == 2
 
 
-def test_a_request_that_would_fail_again_is_not_retried(stand_in: Servers, serve: Run) -> None:
+def test_a_request_that_would_fail_again_is_not_retried(stand_in, serve):
     server = stand_in("lightllm", behavior=["404", "ok"])
     run = serve(server, requests=4, **ONE_BY_ONE, retries=3, no_profile=True, is_incomplete=True)
     assert [request["attempt_count"] for request in run.requests] == [1, 1, 1, 1]
     assert server.seen()["count"] == 4
 
 
-def test_a_run_without_an_answer_fails(stand_in: Servers, serve: Run, tmp_path: Path) -> None:
+def test_a_run_without_an_answer_fails(stand_in, serve, tmp_path):
     with pytest.raises(WorkloadError) as caught:
         serve(stand_in("lightllm", behavior=["503"]), no_profile=True)
     run = manifest.read(tmp_path / "run")
@@ -99,14 +88,14 @@ def test_a_run_without_an_answer_fails(stand_in: Servers, serve: Run, tmp_path: 
 
 
 @pytest.fixture
-def unused_url() -> Iterator[str]:
+def unused_url():
     """Return the URL of a port on which nothing listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}"
 
 
-def test_a_missing_server(unused_url: str, serve: Run, tmp_path: Path) -> None:
+def test_a_missing_server(unused_url, serve, tmp_path):
     with pytest.raises(WorkloadError) as caught:
         serve(None, engine="lightllm", url=unused_url, startup_timeout=0.3)
     assert caught.value.message.startswith(f"{unused_url}: ")
@@ -114,7 +103,7 @@ def test_a_missing_server(unused_url: str, serve: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_refused_connections_are_recorded(unused_url: str) -> None:
+def test_refused_connections_are_recorded(unused_url):
     plan = LoadPlan([Prompt(2, [5, 6])] * 3, [0, 0, 0], 4, retry_count=1)
     result = LoadGenerator(LightLlm(), HttpClient(unused_url), plan, lambda _: None).run()
     assert [record.outcome for record in result.records] == ["refused"] * 3
@@ -136,22 +125,20 @@ def test_refused_connections_are_recorded(unused_url: str) -> None:
         ({"batch_size": 4}, "--batch-size"),
     ],
 )
-def test_wrong_arguments_are_refused_before_anything_starts(
-    values: dict[str, Any], named: str, serve: Run, tmp_path: Path
-) -> None:
+def test_wrong_arguments_are_refused_before_anything_starts(values, named, serve, tmp_path):
     with pytest.raises(UsageError) as caught:
         serve(None, **values)
     assert caught.value.message.startswith(named)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_request_longer_than_the_engine_takes_is_refused(stand_in: Servers, serve: Run) -> None:
+def test_a_request_longer_than_the_engine_takes_is_refused(stand_in, serve):
     with pytest.raises(UsageError, match="2048"):
         serve(stand_in("vllm"), prompt_len=2040, max_new_tokens=9)
 
 
 @pytest.fixture
-def few_open_files() -> Iterator[None]:
+def few_open_files():
     """Set the limit below what the burst needs, as most systems do."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
@@ -161,7 +148,7 @@ def few_open_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_open_files")
 @pytest.mark.nightly("a load of a thousand requests")
-def test_a_thousand_requests_at_once(stand_in: Servers, serve: Run) -> None:
+def test_a_thousand_requests_at_once(stand_in, serve):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
         pytest.skip("the system allows too few open files")
     # The gap keeps every answer under way until all requests have arrived.
@@ -177,7 +164,7 @@ def test_a_thousand_requests_at_once(stand_in: Servers, serve: Run) -> None:
     assert set(client) == {"cpu_pct", "loop_lag_p99_ns", "loop_lag_max_ns"}
 
 
-def test_more_connections_than_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_the_system_allows(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 256))
     with pytest.raises(WorkloadError, match="1128") as caught:
         raise_file_limit(1000)
@@ -187,9 +174,7 @@ def test_more_connections_than_the_system_allows(monkeypatch: pytest.MonkeyPatch
 # -- a server that is lost under the load ----------------------------------------------------------
 
 
-def test_a_launched_server_that_is_killed(
-    serve: Run, stand_in_command: Command, tmp_path: Path
-) -> None:
+def test_a_launched_server_that_is_killed(serve, stand_in_command, tmp_path):
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
     with pytest.raises(WorkloadError, match="incomplete"):
         serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
@@ -201,10 +186,8 @@ def test_a_launched_server_that_is_killed(
     assert outcomes["ok"] == 5
     assert outcomes["cancelled"] + outcomes["broken_stream"] + outcomes["refused"] == 3
     load = run.load
-    assert load is not None
     assert (load.ok_count, load.failed_count, load.request_count) == (5, 3, 8)
     answered = [record["end_ns"] for record in records(folder) if record["outcome"] == "ok"]
-    assert load.lost_ns is not None
     assert load.lost_ns >= max(answered)
     with tracekit.open(folder, traces=False, cache=False) as trace:
         (row,) = trace.query("throughput").to_dicts()
@@ -215,9 +198,7 @@ def test_a_launched_server_that_is_killed(
     assert in_table == {"outcome": "incomplete", "load_lost_ns": load.lost_ns}
 
 
-def test_requests_that_are_due_later_are_not_waited_for(
-    serve: Run, stand_in_command: Command, tmp_path: Path
-) -> None:
+def test_requests_that_are_due_later_are_not_waited_for(serve, stand_in_command, tmp_path):
     words, url = stand_in_command(behavior=["ok", "die"])
     # The last request would be due in a quarter of an hour.
     load = {"warmup_requests": 0, "requests": 1000, "arrival": "constant:1", "no_profile": True}
@@ -227,9 +208,7 @@ def test_requests_that_are_due_later_are_not_waited_for(
     assert outcomes["cancelled"] >= 998
 
 
-def test_a_server_that_tracekit_did_not_start(
-    serve: Run, stand_in_command: Command, tmp_path: Path
-) -> None:
+def test_a_server_that_tracekit_did_not_start(serve, stand_in_command, tmp_path):
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
     with subprocess.Popen(words) as process:
         wait_for((tmp_path / "port").exists, 300)
@@ -241,25 +220,19 @@ def test_a_server_that_tracekit_did_not_start(
     assert [record["outcome"] for record in found[:5]] == ["ok"] * 5
     # The next connection may or may not find the socket closed.
     assert {record["outcome"] for record in found[5:]} <= {"broken_stream", "refused"}
-    assert run.load is not None
     assert run.load.lost_ns == found[5]["end_ns"]
 
 
-def test_a_server_that_is_lost_while_it_is_profiled(
-    serve: Run, stand_in_command: Command, tmp_path: Path
-) -> None:
+def test_a_server_that_is_lost_while_it_is_profiled(serve, stand_in_command, tmp_path):
     quirks = {"behavior": ["ok"] * 9 + ["die"], "profiling": "torch_profiler", "trace_dir": "."}
     words, url = stand_in_command(**quirks)
     with pytest.raises(WorkloadError, match="incomplete"):
         serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
     run = manifest.read(tmp_path / "run")
-    assert run.load is not None
     assert (run.outcome, run.load.ok_count, run.traces) == ("incomplete", 8, [])
 
 
-def test_a_server_that_is_lost_before_its_first_answer(
-    stand_in_command: Command, tmp_path: Path
-) -> None:
+def test_a_server_that_is_lost_before_its_first_answer(stand_in_command, tmp_path):
     """On the command line: exit code 6, and a run folder without figures."""
     words, url = stand_in_command(behavior=["die"])
     server = ("--engine", "lightllm", "--launch", shlex.join(words), "--url", url)
@@ -273,7 +246,7 @@ def test_a_server_that_is_lost_before_its_first_answer(
     assert (run.outcome, run.tokens_per_s_mean) == ("failed", None)
 
 
-def test_a_server_that_went_and_came_back(stand_in: Servers) -> None:
+def test_a_server_that_went_and_came_back(stand_in):
     """Refused requests are a part of the load that was never served."""
     engine = create({"url": stand_in("lightllm").url}, Redactor([]))
     answered = RequestRecord(0, outcome="ok", end_ns=5)

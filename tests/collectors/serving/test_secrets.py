@@ -1,17 +1,11 @@
 """Keys and passwords are planted in every input, and appear in no output."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
 import shlex
-import subprocess
 import sys
 import urllib.parse
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished
@@ -29,20 +23,20 @@ SECRETS = (IN_LAUNCH, IN_ASSIGNMENT, IN_BODY, IN_BODY_URL, IN_URL, IN_KEY, IN_TO
 BODY = {"api_key": IN_BODY, "extra": [{"webhook": f"https://me:{IN_BODY_URL}@host/"}]}
 
 
-def forms(secret: str) -> list[str]:
+def forms(secret):
     escaped = json.dumps(secret)[1:-1]
     encoded = base64.b64encode(secret.encode()).decode()
     user = base64.b64encode(f"me:{secret}".encode()).decode()
     return [secret, escaped, urllib.parse.quote(secret, safe=""), encoded, user]
 
 
-def assert_clean(text: str, where: str) -> None:
+def assert_clean(text, where):
     for secret in SECRETS:
         for form in forms(secret):
             assert form not in text, f"{secret} is in {where}"
 
 
-def arguments(tmp_path: Path, *more: str) -> list[str]:
+def arguments(tmp_path, *more):
     """Return the arguments of a load with secrets in its body and, as USER, in its URL."""
     user = f"me:{urllib.parse.quote(IN_URL, safe='')}"
     words = ["--stage", "serve", "--engine", "lightllm", "--out", str(tmp_path / "kept" / "run")]
@@ -51,9 +45,7 @@ def arguments(tmp_path: Path, *more: str) -> list[str]:
     return [*words, *(word.replace("USER", user) for word in more)]
 
 
-def collect(
-    tmp_path: Path, *more: str, program: tuple[str, ...]
-) -> subprocess.CompletedProcess[str]:
+def collect(tmp_path, *more, program):
     """Run the collector with a secret in every input, and check its output."""
     words = [sys.executable, *program, *arguments(tmp_path, *more)]
     done = finished(*words, OPENAI_API_KEY=IN_KEY, HF_TOKEN=IN_TOKEN)
@@ -63,7 +55,7 @@ def collect(
     return done
 
 
-def assert_nothing_kept(folder: Path) -> list[str]:
+def assert_nothing_kept(folder):
     """Look through every file of a folder, and return their names."""
     names = []
     for path in sorted(folder.rglob("*")):
@@ -77,9 +69,7 @@ def assert_nothing_kept(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("program", [("-m", "tracekit.collectors"), ("-m", "tracekit", "collect")])
-def test_no_secret_is_written_or_shown(
-    tmp_path: Path, stand_in_command: Callable[..., Any], program: tuple[str, ...]
-) -> None:
+def test_no_secret_is_written_or_shown(tmp_path, stand_in_command, program):
     behavior = ["ok", "ok", "echo", "echo_event", "ok"]
     words, url = stand_in_command(leaks=True, behavior=behavior, profiling="torch_profiler")
     words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", *words, "--api-key", IN_LAUNCH]
@@ -102,9 +92,7 @@ def test_no_secret_is_written_or_shown(
         assert json.load(file)["environment"]["HF_TOKEN"] == "(not kept)"
 
 
-def test_no_secret_is_in_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_secret_is_in_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", IN_KEY)
     monkeypatch.setenv("HF_TOKEN", IN_TOKEN)
     dying = "import os, sys; print(sys.argv, os.environ); sys.exit(3)"
@@ -128,7 +116,7 @@ def test_no_secret_is_in_an_error(
         assert not (tmp_path / "kept").exists() or assert_nothing_kept(tmp_path / "kept") == []
 
 
-def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path):
     """The output of a running server is in no file that has a name."""
     from tracekit.collectors.serving.http.engine import ServerProcess
     from tracekit.redaction import Redactor

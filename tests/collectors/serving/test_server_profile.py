@@ -1,14 +1,9 @@
 """The profile of a server: its window, and traces that come late, in parts, or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,18 +15,13 @@ from tracekit.collectors.serving.engines.vllm import Vllm
 from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
 from tracekit.redaction import Redactor
 
-Run = Callable[..., Any]
-Servers = Callable[..., Any]
 
-
-def trace_of(folder: Path, rank: int) -> Any:
+def trace_of(folder, rank):
     with gzip.open(folder / f"rank{rank}.json.gz") as file:
         return json.load(file)
 
 
-def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(
-    stand_in: Servers, serve: Run, tmp_path: Path
-) -> None:
+def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(stand_in, serve, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     old = traces / "lightllm-model_backend-node0_dev0_tid1.1.pt.trace.json.gz"
@@ -56,9 +46,7 @@ def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(
     assert (run.manifest.parallel.tensor_size, run.manifest.parallel.world_size) == (2, 2)
 
 
-def test_the_load_is_sent_again_for_the_profile(
-    stand_in: Servers, serve: Run, tmp_path: Path
-) -> None:
+def test_the_load_is_sent_again_for_the_profile(stand_in, serve, tmp_path):
     """What is measured runs without the profiler; a short load is profiled completely."""
     server = stand_in("lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "t"))
     run = serve(server, trace_dir=tmp_path / "t")
@@ -75,9 +63,7 @@ def test_the_load_is_sent_again_for_the_profile(
         assert trace.sql("SELECT count(*) AS n FROM event").to_dicts() == [{"n": 200}]
 
 
-def test_the_window_is_where_it_was_asked_for(
-    stand_in: Servers, serve: Run, tmp_path: Path
-) -> None:
+def test_the_window_is_where_it_was_asked_for(stand_in, serve, tmp_path):
     """It begins after the 4th finished request and lasts for 4 more; then the load ends."""
     server = stand_in(
         "lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "t"), token_gap_s=0.02
@@ -121,15 +107,7 @@ def test_the_window_is_where_it_was_asked_for(
         ("tgi", {}, {}, "no profile", False),
     ],
 )
-def test_a_missing_profile_is_noted(
-    engine: str,
-    quirks: dict[str, Any],
-    values: dict[str, Any],
-    note: str,
-    is_started: bool,
-    stand_in: Servers,
-    serve: Run,
-) -> None:
+def test_a_missing_profile_is_noted(engine, quirks, values, note, is_started, stand_in, serve):
     server = stand_in(engine, **quirks)
     run = serve(server, **values)
     assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("ok", 8, [])
@@ -142,9 +120,7 @@ def test_a_missing_profile_is_noted(
         assert not [one for one in run.all_requests if one["is_profiled"]]
 
 
-def test_a_refused_start_is_noted(
-    stand_in: Servers, serve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_start_is_noted(stand_in, serve, tmp_path, monkeypatch):
     """If LightLLM does not report its arguments, only a 400 says that profiling is off."""
     monkeypatch.setattr(LightLlm, "facts", lambda *_: EngineFacts())
     server = stand_in("lightllm")
@@ -154,14 +130,12 @@ def test_a_refused_start_is_noted(
     assert "GET /profiler_stop" not in server.seen()["calls"]
 
 
-def test_a_trace_that_is_never_complete_is_not_taken(
-    stand_in: Servers, serve: Run, tmp_path: Path
-) -> None:
+def test_a_trace_that_is_never_complete_is_not_taken(stand_in, serve, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     whole = gzip.compress(b'{"traceEvents": []}')
 
-    def write_half() -> None:
+    def write_half():
         time.sleep(0.3)
         path = traces / "lightllm-model_backend-node0_dev1_tid1.9.pt.trace.json.gz"
         path.write_bytes(whole[:-3])
@@ -175,9 +149,7 @@ def test_a_trace_that_is_never_complete_is_not_taken(
     assert "of 2 traces" in run.load.profile_note
 
 
-def test_vllm_traces_without_that_of_the_front_end(
-    stand_in: Servers, serve: Run, tmp_path: Path
-) -> None:
+def test_vllm_traces_without_that_of_the_front_end(stand_in, serve, tmp_path):
     traces = tmp_path / "traces"
     server = stand_in("vllm", profiling="torch", trace_dir=str(traces), trace_count=2)
     run = serve(server, trace_dir=traces)
@@ -187,7 +159,7 @@ def test_vllm_traces_without_that_of_the_front_end(
     assert "POST /start_profile" in server.seen()["calls"]
 
 
-def test_sglang_receives_the_trace_folder(stand_in: Servers, serve: Run) -> None:
+def test_sglang_receives_the_trace_folder(stand_in, serve):
     run = serve(stand_in("sglang", trace_count=2))
     assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
     assert trace_of(run.folder, 1)["distributedInfo"]["rank"] == 1
@@ -199,11 +171,11 @@ def test_sglang_receives_the_trace_folder(stand_in: Servers, serve: Run) -> None
 TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
 
 
-def nothing() -> None:
+def nothing():
     pass
 
 
-def test_a_compressed_trace_is_complete_or_not(tmp_path: Path) -> None:
+def test_a_compressed_trace_is_complete_or_not(tmp_path):
     path = tmp_path / "t.json.gz"
     data = gzip.compress(TRACE)
     members = gzip.compress(TRACE[:100]) + gzip.compress(TRACE[100:])
@@ -219,7 +191,7 @@ def test_a_compressed_trace_is_complete_or_not(tmp_path: Path) -> None:
     assert not is_complete(tmp_path / "absent.json.gz")
 
 
-def test_plain_traces_are_compressed_on_the_way(tmp_path: Path) -> None:
+def test_plain_traces_are_compressed_on_the_way(tmp_path):
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     target.mkdir()
@@ -229,7 +201,7 @@ def test_plain_traces_are_compressed_on_the_way(tmp_path: Path) -> None:
     assert gzip.decompress((target / "rank0.json.gz").read_bytes()) == TRACE
 
 
-def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
     folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
     traces, note = folder.collect(tmp_path, 1, 0.1, nothing)
     assert traces == []
@@ -258,15 +230,13 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
         (Sglang(), ["17.5-TP-3-PP-0.trace.json.gz", "17.5-TP-0-PP-1.trace.json.gz"]),
     ],
 )
-def test_traces_are_in_the_order_of_their_ranks(
-    dialect: LightLlm | Vllm | Sglang, names: list[str]
-) -> None:
+def test_traces_are_in_the_order_of_their_ranks(dialect, names):
     found = names[::-1]
     found.sort(key=lambda name: dialect.trace_order(name) or ())
     assert found == names
 
 
-def test_other_files_are_left_out() -> None:
+def test_other_files_are_left_out():
     assert LightLlm().trace_order("other.pt.trace.json.gz") is None
     assert Vllm().trace_order("host_1.async_llm.5.pt.trace.json.gz") is None
     assert Sglang().trace_order("memory.json") is None

@@ -3,27 +3,17 @@
 Times are below a microsecond, where the summary shows every nanosecond.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from tracekit import manifest
 from tracekit.cli.collect import _serving_figures as figures_of
 from tracekit.collectors.serving import manifest as serving_manifest
 from tracekit.collectors.serving import records as requests_file
-from tracekit.collectors.serving.records import Outcome, RequestRecord
+from tracekit.collectors.serving.records import RequestRecord
 from tracekit.manifest import Load, Manifest
 
-Cli = Callable[..., Any]
-Row = dict[str, Any]
 
-
-def request(
-    number: int, outcome: Outcome, sent_ns: int | None, end_ns: int | None, **members: Any
-) -> RequestRecord:
+def request(number, outcome, sent_ns, end_ns, **members):
     """A request whose tokens came singly, unless its members say otherwise."""
     token_ns = members.get("token_ns", [])
     derived = {
@@ -53,7 +43,7 @@ REQUESTS = [
 ]
 
 
-def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
+def write(folder, records):
     """Write the folder of a run and return the part of its manifest with figures."""
     folder.mkdir()
     measured = serving_manifest.counted(records)
@@ -71,7 +61,7 @@ def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
     return run
 
 
-def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
+def test_figures_on_paper(cli, tmp_path):
     folder = tmp_path / "run"
     run = write(folder, REQUESTS)
     shown = serving_manifest.summary_lines(run, REQUESTS, folder, figures_of(folder))
@@ -89,9 +79,8 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     without = serving_manifest.summary_lines(run, REQUESTS, folder)
     assert without == [*shown[:2], shown[-1]]
 
-    def asked(name: str) -> list[Row]:
-        rows: list[Row] = json.loads(cli("query", name, folder, "--format", "json").stdout)
-        return rows
+    def asked(name):
+        return json.loads(cli("query", name, folder, "--format", "json").stdout)
 
     (throughput,) = asked("throughput")
     latency = asked("latency")
@@ -102,7 +91,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
 
 
-def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path: Path) -> None:
+def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path):
     """A run that cannot be opened, and a run without an answer."""
     (line,) = figures_of(tmp_path / "gone")
     assert str(tmp_path / "gone") in line

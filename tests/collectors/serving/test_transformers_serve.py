@@ -1,7 +1,5 @@
 """`transformers serve` as the server of `--engine openai`, with a model that is made here."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -9,7 +7,6 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import finished, free_port
@@ -35,7 +32,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     """Return a tiny model with a tokenizer of one token per word, which never ends by itself."""
     import tokenizers
 
@@ -61,7 +58,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path) -> None:
+def test_a_load_on_transformers_serve(model_folder, tmp_path):
     port = free_port()
     folder = tmp_path / "run"
     # The server lists what is in the cache of downloads, and fails where there is no such folder.
@@ -87,13 +84,12 @@ def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path) -> Non
 
     run = manifest.read(folder)
     assert (run.stage, run.engine, run.outcome) == ("serve", "openai", "ok")
-    assert run.load is not None
     assert (run.load.ok_count, run.load.failed_count) == (REQUEST_COUNT, 0)
     assert run.load.prompt_source == "usage"
     assert run.traces == []
 
     lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
-    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    records = [json.loads(line) for line in lines]
     assert len(records) == REQUEST_COUNT + WARMUP_COUNT
     for record in records:
         assert record["outcome"] == "ok", record["reason"]

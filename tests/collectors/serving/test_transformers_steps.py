@@ -1,10 +1,7 @@
 """The steps of transformers' continuous batching: their batches and their output."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -28,13 +25,13 @@ NEW_TOKEN_COUNT = 10
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     config = models.model_config("tiny")
     config.num_hidden_layers = 2
     return models.build(config, seed=0, dtype=torch.float32, attention="sdpa").eval()
 
 
-def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
+def prompts_of(count, prompt_len=PROMPT_LEN):
     prompts = token_id_prompts(count, prompt_len, 2048, seed=0)
     return [list(prompt.token_ids or ()) for prompt in prompts]
 
@@ -42,36 +39,33 @@ def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
 class Recorder(StepRecorder):
     """Keeps the batches."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.batches: list[Batch] = []
 
-    def batch_chosen(self, batch: Batch) -> None:
+    def batch_chosen(self, batch):
         self.batches.append(batch)
 
-    def stage(self, name: str) -> Any:
+    def stage(self, name):
         assert name in {"schedule", "prepare", "compute", "update"}
         return contextlib.nullcontext()
 
 
-def generate_all(
-    model: Any, prompts: list[list[int]], size: EngineSize, new_token_count: int
-) -> tuple[dict[int, list[int]], list[Batch]]:
+def generate_all(model, prompts, size, new_token_count):
     """Return the output for prompts that arrive at once, and the batches of its steps."""
     recorder = Recorder()
-    outputs: dict[int, list[int]] = {}
+    outputs = {}
     with running(ContinuousBatching(model, size, recorder)) as engine:
         for index, prompt in enumerate(prompts):
             engine.submit(str(index), prompt, new_token_count)
         while len(outputs) < len(prompts):
             output = engine.result(300.0)
-            assert output is not None
             assert output.error is None
             outputs[int(output.request_id)] = output.generated_tokens
     return outputs, recorder.batches
 
 
-def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dict[int, list[int]]:
+def reference(model, prompts, new_token_count):
     ids = torch.tensor(prompts)
     generated = model.generate(
         ids,
@@ -85,7 +79,7 @@ def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dic
 
 
 @nightly
-def test_outputs_are_those_of_generate(model: Any) -> None:
+def test_outputs_are_those_of_generate(model):
     prompts = prompts_of(6)
     # Small steps cut the prompts up, and a small cache makes requests wait for others.
     outputs, batches = generate_all(model, prompts, EngineSize(16, 24, 32, 6), NEW_TOKEN_COUNT)
@@ -94,7 +88,7 @@ def test_outputs_are_those_of_generate(model: Any) -> None:
 
 
 @nightly
-def test_a_request_that_is_evicted_from_the_cache(model: Any) -> None:
+def test_a_request_that_is_evicted_from_the_cache(model):
     prompts = prompts_of(4)
     # The prompts fit, and their answers do not.
     outputs, batches = generate_all(model, prompts, EngineSize(16, 12, 64, 4), 40)
@@ -107,7 +101,7 @@ def test_a_request_that_is_evicted_from_the_cache(model: Any) -> None:
 
 
 @nightly
-def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
+def test_one_token_of_a_prompt_is_prefill(model):
     _, batches = generate_all(model, prompts_of(1, 17), EngineSize(16, 8, 16, 1), 3)
     assert [batch.range_name for batch in batches] == [
         "tk/batch/prefill_1(16)_decode_0(0)",
@@ -120,9 +114,7 @@ def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
 
 
 @nightly
-def test_another_version_of_transformers_is_named(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_transformers_is_named(model, monkeypatch):
     from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
     monkeypatch.delattr(FIFOScheduler, "schedule_batch")
@@ -144,13 +136,13 @@ def test_another_version_of_transformers_is_named(
         ([(1, False), (7, True), (2, True)], "mixed", "prefill_2(9)_decode_1(1)"),
     ],
 )
-def test_phase_and_name_of_a_batch(shares: list[tuple[int, bool]], phase: str, name: str) -> None:
+def test_phase_and_name_of_a_batch(shares, phase, name):
     batch = Batch(3, [Share("a", count, is_prefill, True) for count, is_prefill in shares])
     assert (batch.phase, batch.range_name) == (phase, f"tk/batch/{name}")
 
 
-def test_steps_of_a_request_are_ranges() -> None:
-    steps: list[list[int]] = []
+def test_steps_of_a_request_are_ranges():
+    steps = []
     for number in (4, 5, 5, 6, 9, 12, 13):
         add_step(steps, number)
     assert steps == [[4, 6], [9, 9], [12, 13]]

@@ -1,7 +1,5 @@
 """The events of a simulated rank: ranges, calls, and kernels."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

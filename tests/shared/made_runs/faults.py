@@ -1,7 +1,5 @@
 """Faults of a simulated run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The trace files of a simulated run, with the metadata that Kineto writes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Ranks, nodes, and process groups of a simulated run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Writes the files of a simulated run, and returns its ground truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +46,7 @@ def make_run(
     """
     step, faults = step or Step(), faults or Faults()
 
-    def programs(rank: int) -> list[list]:  # type: ignore[type-arg]
+    def programs(rank: int) -> list[list]:
         return [list(step.program(layout, rank)) for _ in range(step.steps)]
 
     made = Simulation(layout, faults, programs, _BEGIN_NS)

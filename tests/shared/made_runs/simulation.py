@@ -1,7 +1,5 @@
 """Simulates the programs of all ranks in one true time."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence

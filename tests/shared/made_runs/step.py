@@ -1,7 +1,5 @@
 """The program of a rank in a step: work and collectives, depending on its place in the layout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal

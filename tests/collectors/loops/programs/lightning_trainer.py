@@ -1,7 +1,6 @@
 """Lightning's Trainer.
 
-Words: `validation`, `profiler`, `callback` (tracekit's), `accumulating` (two batches per step), and
-`failing` (raises after the recorded steps).
+Words: `validation`, `profiler`, `callback` (tracekit's), and `accumulating` (two batches per step).
 """
 
 import logging
@@ -31,8 +30,6 @@ class Task(lightning.LightningModule):
     def on_before_optimizer_step(self, optimizer):
         with tiny.marked(self.global_step):
             pass
-        if "failing" in sys.argv and self.global_step == 10:
-            raise ArithmeticError("no more")
 
     def on_train_batch_end(self, outputs, batch, number):
         tiny.say(number, outputs["loss"])

@@ -1,7 +1,6 @@
 """Transformers' Trainer: two micro-batches per step, an evaluation every fourth step.
 
-Words: `compiled BACKEND` compiles the model, `callback` adds tracekit's callback, and `failing`
-raises while it is recorded.
+Words: `compiled BACKEND` compiles the model, `callback` adds tracekit's callback.
 """
 
 import sys
@@ -18,8 +17,6 @@ class Lines(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" in logs:
             tiny.say(state.global_step - 1, logs["loss"])
-        if "failing" in sys.argv and state.global_step == 7:
-            raise ArithmeticError("no more")
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         tiny.tell(f"evaluation {metrics['eval_loss']:.7g}")
