@@ -161,8 +161,8 @@ sys.stderr.write("\\r20 of 20 |####|\\n")
 
 @nightly
 def test_messages_begin_a_new_line_next_to_an_open_progress_bar(tmp_path):
-    result = wrapped(tmp_path, sys.executable, "-c", BAR)
-    assert result.returncode == 0, result.stderr
-    lines = [line for line in result.stderr.split("\n") if "tracekit: " in line]
+    on_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *COLLECT]
+    result = run(tmp_path, *on_terminal, "--out", "run", "--", sys.executable, "-c", BAR)
+    lines = [line for line in result.stdout.split("\n") if "tracekit: " in line]
     assert lines
-    assert all(line.startswith("tracekit: ") for line in lines)
+    assert all(line.startswith("tracekit: ") for line in lines), lines

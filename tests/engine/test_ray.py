@@ -99,6 +99,17 @@ def workers_at_work():
     return found
 
 
+def test_ray_makes_the_same_dataset(ray, ranks, tmp_path):
+    """The smoke test of the gate: one readable and one unreadable rank."""
+    expected, made = (
+        make_dataset(ranks[10:12], job_of(tmp_path / name), engines.make_engine(name, 1))
+        for name in ("serial", "ray")
+    )
+    expect_same(made, expected)
+    assert [missing.trace_id for missing in made.missing] == [11]
+    assert not ray.is_initialized()
+
+
 @pytest.mark.nightly("starts Ray and kills a worker")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds a worker by /proc")
 def test_a_killed_worker_changes_nothing(ray, ranks, tmp_path):

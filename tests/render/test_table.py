@@ -259,11 +259,11 @@ def test_each_text_is_told_once(make_result, rendered):
         ("c", None, None, None, "no\x1bne"),
     )
     assert rendered(result, "table").splitlines() == [
-        "name  measured peak GB/s  measured peak %",
-        "────  ────────────  ─────────",
-        "a            2.000       50.0",
-        "b            2.000      125.0",
-        "c                –          –",
+        "name  measured_peak GB/s  measured_peak %",
+        "────  ──────────────────  ───────────────",
+        "a                  2.000             50.0",
+        "b                  2.000            125.0",
+        "c                      –                –",
         "measured: bench",
         "no measured peak: no\\x1bne",
     ]
