@@ -310,7 +310,7 @@ def phases(screen: Screen) -> list[Text]:
 
     titles = {busy: "busy", idle: "idle"}
     if screen.has_steps and screen.is_on_gpu:
-        titles[idle] = "idle while profiling"
+        titles[idle] = "profiled idle"
         run = {
             row["phase"]: row["run_ns"] - row["work_ns"]
             for row in (screen.rows("run_phases") if screen.of_run else ())
@@ -318,7 +318,7 @@ def phases(screen: Screen) -> list[Text]:
         }
         if run.keys() >= {row["phase"] for row in shown}:
             shown = [row | {"run_idle_ns": run[row["phase"]]} for row in shown]
-            titles = {busy: "busy", "run_idle_ns": "idle", idle: "idle while profiling"}
+            titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
         columns += figures(shown, {"span_pct": "share"})

@@ -286,7 +286,7 @@ def _fitting(findings: list[str], room: int) -> str:
     """Return the findings that fit, and the number of the others."""
     for count in range(len(findings), 0, -1):
         left = len(findings) - count
-        text = ", ".join(findings[:count]) + (f", … {left:,} more" if left else "")
+        text = ", ".join(findings[:count]) + (f" and {left:,} more" if left else "")
         if cell_width(text) <= room:
             return text
     return ""
