@@ -1,7 +1,7 @@
 """The tables of a store: every column with its type, unit and meaning.
 
-This is the one description of the ingested tables. The loader creates them from it, ``.schema`` in
-``tracekit sql`` prints it, and a page of the manual's reference is made from it. Views and the
+This is the only description of the ingested tables. The loader creates them from it, ``.schema`` in
+``tracekit sql`` prints it, and the manual's reference page is generated from it. Views and the
 tables derived from these are described by the headers of their SQL files.
 """
 
@@ -40,8 +40,9 @@ class Column:
 class Table:
     """One ingested table: what a row is, and its columns in order.
 
-    Where `view_name` is given, it is a view: the rows of table `record` of that `view_name`, each
-    column by the expression in `sources` that has its name, else by the column of its name.
+    If `view_name` is set, the table is a view of the rows of `record` with that `view_name`. Each
+    column is computed by its expression in `sources`, or else taken from the column of the same
+    name.
     """
 
     name: str
@@ -63,8 +64,9 @@ class Table:
                 f"CREATE VIEW {self.name} AS SELECT {picked} FROM record "
                 f"WHERE view_name = '{self.view_name}'"
             )
-        # zstd halves the store and is written faster than what DuckDB would choose for JSON; of
-        # column extra, nearly always NULL, it would make half a MB for each group of rows.
+        # zstd halves the store and is written faster than what DuckDB would choose for JSON.
+        # Column extra is excluded: it is nearly always NULL, and zstd would use half a MB per row
+        # group for it.
         zstd = " USING COMPRESSION zstd"
         columns = ", ".join(
             f'"{column.name}" {column.type}'
@@ -123,7 +125,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("model_config", "JSON", "model configuration of the framework"),
         ("batch_size", "INTEGER", "sequences per step and data-parallel rank"),
         ("sequence_length", "INTEGER", "tokens per sequence"),
-        ("precision", "VARCHAR", "type of the compute"),
+        ("precision", "VARCHAR", "data type of the computation"),
         ("seed", "BIGINT", "seed"),
         ("attention_backend", "VARCHAR", "attention implementation"),
         ("attention_reason", "VARCHAR", "why this implementation was chosen"),
@@ -182,7 +184,14 @@ RUN_TABLES: tuple[Table, ...] = (
         ("load_window_start_ns", "BIGINT", "start of the profiled window in the load, ns"),
         ("load_window_end_ns", "BIGINT", "end of the profiled window in the load, ns"),
         ("load_profile_note", "VARCHAR", "note on the profile"),
-        ("load_lost_ns", "BIGINT", "end of an incomplete load after its start, ns"),
+        (
+            "load_lost_ns",
+            "BIGINT",
+            (
+                "time at which an incomplete load ended (engine lost, or load stopped), relative "
+                "to its start, ns"
+            ),
+        ),
         ("load_server", "JSON", "description of the server"),
         ("traces", "VARCHAR[]", "trace files of the run"),
         ("light_traces", "VARCHAR[]", "traces with device activity only, which are in no table"),
@@ -251,7 +260,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("unit_count", "INTEGER", "multiprocessors or compute units of the device; NULL for a CPU"),
         ("thread_count", "INTEGER", "compute threads on the host"),
         ("dtype", "VARCHAR", "type of the operands, as in devices.toml; NULL for bytes"),
-        ("m", "BIGINT", "rows of a GEMM, of one of its groups"),
+        ("m", "BIGINT", "rows of the GEMM (M); of one group if it is grouped"),
         ("n", "BIGINT", "its columns"),
         ("k", "BIGINT", "inner dimension"),
         ("batch", "BIGINT", "GEMMs per call"),
@@ -321,7 +330,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("value", "DOUBLE", "value"),
     ),
 )
-"""The tables of run folders; empty where the traces lie in none."""
+"""The tables of run folders; empty if the traces are not in a run folder."""
 
 TABLES: tuple[Table, ...] = (
     _table(
@@ -357,7 +366,10 @@ TABLES: tuple[Table, ...] = (
         (
             "file_bytes",
             "BIGINT",
-            "size of the file on disk, bytes; for a merged file at its first rank, else 0",
+            (
+                "size of the file on disk, bytes; for a merged file, counted at its first rank "
+                "only and 0 for the others"
+            ),
         ),
         ("text_bytes", "BIGINT", "size of the JSON text, bytes"),
         ("event_count", "BIGINT", "events of all kinds that were read"),

@@ -18,7 +18,8 @@ class RecordingThread:
     def __init__(self) -> None:
         self._local = threading.local()
         self.is_known = False
-        # Which of the threads that were taken for the loop's is the one.
+        # Number of the current binding; a thread whose mark has another number is not the loop's
+        # thread.
         self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
@@ -36,7 +37,8 @@ class RecordingThread:
 
         def end() -> None:
             if self._number == number:
-                # What the thread held is gone: it would not know itself.
+                # The thread's thread-local mark is already destroyed, so is_elsewhere would be true
+                # on this very thread.
                 self.is_known = False
                 at_end()
 
@@ -64,5 +66,5 @@ class _Mark:
 
     def __del__(self) -> None:
         if self._at_end is not None:
-            with contextlib.suppress(Exception):  # the program must not fail for us
+            with contextlib.suppress(Exception):  # an error here must not break the user's program
                 self._at_end()

@@ -1,9 +1,9 @@
 """Schedules further profiled windows of a loop: periodic or on demand.
 
-A file requests a window, empty or with the number of steps. Because it may be seen before it is
-written, an empty file counts only after a short time. All ranks must profile the same steps,
-although each checks the file itself: the first rank to see it proposes a step slightly ahead in the
-store of the process group, and the others use it.
+A window is requested by a file that is empty or contains the number of steps. Because it may be
+seen before it is written, an empty file counts only after a short time. All ranks must profile the
+same steps, although each checks the file itself: the first rank to see it proposes a step slightly
+ahead in the store of the process group, and the others use it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Windows:
         self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:
-        """Return whether an empty request file is old enough to count without a number."""
+        """Return whether an empty file is old enough to count as a request without a step count."""
         now_s = time.monotonic()
         if self._empty is None or self._empty[0] != mark:
             self._empty = mark, now_s

@@ -1,7 +1,7 @@
 """Parses `--opt`, the optimization methods of a run, and checks their combinations.
 
-The canonical order is that of the paper: fine-tuning method, F, R, Q, ZeRO stage, O, gradient
-compression; `z3+r` becomes `R+Z3`.
+The canonical order is that of arXiv 2311.03687: fine-tuning method, F, R, Q, ZeRO stage, O,
+gradient compression; `z3+r` becomes `R+Z3`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENGINES: tuple[Engine, ...] = ("ddp", "deepspeed", "fsdp2", "megatron")
 COMPRESSIONS = tuple(compression.methods())
 NAIVE = "Naive"
 
-# Token to what it does, in canonical order.
+# Maps each token to a description of its method, in canonical order.
 TOKENS: dict[str, str] = {
     NAIVE: "data parallel only",
     "L": "LoRA",

@@ -15,15 +15,15 @@ WITH used AS (
 
 SELECT
     format(
-        'At most {:.1f} of {:.1f} GiB of GPU memory are reserved', reserved_bytes / (1 << 30),
+        'At most {:.1f} of {:.1f} GiB of GPU memory is reserved', reserved_bytes / (1 << 30),
         memory_bytes / (1 << 30)
     ) AS what,
     'GPU memory' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,
     'Record a second run with a larger batch: kernels get larger, and the number of launches '
-    || 'stays the same. With traces of two batch sizes, tracekit predict --change batch=N '
-    || 'estimates others.' AS remedy,
+    || 'stays the same. Given traces of two batch sizes, tracekit predict --change batch=N '
+    || 'estimates other sizes.' AS remedy,
     'tracekit query memory TRACE' AS evidence
 FROM used
 WHERE

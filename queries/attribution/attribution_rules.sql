@@ -24,12 +24,18 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ('autograd node', 'autograd node around the launch'),
         ('sequence number', 'sequence number that links the launch to a forward op'),
         ('launch context', 'kind of the kernel, and what encloses its launch'),
-        ('phase', 'row that belongs to the phase'),
+        ('phase', 'the phase determines the named row, such as (optimizer)'),
         ('whole trace', 'the trace contains only forward work'),
         ('adjacent launches', 'launches before and after it'),
         ('capture', 'capture of the graph that the launch replays'),
-        ('query length', 'tokens per sequence that the pass embeds: one, or a prompt'),
-        ('repeated launches', 'repeated device event with a recorded launch'),
+        (
+            'query length',
+            'number of tokens per sequence in the pass: one (decode), or a whole prompt (prefill)'
+        ),
+        (
+            'repeated launches',
+            'an event with a recorded launch, of which this event is a repetition'
+        ),
         ('name', 'kernel name, or the only phase of kernels with that name'),
         ('order of kernels', 'position between kernels whose names show the phase'),
         ('none', 'unknown')
@@ -45,7 +51,10 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 3, 'is it forward work that is recomputed for the backward pass?'),
         ('phase', 4, 'is it inside an autograd node?'),
         ('phase', 5, 'is it inside a range named after a phase, or in prefill or decode?'),
-        ('phase', 6, 'is it near model work outside grad mode, if ops have sequence numbers?'),
+        (
+            'phase', 6,
+            'if ops have sequence numbers: is it near model work that ran without gradients?'
+        ),
         ('phase', 7, 'is it inside a module?'),
         ('phase', 8, 'is it inside an op with a sequence number, in a forward pass?'),
         ('phase', 9, 'in a trace of kernels alone: does its name show a training phase?'),
@@ -54,7 +63,10 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 12, 'is it before a backward pass, and not after one?'),
         ('phase', 13, 'is it between zero_grad and a forward pass?'),
         ('phase', 14, 'is it after zero_grad and before other work?'),
-        ('phase', 15, 'is it after a forward pass, or in grad mode and not on gradients?'),
+        (
+            'phase', 15,
+            'does it follow a forward pass, or a differentiated backward pass before one?'
+        ),
         ('phase', 16, 'is it between two backward passes?'),
         ('phase', 17, 'is it after a recomputation?'),
         ('phase', 18, 'is it before the first forward pass?'),
@@ -66,17 +78,23 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 24, 'is it next to a known phase?'),
         ('phase', 25, 'without a launch: does it repeat a device event with a known phase?'),
         ('phase', 26, 'without a launch: did all kernels with its name run in one phase?'),
-        ('module', 1, 'is it inside a range named after a row?'),
+        (
+            'module', 1,
+            'is it inside a range whose name stands for a named row, such as (optimizer)?'
+        ),
         ('module', 2, 'is it inside a module, and not in a backward pass?'),
         ('module', 3, 'is a module around the forward op of its autograd node?'),
         ('module', 4, 'is a module around it inside its autograd node?'),
         ('module', 5, 'did a hook name the module of the surrounding backward pass?'),
-        ('module', 6, 'in a trace with modules, but inside none: does a name show the row?'),
+        (
+            'module', 6,
+            'in a trace with modules, inside none: does a surrounding name indicate a named row?'
+        ),
         ('module', 7, 'is it inside a user range, and not in a backward pass?'),
         ('module', 8, 'is a user range around the forward op of its autograd node?'),
         ('module', 9, 'is a user range around it inside its autograd node?'),
-        ('module', 10, 'is it inside a range named after a row, and in no user range?'),
-        ('module', 11, 'communication?'),
+        ('module', 10, 'in no user range: does a surrounding name indicate a named row?'),
+        ('module', 11, 'is it communication?'),
         ('module', 12, 'is it a host-to-device copy of model input?'),
         ('module', 13, 'is it forward or backward work in training, outside all modules?'),
         ('module', 14, 'is it a host-to-device copy, without training?'),
@@ -111,8 +129,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
             WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
             WHEN own IS NOT NULL THEN own
-            -- Ops have sequence numbers wherever grad mode is on. Only that of an op a node leads
-            -- back to proves a forward pass.
+            -- With grad mode on, every op has a sequence number, so it proves a forward pass only
+            -- if an op of that pass is linked to an autograd node.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}
             WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
             WHEN kernel_phase IS NOT NULL
@@ -137,7 +155,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 AND coalesce(label_after, 'forward') IN ('forward', 'data')
                 THEN {rule: 13, reason: 'adjacent launches', phase: 'forward'}
             WHEN label_before = 'zero_grad' THEN {rule: 14, reason: 'none', phase: NULL}
-            -- Gradients to be differentiated further belong to the next computation.
+            -- After a backward pass that is itself differentiated (double backward), work belongs
+            -- to the forward pass that follows.
             WHEN
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
@@ -154,8 +173,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 18, reason: 'adjacent launches', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
                 THEN {rule: 19, reason: 'adjacent launches', phase: 'forward'}
-            -- Tokens are sampled between generating calls, and losses computed between evaluating
-            -- ones.
+            -- Between calls for generation, tokens are sampled; between calls for evaluation,
+            -- losses are computed.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
                 THEN {rule: 20, reason: 'adjacent launches', phase: label_before}
             -- Optimizers run no model work, but work on gradients between a backward pass and the
@@ -243,7 +262,8 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 THEN {
                     rule: 12, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }
-            WHEN derived.is_loss THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
+            WHEN derived.is_loss
+                THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
             WHEN launch_id IS NOT NULL AND copy_of(class) = 'h2d' AND NOT is_training
                 THEN {
                     rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'

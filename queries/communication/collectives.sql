@@ -6,7 +6,7 @@
 -- Scope:    trace
 -- Input:    collective_events
 -- Params:
---   limit  BIGINT = 20     rows per device, the longest; 0 for all
+--   limit  BIGINT = 20     number of rows per device, longest first; 0 for all
 --   class  VARCHAR = NULL  only this class
 -- Columns:
 --   rank INTEGER, device VARCHAR, stream BIGINT

@@ -7,7 +7,7 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 20  rows per group, the first ones; 0 for all
+--   limit  BIGINT = 20  number of rows per group, earliest first; 0 for all
 -- Columns:
 --   pg_name VARCHAR, pg_desc VARCHAR
 --   seq             BIGINT   sequence number within the group

@@ -6,7 +6,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 0  rows per communicator, the longest; 0 for all
+--   limit  BIGINT = 0  number of rows per communicator, longest first; 0 for all
 -- Columns:
 --   rank                    INTEGER  global rank, if the file name contains it
 --   file_name               VARCHAR  log file

@@ -1,6 +1,6 @@
 -- Forward and backward passes of torch.compile regions, with their graph.
 -- Dynamo regions carry the graph number (frame/entry) in their name. A forward pass belongs to the region around it; a
--- backward pass to that of the forward pass with its sequence number.
+-- backward pass belongs to the region of the forward pass with the same sequence number.
 --
 -- Kind:     table
 -- Input:    event WHERE starts_with(name, 'Torch-Compiled Region') OR name IN ('CompiledFunction',
@@ -56,7 +56,7 @@ forward AS (
     INNER JOIN span AS r ON a.trace_id = r.trace_id AND a.around_id = r.event_id
 ),
 
--- Sequence numbers recur, so the last forward pass before counts.
+-- Sequence numbers recur, so the last preceding forward pass is used.
 backward AS (
     SELECT s.trace_id, s.event_id, f.graph
     FROM span AS s

@@ -6,7 +6,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit      BIGINT = 30      rows per device, the longest; 0 for all
+--   limit      BIGINT = 30      number of rows per device, longest first; 0 for all
 --   by_module  BOOLEAN = false  split by module
 -- Columns:
 --   rank INTEGER, device VARCHAR

@@ -1,7 +1,7 @@
 -- Functions to look up measured peak rates.
 -- peak_rates(kind): rates of a kind. peak_rate_reasons(kind): why a device has none. is_listed joins both to the
--- devices that ran (`*` excludes cpu). peak_rate_gap: the reason for a device that may have no row. collective_backend
--- and is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
+-- devices that ran (`*` excludes cpu). peak_rate_gap: why a device has no rate, also if peak_rate_reasons has no row
+-- for it. collective_backend and is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
 --
 -- Kind:     function
 -- Access:   private
@@ -10,7 +10,7 @@
 --   listed  VARCHAR  device, as in device_peak_rate
 --   device  VARCHAR  device that ran
 --   known   INTEGER  trace_id of the row of peak_rate_reasons; NULL if none
---   reason  VARCHAR  its reason
+--   reason  VARCHAR  reason in that row
 --   name    VARCHAR  kernel or span; for is_reduce, collective
 -- Columns:
 --   trace_id  INTEGER

@@ -1,7 +1,7 @@
 -- Classification of event categories of current and older profilers.
--- Names of Kineto's ActivityType.h; capitalized ones date from 2021 and before. Device work of other profilers is
--- recognized by queries/rules/device_events.toml (device_mark), for unknown categories and for mixed ones
--- (mtia_ccp_events, hpu_op).
+-- The names come from Kineto's ActivityType.h; capitalized names date from 2021 or earlier. For unknown or mixed
+-- categories (mtia_ccp_events, hpu_op), queries/rules/device_events.toml (device_mark) recognizes the device work of
+-- other profilers.
 --
 -- Kind: function
 
@@ -16,7 +16,8 @@ CREATE OR REPLACE MACRO is_launch_call(category) AS (
     )
 );
 
--- Calls that launch nothing, including the profiler's own, are no evidence.
+-- Runtime calls with other names, including the profiler's own, launch nothing, so they do not prove
+-- that device work was launched.
 CREATE OR REPLACE MACRO is_launch_of_work(category, name) AS (
     is_launch_call(category)
     AND regexp_matches(name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit')
@@ -28,7 +29,7 @@ CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';
 
 CREATE OR REPLACE MACRO is_python_call(category) AS category = 'python_function';
 
--- Other known categories, which are not device work.
+-- All known categories: device work, launch calls, and those that are neither.
 CREATE OR REPLACE MACRO is_known_category(category) AS (
     is_device_work(category)
     OR is_launch_call(category)

@@ -1,6 +1,6 @@
 -- Spans of host threads, numbered in nesting order.
--- Python calls, ranges, ops, and runtime calls by start; of equal starts the longer is outside, of equal spans the
--- earlier in that list.
+-- Contains Python calls, ranges, ops, and runtime calls, ordered by start. If two start together, the longer one
+-- encloses the other; if they are also equally long, the one whose kind comes first in that list does.
 --
 -- Kind:     view
 -- Columns:

@@ -9,7 +9,7 @@
 --   name              VARCHAR          function
 --   ts_ns BIGINT, dur_ns BIGINT
 --   python_id         BIGINT           call ID
---   python_parent_id  BIGINT           ID of the calling call
+--   python_parent_id  BIGINT           call ID of the caller
 --   python_module_id  BIGINT           number of the nn.Module within its class
 
 SELECT

@@ -1,25 +1,25 @@
 -- Edges of the dependency graph, from cause to effect.
 -- Each node is the start or end of a span (`graph_span`), and the span itself is an edge. The weight is the least time
 -- between the two nodes: the recorded time for work and the host's own time, the typical time of the trace for
--- latencies and stream gaps, and never more than was recorded. Of all edges into a node, the one that ends last binds;
--- its rest is the remaining time up to the recorded one.
+-- latencies and stream gaps, and never more than was recorded. Of all edges into a node, the one with the latest arrival
+-- time is binding. Its rest is the time left between that arrival and the node's recorded time.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   edge_id      BIGINT   edge number, from 0
 --   trace_id     INTEGER  trace of the target
---   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative for a meeting of ranks; 0 for the common origin
+--   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative for the point where all ranks of a collective have arrived; 0 for the common origin
 --   target_node  BIGINT   effect
 --   kind         VARCHAR  kind of dependency
 --   known_by     VARCHAR
 --   source_ns    BIGINT   recorded time of the source, ns
 --   target_ns    BIGINT   recorded time of the target, ns
 --   weight_ns    BIGINT   least time between source and target, ns
---   quick_ns     BIGINT   weight by the 10th percentile, ns
---   slow_ns      BIGINT   weight by the 90th percentile, ns
+--   quick_ns     BIGINT   weight if latencies take their 10th percentile, ns
+--   slow_ns      BIGINT   weight if latencies take their 90th percentile, ns
 --   loading_ns   BIGINT   part of the weight inside a data loader, ns
---   is_binding   BOOLEAN  ends last of all edges into its target
+--   is_binding   BOOLEAN  has the latest arrival time of all edges into its target
 --   rest_ns      BIGINT   unexplained time up to target_ns, ns; 0 unless binding
 
 WITH edge AS (

@@ -14,7 +14,7 @@
 --   category   VARCHAR  host_wait, kernel_wait, or other
 --   gap_count  BIGINT   number of device events with such a gap before them, zero gaps included
 --   idle_ns    BIGINT   sum of the gaps, ns; negative if overlaps outweigh them
---   idle_pct   DOUBLE   share of the sum of the stream
+--   idle_pct   DOUBLE   share of the stream's total idle time, percent
 -- Invariant: category IN ('host_wait', 'kernel_wait', 'other') AND gap_count > 0
 
 WITH follower AS (

@@ -12,9 +12,9 @@
 --   gap_count   BIGINT   number of gaps with a segment of this cause
 --   idle_ns     BIGINT   idle time, ns; adds up to the idle time of the device
 --   idle_pct    DOUBLE   share of the device window, 0 to 100
---   top_op      VARCHAR  op with the most of it, if at least a quarter: the one that kept the CPU busy, else the one that launched the next work
---   top_module  VARCHAR  module with the most of it, if at least a quarter; layers rolled up if there are several
---   top_python  VARCHAR  Python function with the most of it, if at least a quarter, as file(line): function
+--   top_op      VARCHAR  op with the largest share of this idle time, if at least a quarter: the op that kept the CPU busy, or else the op that launched the next work
+--   top_module  VARCHAR  module with the largest share, if at least a quarter; layers rolled up if there are several
+--   top_python  VARCHAR  Python function with the largest share, if at least a quarter, as file(line): function
 -- View:
 --   breakdown  totals=idle_cause_totals
 --   browse     key=5 menu="causes of idle time" title="Causes of idle time"
@@ -31,8 +31,9 @@ WITH cause AS (
 ),
 
 -- Candidates are op and module together, either alone, or the Python function. NULL competes too:
--- if most of the time has no op, no op explains it. The op that launched the next work does not
--- count where a Python function is known, because that function ran between the two ops.
+-- if most of the time has no op, no op explains it. The op that launched the next work is not
+-- counted if a Python function is known, because that function ran between the previous op and
+-- this one.
 place AS (
     SELECT
         idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op,

@@ -5,7 +5,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 30  rows per device, the longest; 0 for all
+--   limit  BIGINT = 30  number of rows per device, longest first; 0 for all
 -- Columns:
 --   rank      INTEGER
 --   device    VARCHAR  device number

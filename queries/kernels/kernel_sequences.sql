@@ -10,7 +10,7 @@
 --   op          VARCHAR = NULL  only calls of this op
 --   length      BIGINT = 0      kernels per sequence, at most 64; 0 for all that a call launched
 --   min_length  BIGINT = 2      minimum number of kernels
---   limit       BIGINT = 20     sequences per rank, the longest; 0 for all
+--   limit       BIGINT = 20     number of sequences per rank, longest first; 0 for all
 -- Columns:
 --   rank            INTEGER
 --   op              VARCHAR    op; NULL for sequences on a stream

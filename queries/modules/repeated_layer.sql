@@ -1,8 +1,9 @@
 -- Layers of device events by repeated kernel sequences, in traces without modules.
--- A pass is the work of one phase in a graph replay with attention, or the forward or backward work of a stream between
--- other phases, steps, such replays, and token embeddings. A repeated block must call attention once, and all blocks
--- must contain half of the GEMMs and attention of the pass; the shortest such period wins. GEMMs are compared by name,
--- other kernels by class, because the first layer may be fused differently. The last block may lack its end.
+-- A pass is the work of one phase within a graph replay that contains attention. Outside such replays, it is a run of
+-- forward or backward work on one stream, which ends at a new phase, a new step, such a replay, or a token embedding. A
+-- repeated block must call attention once, and all blocks must contain half of the GEMMs and attention of the pass; the
+-- shortest such period wins. GEMMs are compared by name, other kernels by class, because the first layer may be fused
+-- differently. The last block may lack its end.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -11,13 +12,14 @@
 --   trace_id     INTEGER -> trace
 --   event_id     BIGINT -> device_events  device event
 --   piece        BIGINT
---   pass_id      BIGINT                   first event of the pass (or of its row of layers)
+--   pass_id      BIGINT                   first event of the pass, or of its run of consecutive layers if there are several
 --   layer        INTEGER                  layer number, from 0 in forward order; NULL around the layers
 --   place        VARCHAR                  before, layer, or after
---   outer_count  BIGINT                   attention calls of the pass outside layers (of another form), at most
+--   outer_count  BIGINT                   upper bound on the attention calls of the pass that are outside the repeated layers (in layers of another structure)
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
 
--- Only token embeddings mark a pass; positions and attention biases have tables of their own.
+-- Only token embeddings start a pass; embeddings of positions and attention biases use tables of
+-- other sizes and are ignored.
 WITH embedding AS (
     SELECT trace_id, pid, tid, ts_ns
     FROM event
@@ -103,8 +105,8 @@ pass AS (
     HAVING count(*) FILTER (is_work) > 1
 ),
 
--- A new attention call needs a GEMM in between; a softmax after all GEMMs belongs to the loss or
--- sampler.
+-- An attention kernel starts a new call only if a GEMM ran since the previous one; a softmax after
+-- all GEMMs belongs to the loss or sampler.
 item AS MATERIALIZED (
     SELECT
         f.words, p.position, p.word, p.is_work, p.is_norm,
@@ -182,7 +184,7 @@ block_row AS (
     HAVING count(*) >= length
 ),
 
--- If one row of blocks ends shortly after the next begins, the later one yields.
+-- If two runs of repeated blocks overlap, drop the later one.
 apart AS (
     SELECT *
     FROM block_row
@@ -259,7 +261,8 @@ SELECT
     ) AS layer,
     place, outer_count
 FROM numbered_layer
--- Layers that begin within a pass were begun before the recording.
+-- If the first layer starts at the first kernel of its pass, the pass began before the recording, so
+-- those layers are dropped. Graph replays are complete.
 WHERE replay_id IS NOT NULL OR first > 1
 WINDOW row_of_blocks AS (PARTITION BY trace_id, device, phase, pass_id, first)
 ORDER BY trace_id, event_id, piece

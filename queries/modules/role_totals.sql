@@ -1,6 +1,7 @@
 -- GPU time by part of a decoder, summed over all devices and phases.
--- Also for traces without modules, by kernel and op names and their order. Shares refer to the sum of the device
--- windows. Time per step is the mean over the steps of all devices and excludes work launched outside of steps.
+-- Traces without modules are supported: roles then follow from the names and order of kernels and ops. Shares refer to
+-- the sum of the device windows. Time per step is the mean over the steps of all devices and excludes work launched
+-- outside of steps.
 --
 -- Kind:     analysis
 -- Scope:    run

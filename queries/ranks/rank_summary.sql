@@ -19,7 +19,7 @@
 --   transfer_ns       BIGINT   transfer time in matched collectives, ns
 --   comm_wait_ns      BIGINT   wait for other ranks in matched collectives, ns
 --   last_count        BIGINT   number of matched collectives in which it arrived last
---   caused_wait_ns    BIGINT   wait of other ranks in those, ns
+--   caused_wait_ns    BIGINT   time other ranks waited in the collectives where this rank arrived last, ns
 --   is_straggler      BOOLEAN  causes the most wait; NULL without matches
 --   node              VARCHAR  machine (host name, or derived from device numbers)
 --   stage             BIGINT   pipeline stage, from 0; NULL without one

@@ -13,7 +13,7 @@
 --   node_source           VARCHAR  how the machine is known
 --   stage BIGINT, collective_count BIGINT, matched_count BIGINT, transfer_ns BIGINT, comm_wait_ns BIGINT
 --   last_count            BIGINT   number of matched collectives in which it arrived last
---   caused_wait_ns        BIGINT   wait of other ranks in those
+--   caused_wait_ns        BIGINT   time other ranks waited in the collectives where this rank arrived last
 --   own_ns                BIGINT
 --   peer_count            BIGINT   number of ranks and devices compared, including this one
 --   peer_own_ns           DOUBLE

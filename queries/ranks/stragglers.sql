@@ -21,7 +21,7 @@
 --   collective            VARCHAR    collective after the longest delay, or that of the link
 --   pg_name               VARCHAR    process group of the collective
 --   number                BIGINT     sequence number or position of the collective; NULL for links
---   caused_wait_ns        BIGINT     wait of other ranks in collectives where it arrived last, ns
+--   caused_wait_ns        BIGINT     time other ranks waited in the collectives where this rank arrived last, ns
 --   waiting_rank_count    BIGINT     maximum number of ranks waiting in one of them
 --   longest_waiting_rank  INTEGER    rank that waited longest
 --   max_caused_wait_ns    BIGINT     its wait, ns

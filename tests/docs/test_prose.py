@@ -33,7 +33,7 @@ def test_the_finding_of_the_tutorial(opened):
         round(100 * predicted[n] / predicted["before_step_ns"])
         for n in ("predicted_step_ns", "low_step_ns", "high_step_ns")
     ]
-    assert f"{left[0]} % of its time ({left[1]} to {left[2]} %)" in text
+    assert f"{left[0]} % of its present time ({left[1]} to {left[2]} %)" in text
 
 
 def test_the_reasons_are_those_of_the_rules(opened):

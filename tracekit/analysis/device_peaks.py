@@ -169,8 +169,9 @@ def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``device_peak``: a row per known device of each trace and data type.
 
     If all devices in a file are the same product, the rows apply to every device (``*``), because
-    the numbers of used devices are not always listed. A file that cannot describe the used devices
-    (macro ``newer_kernels``) has no rows.
+    the file does not always list the device numbers that were used. A file whose kernels are built
+    for a newer architecture than its listed devices (macro ``newer_kernels``) does not describe the
+    devices that ran, so it gets no rows.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "

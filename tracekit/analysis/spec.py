@@ -70,10 +70,12 @@ class Spec:
         description: rest of its first paragraph.
         scope: input of an analysis; None for other kinds.
         is_on_demand: the table is not part of a store, and is created when something reads it.
-        input: text after FROM; if it has no rows, the relation has none.
+        input: relation (with an optional condition) that the file reads, as in header line `Input`;
+            if it has no rows, the result has none either.
         keep: columns that narrow screens leave out last, most important first.
         invariants: SQL conditions over the columns that are true for every row.
-        empty: reasons for a result without rows, each with the relation that must be empty, or "".
+        empty: reasons for a result without rows, each with the relation whose emptiness it
+            explains, or "" for any.
         sql: complete text of the file, including the header.
         subject: name of its folder, such as `kernels`.
         needs: parameters of which at least one must be given.

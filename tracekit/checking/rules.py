@@ -1,4 +1,4 @@
-"""Parses rules (target and bound) and rule files."""
+"""Parses rules (subject and bound) and rule files."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class Rule:
         return self.name or " ".join(self.text.split())
 
     def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
-        """Return the bound of an absolute rule, in the unit of its target.
+        """Return the bound of an absolute rule, in the unit of its subject.
 
         Args:
-            unit: that of the subject.
+            unit: unit of the subject.
             is_share: whether the subject ranges from 0 to 1; a bound in percent is then converted.
 
         Raises:

@@ -90,8 +90,8 @@ capture_option = click.option(
     "--capture",
     metavar="FILE",
     multiple=True,
-    help="Trace of the capture of CUDA graphs, for op, shapes, and module of replayed "
-    "kernels; may be repeated.",
+    help="Trace recorded while the CUDA graphs were captured; it supplies the op, shapes, and "
+    "module of replayed kernels. May be repeated.",
 )
 
 
@@ -201,7 +201,7 @@ _ENGINE_OPTIONS = (
         "worker_count",
         type=click.IntRange(min=1),
         metavar="COUNT",
-        help="Number of traces to read at a time.  [default: one per processor]",
+        help="Number of traces to read at once.  [default: one per processor]",
     ),
     click.option(
         "--memory",

@@ -238,7 +238,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
         if not seen.changes:
             lines.append(_wrapped("  Next    ", seen.remedy, width))
     if not full and (advised.advice or len(advised.undecided) > len(shown)):
-        lines.append("Evidence, assumptions, and all that was considered: --full")
+        lines.append("Evidence, assumptions, and all changes considered: --full")
     if advised.advice:
         lines.append(printable(f"Verify a change: tracekit advise {traces} --against CHANGED"))
     return lines

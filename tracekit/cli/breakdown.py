@@ -19,7 +19,7 @@ from tracekit.cli._options import (
 @click.option(
     "--full",
     is_flag=True,
-    help="Show all rows instead of the largest, the critical path, and suggested changes.",
+    help="Show all rows, not only the largest, and add the critical path and suggested changes.",
 )
 @full_wide_option
 @format_option
@@ -29,7 +29,8 @@ def command(
 ) -> None:
     """Summarize where GPU time went.
 
-    The parts add up to the window of each device. Data quality and suggested changes follow.
+    The parts add up to the window of each device. Data quality follows;
+    with --full, so do suggested changes.
     """
     import shlex
     import sys

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sql", "statement", metavar="SELECT", help="Query both traces: views base.* and new.*."
 )
-@click.option("--full", is_flag=True, help="Show all rows instead of the largest.")
+@click.option("--full", is_flag=True, help="Show all rows, not only the largest.")
 @full_wide_option
 @format_option
 @reading_options("rules", "no_cache")

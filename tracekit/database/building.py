@@ -83,7 +83,7 @@ def build_store(
 
 
 def _mode_of(sources: Sequence[Place]) -> int:
-    """Return the permissions of a store: those of the user's mask and of every source.
+    """Return the permissions of a store: those that both the umask and every source file allow.
 
     The readers of a URL or a removed file are unknown, so then only this user may read the store.
     """

@@ -18,7 +18,7 @@ class Engine(Protocol):
 
     @property
     def worker_count(self) -> int:
-        """How many units it does at a time, at most."""
+        """Maximum number of units that run concurrently."""
         ...
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
@@ -31,7 +31,7 @@ class Engine(Protocol):
         files.
 
         Args:
-            batches: the batches, best sorted from the largest.
+            batches: the batches, preferably largest first.
             job: the job; ``memory_bytes`` is the limit of each unit.
 
         Raises:
@@ -89,7 +89,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
 
 
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
-    """Return the result of a batch whose worker always dies."""
+    """Return the result of a batch whose workers died on every attempt."""
     failures = tuple(
         Failure(
             rank,

@@ -80,7 +80,7 @@ class RayEngine:
 
     @property
     def worker_count(self) -> int:
-        """How many units it does at a time, at most.
+        """Maximum number of units that run concurrently.
 
         Raises:
             UsageError: Ray is not installed, or the cluster cannot be reached.

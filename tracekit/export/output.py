@@ -47,7 +47,8 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
         QueryError: it would become too large.
     """
     if path == STDOUT:
-        # A file, and no lines for people: not through what makes those plain.
+        # This is file content rather than text for a reader, so bypass the wrapper that escapes
+        # CI commands on stdout.
         stdout = getattr(sys.stdout, "stream", sys.stdout).buffer
         yield Bounded(stdout.write, max_bytes)
         stdout.flush()

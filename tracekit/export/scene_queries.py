@@ -117,7 +117,8 @@ GAPS = f"""
 memory."""
 
 COLLECTIVES = f"""
-    -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
+    -- Slices: the collective, and nested in it the wait followed by the transfer. Arrows attach to
+    -- the transfer.
     WITH piece AS (
         SELECT trace_id, device, event_id, start_ns, end_ns, replace(class, 'comm_', '') AS name,
             0 AS depth, facts
@@ -147,7 +148,8 @@ COLLECTIVES = f"""
         WINDOW ranks AS (PARTITION BY c.match_id ORDER BY c.trace_id, c.event_id)
     )
     SELECT x.trace_id, x.device, x.event_id, x.start_ns + x.shift_ns, x.end_ns - x.start_ns,
-        -- With the number of an event and no category, it would be one of the file without any.
+        -- The slice carries the event's id, so it needs a category: without one, it would look like
+        -- an event of the file that has no category.
         x.name, if(x.depth = 0, 'tracekit', NULL), if(x.depth = 0, x.event_id, NULL), NULL, NULL,
         CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END,
         CASE WHEN x.depth = 2 THEN
@@ -290,7 +292,10 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
 
 
 def block_statement(template: str, block: Block, *, args: bool = True) -> str:
-    """Return the SQL of events or gaps in a block, EVENTS or GAPS, each track by start."""
+    """Return the SQL for the events or gaps of a block (template EVENTS or GAPS).
+
+    The rows are ordered by start within each track.
+    """
     part = block.part
     values = {
         "TRACE_ID": part.trace_id,
