@@ -87,8 +87,8 @@ def collect(
     """Record a training loop: step times, a trace per rank, and a manifest.
 
     The loop must have `warmup + steps + 2 * profile_steps + 1` steps: warm-up steps, timed steps
-    without additions, steps with ranges only (their cost), one profiler warm-up step, and profiled
-    steps. If the loop continues, further steps are timed.
+    without ranges or profiler, steps with ranges only (their cost), one profiler warm-up step, and
+    profiled steps. If the loop continues, further steps are timed.
 
     Args:
         model: the module that the loop calls, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,

@@ -82,8 +82,8 @@ class _Library:
     """The functions of the library.
 
     Attributes:
-        quick: functions that are called with Python's lock held.
-        long: functions that release it.
+        quick: functions that are called with the GIL held.
+        long: functions that release the GIL.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ def _library() -> _Library:
 
 
 def use_instructions(way: Literal["avx2", "plain"]) -> bool:
-    """Select the instructions of the parser, for tests: the rows are the same.
+    """Select the instruction set of the parser, for tests; the resulting rows are the same.
 
     Returns:
         False if this machine does not have them.
@@ -304,7 +304,8 @@ class EventColumns:
 
         Args:
             next_array: returns the next array, or None at the end. It is called from any thread.
-                Each array can be read once. Its exception is raised again at the end of the block.
+                Each array can be read once. An exception that it raises is raised again when the
+                `with` block ends.
         """
         library = _library()
 

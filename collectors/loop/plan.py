@@ -28,7 +28,7 @@ ALL_UP_TO = 8
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
 
-# Of which steps there are fewer in a loop that is too short, in this order, and how many at least.
+# Kinds of steps to reduce if the loop is too short, in this order, with the minimum number of each.
 _SHORTENED: tuple[tuple[str, int], ...] = (
     ("measured_count", 2),
     ("profiled_count", 2),
@@ -46,13 +46,14 @@ class LoopPlan:
 
     Attributes:
         warmup_count: steps that do not count.
-        measured_count: timed steps before the profiled ones, without any additions.
+        measured_count: timed steps before the profiled ones, without ranges or profiler.
         after_count: timed steps after the profiled ones, if the loop is long enough.
         profiled_count: steps with ranges only, and the same number under the profiler.
         stage: stage of the run in the manifest (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: options of `Profile`.
-        has_light_steps: whether light steps follow the profiled ones on an accelerator.
+        has_light_steps: whether, on an accelerator, steps with only device activity and calls
+            recorded (light steps) follow the profiled ones.
         has_backward_ranges: whether modules also have ranges in backward passes.
         has_nvtx: whether ranges are always NVTX ranges, too.
         metadata: additional metadata of the trace.
@@ -147,7 +148,7 @@ def _bounds(text: str) -> list[tuple[int, int]]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last:
             raise UsageError(
-                f"--ranks is {text!r}, which is no choice of ranks",
+                f"--ranks is {text!r}, which does not select ranks",
                 hint="for example 0,8,16-23, first-of-node, or all",
             )
         bounds.append((first, last))

@@ -1,8 +1,8 @@
 """Measures and profiles the steps of a training loop on one rank.
 
-Steps in order: warm-up steps; timed steps without any additions; steps with ranges only, which show
-the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps with
-only device activity and calls recorded; and timed steps again, because host speed varies. Then
+Steps in order: warm-up steps; timed steps without ranges or profiler; steps with ranges only, which
+show the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps
+with only device activity and calls recorded; and timed steps again, because host speed varies. Then
 everything is removed, until another window of profiled steps is due.
 
 A loop with its own profiler keeps it. Its profiled steps are not timed but have ranges, and its

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._C import _functorch
 
-# What keywords are called that take matrices of integers which are no token ids.
+# Names of keyword arguments that take integer matrices other than token ids.
 _NO_IDS = re.compile(r"label|target|mask|position|type|index|edge|length|^y$")
 
 
@@ -29,9 +29,11 @@ class TokenCounter:
         self._is_counting = False
         self._counted: int | None = None
         self._is_batch_first: bool | None = None
-        # Ids of the step and the version of a parameter then: what is alive shares no address.
+        # Token ids seen in this step, with the version of a parameter at that time. Keeping the
+        # tensors alive prevents another tensor from reusing their address.
         self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
-        # Ids of the step, and of all steps, that may be copies of each other.
+        # Groups of token-id tensors that may be copies of each other, for this step and for all
+        # steps.
         self._alike_in_step: list[list[tuple[torch.Tensor, int]]] = []
         self._alike: list[list[tuple[torch.Tensor, int]]] = []
 
@@ -69,7 +71,7 @@ class TokenCounter:
 
     def end(self) -> None:
         self._is_counting = False
-        # Not before: it waits for the device.
+        # The comparison waits for the device, so it is deferred until the end.
         self.total -= sum(one[0][0].numel() for one in self._alike if _is_copied(one))
         self._alike.clear()
         self.drop_step()
@@ -82,7 +84,7 @@ class TokenCounter:
         parameters have changed, as with SAM and closures, they are the same tokens; without that
         change they are another pass of gradient accumulation.
         """
-        # Asked once, before steps are timed: it looks at every module.
+        # Determined only once, before steps are timed, because it visits every module.
         if self._is_batch_first is None:
             self._is_batch_first = _is_batch_first(module)
         if not self._is_counting:
@@ -155,8 +157,8 @@ def _first_tensors(
 ) -> Sequence[torch.Tensor]:
     """Return candidates for token ids: `input_ids`, or the first tensor argument.
 
-    Later tensors may be anything: labels of pictures, edges of a graph. Keywords for labels, masks,
-    or positions are skipped. There are several for a list or dict of dicts, such as the pairs and
+    Later tensors may be anything: image labels, graph edges. Keywords for labels, masks, or
+    positions are skipped. There are several for a list or dict of dicts, such as the pairs and
     triples of sentence encoders.
     """
     known = kwargs.get("input_ids")
@@ -189,7 +191,8 @@ def _named(values: Mapping[str, object]) -> object:
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
     """Return a tensor without `torch.func` wrappers, and its numbers of sequences and tokens.
 
-    Inside `vmap` a tensor has the shape of one of many. The shape is None if it has no token ids.
+    Inside `vmap`, a tensor has the shape of a single sample, not of the batch. The shape is None if
+    it has no token ids.
     """
     size, shape = 1, given.shape
     while _functorch.is_functorch_wrapped_tensor(given):
@@ -210,6 +213,6 @@ def _is_batch_first(module: nn.Module) -> bool:
     """Whether the batch is the first dimension of a model's input.
 
     In torch's recurrent and attention modules it is the second by default; then the shape alone
-    does not tell.
+    does not show which dimension is the batch.
     """
     return all(getattr(inner, "batch_first", True) for inner in module.modules())

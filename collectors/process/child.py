@@ -103,7 +103,7 @@ def end(children: Sequence[Child], term_s: float) -> None:
     leaders = [child.pid for child in children]
 
     def reap() -> None:
-        # Without a wait, the leader would stay as a zombie.
+        # Unless it is waited for, the leader would remain a zombie.
         for child in children:
             _ = child.exit_code
 

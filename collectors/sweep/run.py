@@ -77,7 +77,7 @@ class Sweep:
                 echo(label)
                 begin = time.monotonic()
                 with CellLock(folder) as lock:
-                    # One that its sweep had left running may have come to its end meanwhile.
+                    # A cell that an earlier sweep left running may have finished in the meantime.
                     run = self._finished(cell) or self._collect(cell, folder, lock, echo)
                 wall_s = time.monotonic() - begin
                 echo(f"  {outcome_text(run)} ({wall_s:.1f} s)")
@@ -94,7 +94,7 @@ class Sweep:
         if not cell.is_max:
             return run_cell(cell, folder, cell.arguments(folder, force=self.force), lock)
         probes = self.out / f".{cell.name}.probes"
-        # Those of a sweep that was killed.
+        # Remove probes left by a sweep that was killed.
         shutil.rmtree(probes, ignore_errors=True)
         try:
             return self._collect_largest(cell, folder, probes, lock, echo)
@@ -133,13 +133,13 @@ class Sweep:
             run = run_cell(cell, folder, arguments, lock)
             if run.outcome != "oom" or size == 1:
                 return run
-            # More steps than a probe has can need a little more.
+            # The full run has more steps than a probe and may need slightly more memory.
             batch_size = size - max(1, size // 16)
             echo(f"  batch size {size}: {outcome_text(run)}; taking {batch_size}")
 
 
 class _ProbeFailedError(Exception):
-    """A probe failed for another reason than memory."""
+    """A probe failed for a reason other than lack of memory."""
 
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:

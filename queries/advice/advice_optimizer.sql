@@ -1,7 +1,8 @@
 -- Optimizer steps with many small kernels where one fused kernel would do.
 -- Unfused Adam reads and writes 20 tensors per parameter, fused Adam 7 (SGD with momentum: 8 and 5). On an H200, fused
--- Adam takes 0.35 to 0.55 of the time of foreach kernels. Kernels below 5 µs are launch-bound: a tenth of their time
--- remains, and 2 to 10 % of the host time in `Optimizer.step`. On a CPU, temporaries also cost page faults.
+-- Adam takes 0.35 to 0.55 of the time of foreach kernels. Kernels below 5 µs are launch-bound: after fusion, a tenth
+-- of their time remains, and 2 to 10 % of the host time in `Optimizer.step`. On a CPU, temporaries also cause page
+-- faults.
 --
 -- Kind:     advice
 -- Scope:    run

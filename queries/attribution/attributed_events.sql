@@ -1,6 +1,6 @@
 -- Device events with class, launch, op, module, phase, and step.
--- Combines device_events with `attribution` and the final class; the input of analyses by phase, module, step, or
--- launch.
+-- Combines device_events with `attribution`, and with the class from collective_events where there is one. Input of
+-- analyses by phase, module, step, or launch.
 --
 -- Kind:     view
 -- Columns:

@@ -71,7 +71,7 @@ SELECT
         AS high_bus_bytes_per_s,
     is_best, is_smallest, timer, thread_count, CASE
         WHEN missing IS NOT NULL THEN missing
-        WHEN message_bytes IS NULL OR group_size IS NULL THEN 'the line has no size'
+        WHEN message_bytes IS NULL OR group_size IS NULL THEN 'the benchmark record has no size'
         WHEN group_size = 1 THEN 'one rank moves no data'
         WHEN factor IS NULL THEN 'the bus factor of this op is unknown'
     END AS reason

@@ -49,7 +49,7 @@ rated AS (
         bench_flop_per_s(p.m, p.n, p.k, p.batch, p.median_ns) AS flop_per_s,
         d.flop_per_s AS peak_flop_per_s, CASE
             WHEN p.missing IS NOT NULL THEN p.missing
-            WHEN p.flops IS NULL THEN 'the line has no shape'
+            WHEN p.flops IS NULL THEN 'the benchmark record has no shape'
             WHEN p.device = 'cpu' THEN 'the data sheet of a CPU has no peak'
             WHEN d.flop_per_s IS NOT NULL THEN NULL
             WHEN EXISTS (

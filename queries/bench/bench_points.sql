@@ -33,7 +33,7 @@ CREATE OR REPLACE MACRO bench_points(wanted) AS TABLE (
         if(has_time AND has_interval, 100 * (high_ns - median_ns) / median_ns, NULL) AS above_pct,
         CASE
             WHEN outcome <> 'ok' THEN outcome || coalesce(': ' || reason, '')
-            WHEN median_ns IS NULL THEN 'the line has no time'
+            WHEN median_ns IS NULL THEN 'the benchmark record has no time'
             WHEN NOT has_time THEN 'shorter than the clock resolution'
         END AS missing
     FROM judged

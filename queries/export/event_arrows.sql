@@ -1,6 +1,7 @@
 -- Arrows between related events: event_arrows('flows', 'links', 'nodes').
--- Launch to device event, forward op to backward node, and flows of the file whose ends lie on events. An end lies on
--- the shortest event of its thread that begins with it, else on the innermost one around it.
+-- Launch to device event, forward op to backward node, and flows of the file whose ends lie on events. Each end is
+-- assigned to the shortest event of its thread that starts at the same time, or else to the innermost event that
+-- contains it.
 --
 -- Kind:     function
 -- Params:
@@ -63,8 +64,8 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
         SELECT * FROM interval_innermost('held_end', 'holding_span')
     ),
 
-    -- The end of an arrow belongs to the last begin or step before it, or to the first begin if
-    -- none precedes.
+    -- An arrow's end is connected to the latest flow start (`s`) or flow step (`t`) before it, or to
+    -- the first flow start if there is none before it.
     sorted AS (
         SELECT
             f.trace_id, f.category, f.ph, p.span_id,

@@ -58,7 +58,7 @@ CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
                     severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
                     meaning: CASE
                         WHEN job_size IS NULL THEN 'the trace does not contain the size of the job'
-                        ELSE 'ranks of the job without a trace, of ' || job_size
+                        ELSE format('ranks without a trace, out of {} in the job', job_size)
                     END
                 }
             ]

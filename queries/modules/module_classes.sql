@@ -1,5 +1,6 @@
 -- GPU time of modules by kernel class, per device.
--- self_wall_ns adds up to the busy time of the device, to that of a module over its phases, and to that of a class.
+-- self_wall_ns adds up to the busy time of the device; per module it adds up to the module's busy time in all phases,
+-- and per class to that of the class.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -82,7 +82,7 @@ metric AS (
             {
                 position: 5, metric: 'profiled_step_slowdown', value: slowdown_pct, unit: 'pct',
                 severity: if(slowdown_pct > 20, 'note', 'ok'),
-                meaning: 'slowdown of a step by ranges and profiler'
+                meaning: 'slowdown of a step caused by ranges and the profiler'
             },
             {
                 position: 6, metric: 'rejected_request_lines',

@@ -1,7 +1,8 @@
 -- Steady state of a serving engine under full load, per device.
 -- The longest run of steps in which the number of running requests stays within tolerance_pct of its maximum. Running
 -- requests are those of steps that decode; prefill-only steps are not judged and belong to the run if they lie inside
--- it. Rates count tokens over busy and idle device time of its steps, because the host may run ahead.
+-- it. Rates divide tokens by the busy and idle device time of the steps in that run, not by host time, because the host
+-- may run ahead.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -26,7 +27,7 @@
 --   decode_tokens_per_s   DOUBLE   decode tokens per second of busy and idle time
 --   wall_ns               BIGINT   busy time of its steps, ns
 --   idle_ns               BIGINT   idle time before work of its steps, ns
---   idle_pct              DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
+--   idle_pct              DOUBLE   idle_ns as a share of wall_ns + idle_ns, 0 to 100
 --   reason                VARCHAR  why there is no steady state; else NULL
 -- Invariant: (reason IS NULL) = (step_count IS NOT NULL)
 -- Invariant: step_count IS NULL OR step_count = prefill_step_count + mixed_step_count + decode_step_count

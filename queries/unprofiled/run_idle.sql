@@ -1,6 +1,6 @@
 -- Share of a step in which the accelerator is idle, recorded and unprofiled.
--- Profiling slows the host, so recorded steps are longer and idle longer. GPU work takes equally long without the
--- profiler; the rest of a measured step is idle time. If no step was measured, see `unprofiled`.
+-- Profiling slows the host, so recorded steps take longer and contain more idle time. GPU work takes equally long
+-- without the profiler; the rest of a measured step is idle time. If no step was measured, see `unprofiled`.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,13 +1,14 @@
 -- Graph nodes at which the first step begins and steps end.
--- A step ends with its last work. The first one begins once the host has begun it and earlier work has finished.
--- Without marked steps, the window counts as one step.
+-- A step ends with its last work. The first step begins when its range has started on the host and the work queued
+-- before it has finished. Without marked steps, the window counts as one step. If a bound has several nodes, the latest
+-- one in time applies.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, node BIGINT
---   bound  INTEGER  0: begin of the first step; 1: its end; 2: end of a later one; the last node of each bound counts
+--   bound  INTEGER  0: start of the first step; 1: its end; 2: end of a later step
 
 WITH work AS (
     SELECT trace_id, step, device, span_id, start_ns, end_ns

@@ -7,7 +7,7 @@
 -- Scope:    run
 -- Columns:
 --   rank                INTEGER
---   recorded_step_ns    BIGINT   recorded step, ns; the window without marked steps
+--   recorded_step_ns    BIGINT   recorded step, ns; the device window if no steps are marked
 --   work_ns             BIGINT   busy time per step of the busiest accelerator, ns; NULL on cpu
 --   plain_step_ns       BIGINT   measured step without the profiler, ns; NULL if not measured
 --   unprofiled_step_ns  BIGINT   step without the profiler, ns; NULL with a reason

@@ -68,7 +68,7 @@ def test_a_load_is_recorded_predicted_and_rerun(tmp_path):
     same, refused = (serving.measured(pair, folders) for pair in pairs[:2])
     assert [abs(same.error_pct(measure)) < 3 for measure in serving.MEASURES] == [True] * 3
     assert same.noise_pct("tpot_mean_ns") == 0
-    assert refused.refusal.startswith("2 of 2 refused: steps that")
+    assert refused.refusal.startswith("2 of 2 refused: some ")
     text = serving.filled(program.PAGE.read_text("utf-8"), [same, refused], 2)
     assert same.line() in text
     assert "1 of 2 pairs have a prediction" in text

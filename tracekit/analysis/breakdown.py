@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return sections of a breakdown, with the analyses whose headers place them after one."""
+    """Return the sections of a breakdown.
+
+    Each is followed by the analyses whose headers place them after it.
+    """
     found = list(names)
     for name, view in load_catalog().analyses.views("breakdown").items():
         if view.get("after") in found:
@@ -55,7 +58,9 @@ ESTIMATE = ("unprofiled", "run_phases")
 HEALTH = "health"
 
 _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
-"""Most devices, and most events per device, of which commands replay the graph unasked."""
+"""Maximum number of devices, and of events per device, for which commands replay the dependency
+graph without being asked.
+"""
 
 _MOST_IN_BREAKDOWN = 100_000
 """Most trace events for which a breakdown estimates the unprofiled step.

@@ -38,7 +38,10 @@ _ANSWER_S = 20.0
 """Time limit for a connection to the head of a cluster."""
 
 _MOST_DEATHS = 3
-"""Maximum deaths of a task, because Ray may assign it again to a node that has just left."""
+"""Maximum deaths of a task.
+
+More than one is allowed because Ray may assign it again to a node that has just left.
+"""
 
 _MOST_STARTS = 3
 """Maximum attempts to start Ray, which allows 30 s each; busy machines exceed that."""
@@ -47,7 +50,7 @@ _MOST_NAME = 40
 """Maximum length of the folder name, because paths of sockets are limited to about 100
 characters."""
 
-# Not if the user has set them.
+# Environment variables for Ray, unless the user has set them.
 _OWN_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
@@ -113,10 +116,11 @@ class _Tasks:
         self._memory_bytes = job.memory_bytes
         _check_memory(ray, job.memory_bytes)
         self._job = ray.put(job)
-        # One more task waits, so that a free node starts without a round trip.
+        # Some extra tasks wait, one per eight workers and at least one, so that a free node starts
+        # the next one without a round trip.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # tracekit retries tasks that die itself, in smaller shards and a limited number of times.
+        # tracekit itself retries tasks that die, in smaller shards and a limited number of times.
         self._remote = ray.remote(
             num_cpus=1,
             memory=job.memory_bytes,
@@ -161,7 +165,7 @@ class _Tasks:
         except RayError as error:
             if "No module named" in str(error):
                 raise UsageError(
-                    "a node of the Ray cluster has no tracekit",
+                    "tracekit is not installed on a node of the Ray cluster",
                     hint=f"install tracekit=={__version__} on every node, or add it to the "
                     "cluster's runtime environment",
                 ) from None
@@ -307,7 +311,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
 
     folder = _short_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    # Also after a failed start.
+    # Shut Ray down even if the start fails.
     resources.callback(ray.shutdown)
     options: dict[str, object] = {}
     if sys.platform == "linux":

@@ -4,8 +4,8 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. White space, line breaks, and the
 order of members do not matter.
 
-The parser reads events up to the last one that is followed by another, and returns where it
-stopped, so a block bounds the memory. :mod:`tracekit.ingest.salvage` reads malformed text event by
+The parser reads every event that is followed by another one and returns where it stopped, so
+memory is bounded by the block size. :mod:`tracekit.ingest.salvage` reads malformed text event by
 event.
 """
 
@@ -70,8 +70,8 @@ class TraceText:
         self._outside = OutsideText()
         self._nesting = Nesting()
         self._before_end = self._nesting
-        # How far the text outside in the buffer was scanned, and whether an event in it is known
-        # not to be a stray one.
+        # How far the text outside event arrays has been scanned in the buffer, and whether the
+        # first event found there is known not to be stray.
         self._followed = 0
         self._is_stray_settled = False
         self._ahead: deque[memoryview] = deque()
@@ -110,7 +110,7 @@ class TraceText:
                     wanted = 2 * len(buffer)
                     continue
                 if is_stray:
-                    # The bracket was no end: it counts as unreadable.
+                    # The bracket did not end the array, so it is recorded as unreadable text.
                     self._collector.faults.reject(
                         base - 1, "stray closing bracket", b"]" + buffer[:start]
                     )
@@ -148,7 +148,8 @@ class TraceText:
                 base, buffer = base + consumed - 1, rest
                 wanted = self._window_bytes = min(self._block_bytes, 8 * self._window_bytes)
         if self._stream.problem:
-            # Reported first, because a cut-off gzip stream explains why the text ends early.
+            # Takes precedence over an earlier reason, because a cut-off gzip stream explains
+            # why the text ends early.
             if self._stream.is_truncated:
                 self.truncation = self._stream.problem
             else:
@@ -186,7 +187,8 @@ class TraceText:
         """
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
             return bare.end(), False
-        # Text after an array that is not of the trace is not searched again.
+        # If an array does not belong to the trace object, the search continues after it, so no text
+        # is searched twice.
         for match in _EVENTS_ARRAY.finditer(buffer, self._followed):
             stray = self._stray_event(buffer, match.end())
             if stray is not None:
@@ -211,7 +213,7 @@ class TraceText:
         return None
 
     def _is_nested_at(self, buffer: bytearray, at: int) -> bool:
-        """Return whether a position outside is nested deeper than the trace object.
+        """Return whether a position outside the event array is nested deeper than the trace object.
 
         Only if the brackets before it prove it: a damaged header must not hide the events.
         Positions must be ascending.

@@ -34,7 +34,8 @@ event_count = (SELECT count(*) FROM record WHERE trace_id = $trace)
 def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create one trace per rank of a file; the first keeps the number of the trace.
 
-    Events without a rank in their process id, and damage of the file, belong to the first.
+    Events without a rank in their process id, and damage in the file, are assigned to the first
+    rank's trace.
     """
     connection.execute(
         f"""
@@ -55,8 +56,9 @@ def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
 def ranks_of(names: list[str]) -> list[int]:
     """Return the rank of each prefix, from the sizes of the parallel groups.
 
-    Pipeline and tensor parallelism determine the rank, unless data parallelism repeats them or one
-    process is in both; then the order of the prefixes does.
+    The rank is computed from the pipeline and tensor positions. If these are not unique, for
+    example because data-parallel replicas share them, the ranks follow the sorted order of the
+    prefixes.
     """
     places = [{key: int(number) for key, number in _PART.findall(name)} for name in names]
     tensor = max(place.get("TP", 0) for place in places) + 1
@@ -74,7 +76,8 @@ def _split(connection: duckdb.DuckDBPyConnection, trace_id: int, names: list[str
     first_new = (found[0] if found else trace_id) + 1
     numbers = [trace_id, *range(first_new, first_new + len(names) - 1)]
     given = rows(list(zip(names, numbers, strict=True)))
-    # A process id that is a text keeps its negative number, which no other rank has.
+    # A non-numeric process id keeps the negative number assigned to it, which is unique across
+    # ranks.
     connection.execute(
         f"""
         UPDATE record

@@ -52,7 +52,7 @@ class Reading:
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the rows of the events in file order; once.
+        """Yield the rows of the events in file order; can be iterated only once.
 
         Raises:
             TraceError: the file cannot be read.

@@ -21,7 +21,7 @@ MAX_EVENT_BYTES = 64 << 20
 """Maximum length of an event or header, which limits the memory for hostile files."""
 
 FINE_BYTES = 256 << 10
-"""After so much text without damage, the normal parser continues."""
+"""After this much undamaged text, the normal parser continues."""
 
 WINDOW_BYTES = 256 << 10
 DAMAGE_WINDOW_BYTES = 4 << 10
@@ -78,7 +78,7 @@ class Salvager:
         self._is_last = False
 
     def read(self, buffer: bytes, base: int, *, is_last: bool) -> Salvaged:
-        """Read events sequentially until a long text without damage follows.
+        """Read events sequentially until a long undamaged stretch of text is reached.
 
         Args:
             buffer: text of the array that begins with a damaged event.
@@ -124,8 +124,8 @@ class Salvager:
     def _has_effort_left(self) -> bool:
         """Return whether the effort limit allows trying each position.
 
-        The limit suffices for files of programs, even with much damage. Text that was made to be
-        slow is read linearly instead.
+        The limit suffices for files written by profilers, even badly damaged ones. Text crafted to
+        be slow to parse is read linearly instead.
         """
         allowed_bytes = _FREE_EFFORT_BYTES + _EFFORT_PER_BYTE * self._stream.text_bytes
         return self._effort_bytes < allowed_bytes
@@ -308,7 +308,7 @@ def _skip(buffer: bytes, at: int) -> int:
 
 
 def _why(piece: bytes, *, is_cut: bool) -> str:
-    """Return a short reason why a text, perhaps at the truncated end of a file, is no event."""
+    """Return a short reason why a text, perhaps at the truncated end of a file, is not an event."""
     if len(piece) > MAX_EVENT_BYTES:
         return "the end of this event is missing"
     try:

@@ -38,7 +38,7 @@ _UNKNOWN_PCT = 5.0
 _DRAWS = 41
 
 _MOST_PARTS = 10_000
-"""Prefill steps of a single prompt."""
+"""Maximum number of prefill steps of a single prompt."""
 
 _RUNS = """
 SELECT
@@ -92,7 +92,7 @@ _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ServingPrediction(ShownAsTable):
-    """Figures of a load under changes, by the names of :data:`MEASURES`: ns and tokens/s.
+    """Figures of a load under changes, keyed by the names in :data:`MEASURES`, in ns and tokens/s.
 
     Attributes:
         changes: as written by the user.
@@ -114,7 +114,7 @@ class ServingPrediction(ShownAsTable):
     reason: str | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the members by name, the changes as one text."""
+        """Return the members by name, with the changes joined into one string."""
         members = asdict(self)
         return {"change": "; ".join(members.pop("changes"))} | members
 
@@ -272,7 +272,7 @@ def _measured(
 def _measured_apart(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
-    """Return the same for two engines, one for prefill and one for decode."""
+    """Return the measures and steps, as `_measured` does, for a prefill and a decode engine."""
     alone = [request._replace(output_token_count=1) for request in requests]
     read = Serving(alone, replace(engine, batch_limit=None), step_ns)
     order = sorted(
@@ -289,7 +289,10 @@ def _measured_apart(
 
 
 def _gaps(steps: _Steps) -> list[tuple[int, int]]:
-    """Return the times between tokens and their numbers: a running request gets one per step."""
+    """Return each time between tokens, and how often it occurs.
+
+    A running request gets one token per step.
+    """
     return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
 
@@ -311,7 +314,7 @@ def _measures(
         count = len(values)
         found[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
         for pct in (50, 99):
-            # Nearest rank, like analysis latency.
+            # Nearest-rank percentile, as in analysis `latency`.
             found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
     left = sum(count for _, count in gaps) // 100 + 1
     found["itl_p99_ns"] = 0
@@ -443,7 +446,8 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    joined: list[int] = []  # delays of further requests after the first one to an idle engine
+    # How long after the first request to an idle engine the other requests of its step were sent.
+    joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):
         read = 0

@@ -134,22 +134,24 @@ class _Kind:
 
     def strange(self, work: Work) -> str | None:
         """Return how a step differs from all recorded ones; None if it is similar to one."""
-        alike_count, *read = self.read(work.decode_count)
+        decodes = work.decode_count
+        alike_count, *read = self.read(decodes)
         share = len(self._works) * _LEAST_ALIKE_PCT / 100
         if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
             return (
-                f"would decode {work.decode_count} requests, similar to {alike_count} of "
+                f"would decode {decodes} requests, similar to {alike_count} of "
                 f"{len(self._works)} recorded steps; recorded steps decode "
                 f"{self._decodes[0]} to {self._decodes[1]}"
             )
-        for what, count, (low, high) in (
-            ("prompts", work.prefill_token_count, read),
-            ("context", work.context_token_count, self._contexts),
+        decoding = "1 request decodes" if decodes == 1 else f"{decodes} requests decode"
+        for verb, kind, count, (low, high), such in (
+            ("process", "prompt", work.prefill_token_count, read, " with about that many requests"),
+            ("read", "context", work.context_token_count, self._contexts, ""),
         ):
             if max(low - count, count - high) > _NEAR * (high - low):
                 return (
-                    f"would have {count} tokens of {what} with {work.decode_count} "
-                    f"decoded requests; recorded steps have {low} to {high}"
+                    f"would {verb} {count} {kind} tokens while {decoding}; "
+                    f"recorded steps{such} {verb} {low} to {high} tokens"
                 )
         return None
 
@@ -181,8 +183,8 @@ class StepTimes:
         def step_ns(work: Work) -> int:
             reads = work.prefill_token_count > 0
             if reads not in drawn:
-                kind = "reads prompts" if reads else "only decodes"
-                raise QueryError(f"no step that {kind} is recorded")
+                kind = "prefill" if reads else "decode"
+                raise QueryError(f"no {kind} step is recorded")
             line, longer_ns = drawn[reads]
             dur_ns = line.dur_ns(_terms(work), work.decode_count)
             dur_ns += next(longer_ns) if longer_ns else 0.0
@@ -218,8 +220,11 @@ class StepTimes:
     def _strange(self, work: Work) -> str | None:
         reads = work.prefill_token_count > 0
         kind = self._kinds.get(reads)
-        why = kind.strange(work) if kind is not None else "are not recorded"
-        return why and f"steps that {'prefill' if reads else 'only decode'} {why}"
+        name = "prefill" if reads else "decode"
+        if kind is None:
+            return f"no {name} steps are recorded"
+        why = kind.strange(work)
+        return why and f"some {name} steps {why}"
 
     def ratio(self, steps: Sequence[Timed]) -> float | None:
         """Return the ratio of another run's step times to these, if any steps are similar."""

@@ -101,7 +101,7 @@ def _page_json(content: Content) -> str:
 
 
 def _meanings(name: str, columns: Iterable[str]) -> list[str]:
-    """Return the column descriptions in the header of an analysis, or [] if `name` is none."""
+    """Return the column descriptions in an analysis header, or [] if `name` is not an analysis."""
     spec = load_catalog().analyses.get(name)
     if spec is None:
         return []

@@ -17,7 +17,7 @@ from tracekit.storage.url import Url
 from tracekit.units import MB
 
 PAGE_BYTES = 32 * MB
-"""Maximum size of a folder page, some hundred thousand links."""
+"""Maximum size of a folder page, a few hundred thousand links."""
 
 CHUNK_BYTES = 1 << 18
 
@@ -26,7 +26,7 @@ _LINK = re.compile(r"""\bhref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECAS
 
 
 def get(url: Url, start: int = 0) -> Response:
-    """Request a file from an offset on, without its size.
+    """Request a file starting at an offset, without knowing its size.
 
     Raises:
         OSError: the server does not send it.

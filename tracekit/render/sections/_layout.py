@@ -241,7 +241,10 @@ def _row(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TextColu
 def figures(
     rows: Sequence[Row], titles: Mapping[str, str], *, is_alike: bool = False
 ) -> list[TextColumn]:
-    """Return columns of rows, by name and title; with `is_alike`, all have the same decimals."""
+    """Return one column per name in `titles`, with its title.
+
+    With `is_alike`, all use the same number of decimals.
+    """
     values = {name: [row[name] for row in rows] for name in titles}
     alike = [value for column in values.values() for value in column] if is_alike else None
     return [figure_column(name, column, titles[name], alike) for name, column in values.items()]

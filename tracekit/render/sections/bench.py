@@ -126,7 +126,7 @@ def _labels(
 
 
 def _interval(rows: Sequence[Row]) -> TextColumn:
-    """Return the half width of the 95 % confidence interval, in percent of the median."""
+    """Return the distances from the median to the ends of its 95 % interval, in percent of it."""
     cells = [
         "" if row["interval_pct"] is None else f"−{row['below_pct']:.1f} +{row['above_pct']:.1f}"
         for row in rows
@@ -158,7 +158,10 @@ def _drawn(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return a drawing of the curves with several points, after an empty line; [] without any."""
+    """Return a drawing of the curves that have several points, followed by an empty line.
+
+    Return [] if there are none.
+    """
     curves = [
         RateCurve(name, sorted(points), [points[size] for size in sorted(points)])
         for name, points in found.items()
