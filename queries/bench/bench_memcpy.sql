@@ -43,7 +43,9 @@ rated AS (
         p.*,
         bench_bytes_per_s(p.message_bytes, p.median_ns) AS bytes_per_s,
         if(p.op = 'd2d', m.memory_bytes_per_s, NULL) AS peak_bytes_per_s,
-        coalesce(p.missing, if(p.message_bytes IS NULL, 'the benchmark record has no size', NULL)) AS why
+        coalesce(p.missing, if(
+            p.message_bytes IS NULL, 'the benchmark record has no size', NULL
+        )) AS why
     FROM bench_points('memcpy') AS p
     LEFT JOIN memory AS m
         ON
