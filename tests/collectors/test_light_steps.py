@@ -67,7 +67,9 @@ def steps_in(run):
 def test_light_steps_have_a_trace_of_their_own(tmp_path):
     run, losses = train(tmp_path / "run")
     assert losses == train(tmp_path / "other", light_steps=False)[1]
-    assert (run.outcome, len(run.notes)) == ("ok", 1)
+    # Noise may add a note on steps before and after the profile.
+    notes = [note for note in run.notes if not note.startswith("steps took ")]
+    assert (run.outcome, len(notes)) == ("ok", 1)
     assert (run.traces, run.light_traces) == (["rank0.json.gz"], [NAME])
     assert run.overhead.light_step_ns
     assert run.overhead.plain_after_count == 2

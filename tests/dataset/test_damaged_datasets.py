@@ -16,6 +16,7 @@ from tracekit.analysis.query_errors import store_error
 from tracekit.dataset.layout import FORMAT_VERSION
 from tracekit.engine import many_ranks
 from tracekit.errors import StoreError
+from tracekit.opening import OpenRequest, open_request
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,12 @@ def test_a_damaged_page_is_reported(tmp_path, place):
 def test_a_damaged_cached_dataset_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline", "modules"))
     write_ranks(tmp_path / "run", 2)
-    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+    with open_request(OpenRequest([tmp_path / "run"], engine=SERIAL)) as trace:
         place = trace.store_path
         expected = trace.query("modules")
     [file] = place.glob("analyses/modules/*.parquet")
     file.write_bytes(b"")
-    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+    with open_request(OpenRequest([tmp_path / "run"], engine=SERIAL)) as trace:
         assert trace.query("modules") == expected
     assert file.stat().st_size > 0
 

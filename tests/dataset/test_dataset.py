@@ -18,6 +18,7 @@ import tracekit.schema
 from tracekit.database.cache import clear_cache, list_cached
 from tracekit.engine import dataset_writer, many_ranks, unit
 from tracekit.errors import QueryError, StoreError, TraceError
+from tracekit.opening import OpenRequest, open_request
 from tracekit.storage.local import LocalLocation
 
 HOSTILE = "it's [a] *dataset*? of\n„ranks“"
@@ -251,7 +252,7 @@ def test_a_dataset_of_one_trace_has_no_analyses_of_several(dataset_of):
 def test_the_cache_lists_and_clears_datasets(tmp_path, monkeypatch):
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline",))
     files = write_ranks(tmp_path / "run", 2)
-    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+    with open_request(OpenRequest([tmp_path / "run"], engine=SERIAL)) as trace:
         place = trace.store_path
     [cached] = list_cached()
     assert str(files[0]) in cached.source_path

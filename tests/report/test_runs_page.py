@@ -77,7 +77,7 @@ def test_runs_without_a_figure_are_refused(make_run):
     folder = make_run("other", [], stage="serve")
     with (
         tracekit.open(folder, traces=False, cache=False) as runs,
-        pytest.raises(UsageError, match="nothing for a figure"),
+        pytest.raises(UsageError, match="no data for a figure"),
     ):
         runs_page(runs, ["other"])
 
