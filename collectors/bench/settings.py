@@ -105,8 +105,8 @@ OPTIONS: tuple[Option, ...] = (
 class Settings:
     """What to measure, and for how long.
 
-    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. The device decides the value of
-    None; an empty `ops` selects all.
+    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. For settings that are None, the
+    device determines the value; an empty `ops` selects all ops.
     """
 
     families: tuple[str, ...]
