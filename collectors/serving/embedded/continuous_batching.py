@@ -109,7 +109,7 @@ class ContinuousBatching:
         self._batch = Batch(0, ())
         self._manager = _manager(model, size)
         try:
-            # Makes the batch processor without starting it, so that it can be wrapped first.
+            # Creates the batch processor without starting it, so that it can be wrapped first.
             self._manager.warmup()
             self._wrap(self._manager.batch_processor)
         except BaseException:

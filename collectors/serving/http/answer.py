@@ -121,7 +121,7 @@ class Attempt:
         self._is_stream = status == 200 and kind.startswith("text/event-stream")
 
     def body(self, at_ns: int, data: bytes) -> bool:
-        """Process a part of the answer; return False if no more is needed."""
+        """Process a part of the answer; return False if the rest is not needed."""
         if not self._is_stream:
             return self._text.body(at_ns, data)
         was_complete = self.is_complete

@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         self._packets.append((self._clock(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Process the last packets; the answer is complete or broken."""
+        """Process the last packets; the answer is then complete or broken."""
         self._drain()
         if self._over.done():
             return

@@ -105,7 +105,7 @@ class HttpEngine:
         return self._facts
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Run a load, and again for a profile; see `ServingEngine.run`."""
+        """Run a load, and repeat it for a profile; see `ServingEngine.run`."""
         raise_file_limit(min(plan.concurrency or len(plan.prompts), len(plan.prompts)))
         trace_dir, note = self._plan_profile(plan, folder)
         traces = TraceFolder(
