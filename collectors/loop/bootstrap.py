@@ -126,7 +126,7 @@ def _watch(folder: str) -> None:
             from .program_loop import watch
 
         watch(folder, unusable)
-    except Exception as error:  # noqa: BLE001 - the program must not fail for us
+    except Exception as error:  # noqa: BLE001 - errors must not reach the program
         unusable(folder, f"{type(error).__name__}: {error}")
 
 

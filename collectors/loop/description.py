@@ -92,7 +92,7 @@ def _fsdp_precision(model: nn.Module) -> str | None:
 
 
 def _accelerate_precision() -> str | None:
-    """Return Accelerate's autocast type of a model's forward, if calls do not show it."""
+    """Return the autocast type that Accelerate applies inside a model's forward, or None."""
     state = sys.modules.get("accelerate.state")
     shared = getattr(getattr(state, "AcceleratorState", None), "_shared_state", {})
     return _ACCELERATE.get(str(shared.get("_mixed_precision")))

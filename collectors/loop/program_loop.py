@@ -49,7 +49,7 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
 
 
 def defer_to_program() -> None:
-    """Stop recording here: the program records itself, and two profilers crash."""
+    """Stop recording, because the program records its loop itself, and two profilers crash."""
     if _loop is not None:
         _loop.defer_to_program()
 
@@ -152,7 +152,7 @@ class _Loop(Observer):
                 self.step_is_over(is_part=self._watch.steps.begin())
 
     def stepped_elsewhere(self) -> None:
-        """Report no step time: threads take turns, so the time seen on one spans several steps."""
+        """Report no step time, because threads take turns, and one thread sees only some steps."""
         if self.recorder is not None:
             self.recorder.report.is_in_turn = True
 
@@ -294,7 +294,7 @@ class _Loop(Observer):
         if recorder is not None and not recorder.is_done:
             try:
                 recorder.close(is_over=error is None)
-            except Exception as problem:  # noqa: BLE001 - the program must not fail for us
+            except Exception as problem:  # noqa: BLE001 - errors must not reach the program
                 recorder.failed(problem)
         best = self._best
         if best is not None and error is not None:

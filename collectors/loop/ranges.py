@@ -2,9 +2,10 @@
 
 The forward phase is the call of a model, and of anything else called outside models in a step, such
 as a loss. Calls in evaluation mode, including those of a copy of the model, are evaluation; text
-generated for a step to train on is generation. Backward is every backward pass, and the optimizer
-phase the step of any `torch.optim.Optimizer`. For engines with their own `backward` and `step`,
-such as DeepSpeed, the phases enclose these, and so include their communication.
+generated for a step to train on is generation. The backward phase is every backward pass, and the
+optimizer phase is every step of a `torch.optim.Optimizer`. For engines with their own `backward`
+and `step` methods, such as DeepSpeed, the phases enclose these methods and therefore include their
+communication.
 """
 
 from __future__ import annotations

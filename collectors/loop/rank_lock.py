@@ -40,7 +40,7 @@ class RankClaim:
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:
-        """Claim the rank if it is free; return whether this process has it."""
+        """Claim the rank if it is free; return whether this process owns it."""
         for _ in range(2):
             try:
                 with self._holder.open("x", encoding="ascii") as file:

@@ -118,7 +118,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     @property
     def is_timed_again(self) -> bool:
-        """Whether only the timed steps after the profiled ones are missing."""
+        """Whether only light steps or the timed steps after the profiled ones are missing."""
         return self._is_light or self._is_after
 
     @property
@@ -216,7 +216,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._planned -= 1
 
     def restart(self) -> None:
-        """Start over: the steps so far were only parts of steps."""
+        """Start over, because the steps so far were only parts of steps."""
         is_early = self._planned <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
@@ -235,7 +235,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._planned = min(1, self.plan.warmup_count)
 
     def cancel_step(self) -> None:
-        """Cancel the current step: the loop is over."""
+        """Cancel the current step, because the loop is over."""
         self._ranges.close_step()
 
     def root_begins(
@@ -371,7 +371,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.abandon()
 
     def give_up(self) -> None:
-        """Keep only the step times: another loop has begun."""
+        """Keep only the step times, because another loop has begun."""
         self._times.clock.cut_last()
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
@@ -583,7 +583,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        """Report the timed steps of a loop that ends among them."""
+        """Report the timed steps of a loop that ends before all of them."""
         count = self._planned - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

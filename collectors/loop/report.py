@@ -298,7 +298,7 @@ def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manife
     if steps:
         several = steps if len(steps) > 1 else 2 * steps
         tenths = statistics.quantiles(several, n=10, method="inclusive")
-        # The lower of two middle steps may lie below the interpolated tenth.
+        # With few steps, the lower median may be below the interpolated 10th percentile.
         median = statistics.median_low(steps)
         low, high = min(round(tenths[0]), median), max(round(tenths[8]), median)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count

@@ -259,7 +259,7 @@ class LoopTimes:
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
 
     def keep_theirs(self) -> None:
-        """Report step times under the loop's own profiler, unless tracekit has timed steps."""
+        """Report the step time under the loop's own profiler, unless tracekit's has one."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())

@@ -103,7 +103,7 @@ class LoopTraces:
         if profile is not None:
             try:
                 profile.abandon()
-            except Exception:  # noqa: BLE001 - the loop must not fail for us
+            except Exception:  # noqa: BLE001 - errors must not reach the loop
                 _left.append(profile)
                 return False
         return True

@@ -228,7 +228,7 @@ class LoopWatch(training_hooks.Listener):
         """Detect that a step ended before the compiled call that begins the next one."""
         try:
             self._compare(self, self._leaf)
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
