@@ -51,7 +51,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
 
 
 class LostDeviceError(Exception):
-    """The device accepts no more work: only another process can continue."""
+    """The device is unusable in this process; only another process can continue."""
 
 
 class LostGroupError(Exception):
@@ -78,7 +78,7 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number; all ranks of a group measure alike.
+    """Yield the line of each point, without its number; all ranks of a group take the same steps.
 
     Raises:
         LostDeviceError: the device is unusable, after the line that says why.

@@ -47,7 +47,7 @@ _WIDTH = 79
 
 
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
-    """Measure what the arguments select and return the run folder.
+    """Measure the selected points and return the run folder.
 
     With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives.
     Rank 0 also measures the other families; the other ranks return None.
@@ -271,7 +271,7 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return a note if other load on the machine makes times longer."""
+    """Return a note if other programs load the machine and increase the times."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []

@@ -37,7 +37,7 @@ Timed = Callable[[int], float]
 """Makes that many calls and returns their total duration, ns."""
 
 Agree = Callable[[Sequence[float]], Sequence[float]]
-"""Returns the element-wise maximum over all ranks, so that all ranks decide alike."""
+"""Returns the element-wise maximum over all ranks, so that all ranks make the same decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | No
     It is the largest rank for which the interval has at least the confidence; None if there is no
     such rank.
     """
-    # P(B <= place - 1) <= (1 - confidence) / 2, in whole numbers.
+    # P(B <= place - 1) <= (1 - confidence) / 2, in integer arithmetic.
     below, place = 0, 0
     while place <= count:
         below += math.comb(count, place)
@@ -111,7 +111,7 @@ def take_samples(
 ) -> Timing:
     """Measure a call until its median is known precisely enough or the time limit is reached.
 
-    `agree` combines the figures of all ranks; all ranks call this function alike.
+    `agree` combines the figures of all ranks, which must all call this function.
     """
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner

@@ -36,7 +36,7 @@ STORE = "store"
 SINGLE, COLLECTIVE = "single", "collective"
 
 LOST_DEVICE = 75
-"""Exit code of a worker whose device accepts no more work; its last line says why."""
+"""Exit code of a worker whose device is unusable; its last line has the reason."""
 
 
 class Part:
