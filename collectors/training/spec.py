@@ -83,9 +83,10 @@ _EVERYWHERE = {
 def make_spec(
     values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
 ) -> TrainingSpec:
-    """Return the spec of the arguments, with this machine's defaults.
+    """Return the spec for the arguments, with this machine's defaults.
 
-    `world_size` is set if a launcher has started the ranks; None to start `--nproc` ranks.
+    `world_size` is the number of ranks that a launcher has started; with None, tracekit starts
+    `--nproc` ranks.
     """
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":
