@@ -1,8 +1,8 @@
 """Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
 A separate process writes them ten times per second, in its own session, so that signals for the
-program do not reach it; it ends with the process that started it. GPUs have the numbers that the
-program sees (CUDA_VISIBLE_DEVICES).
+program do not reach it; it ends with the process that started it. GPUs are numbered as in the
+program (CUDA_VISIBLE_DEVICES).
 """
 
 from __future__ import annotations
