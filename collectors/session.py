@@ -248,7 +248,7 @@ class Collection(Observer):
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         try:
             self._leave(error)
-        except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
+        except Exception as problem:  # noqa: BLE001 - errors must not reach the loop
             write_notice(f"the run folder was not written: {type(problem).__name__}: {problem}")
         # Drop references, so that the program can free the memory of its model.
         self._model = self._optimizer = None
@@ -259,7 +259,7 @@ class Collection(Observer):
     def __call__(self, batches: Iterable[_T]) -> Iterator[_T]: ...
 
     def __call__(self, batches: Iterable[_T] | None = None) -> Any:
-        """Return the range of one step, or an iterator that makes each batch a step.
+        """Return the context manager of one step, or an iterator that makes each batch a step.
 
         Args:
             batches: the loop's data; fetching a batch is the phase `data` of its step.
@@ -316,7 +316,7 @@ class Collection(Observer):
         self._watch.steps.begin()
         try:
             recorder.begin_step()
-        except Exception as error:  # noqa: BLE001 - the loop must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the loop
             self.failed(error)
 
     def end_step(self) -> None:
@@ -431,7 +431,7 @@ class Collection(Observer):
 
     def _publish(self) -> None:
         if self.recorder is not None and self._folder is not None:
-            with contextlib.suppress(OSError):  # another rank may have made the run folder already
+            with contextlib.suppress(OSError):  # another rank may have created the run folder
                 self.recorder.report.write(self._folder.work)
 
 

@@ -83,7 +83,7 @@ class CalledLoop:
         """Run an action on the collection; errors do not reach the trainer."""
         try:
             act(self._collection)
-        except Exception as error:  # noqa: BLE001 - the training must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the training
             reason = error.message if isinstance(error, TracekitError) else repr(error)
             write_notice(f"{reason}; the loop is not recorded")
             self._is_open = self._has_step = False

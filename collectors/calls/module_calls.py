@@ -146,7 +146,7 @@ def _before(
     for listener in listeners:
         try:
             tokens.append(listener.before(module, args, kwargs))
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             tokens.append(_drop)
             _drop(listener, error)
     return tokens

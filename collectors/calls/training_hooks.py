@@ -158,7 +158,7 @@ def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -
     prior = set_eval_frame(None)
     try:
         for listener in () if is_captured() else listeners:
-            with contextlib.suppress(Exception):  # the program must not fail for us
+            with contextlib.suppress(Exception):  # errors must not reach the program
                 try:
                     getattr(listener, name)(*args, **how)
                 except Exception as error:  # noqa: BLE001

@@ -131,7 +131,7 @@ class LoopProfilers:
             return
         try:
             act(*args)
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             if self.listener is not None:
                 self.listener.failed(error)
 

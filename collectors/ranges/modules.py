@@ -125,7 +125,7 @@ class ModuleRanges:
             token.end(output)
 
     def broken(self, error: Exception) -> None:
-        """Ignore the error; there are no more ranges."""
+        """Ignore the error; `module_calls` has removed this listener."""
 
 
 class _Named:
@@ -269,7 +269,7 @@ class _Turn:
                 _open_backward(self.begun)
             for one in self.ended:
                 _close_backward(one)
-        except Exception:  # noqa: BLE001 - the program must not fail for us
+        except Exception:  # noqa: BLE001 - errors must not reach the program
             pass
         finally:
             # A leaf outlives the graph and must not accumulate the calls of every step.

@@ -33,7 +33,7 @@ _MOST_NAMES = 1000
 def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Rename a folder to a run folder, or merge it into the existing one.
 
-    `made` is a folder of traces and logs on the same disk, and is consumed. Returns the folder of
+    `made` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
     the run: `target`, or `target-2` and so on if another run has the name.
 
     Raises:

@@ -69,7 +69,7 @@ OPTIONS: tuple[Option, ...] = (
         group="Model and data",
     ),
 )
-"""Options of a sweep: those of a training run, five of them lists."""
+"""Options of a sweep: the options of a training run, five of which accept lists."""
 
 
 @dataclass(frozen=True, slots=True)
