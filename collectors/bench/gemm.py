@@ -1,7 +1,7 @@
 """GEMMs like those of linear layers: activations [M, K] times weights [N, K]^T.
 
 Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
-are the same in every call, so small operands stay in the GPU's cache.
+are the same in every call, so small operands stay in the cache of the device.
 """
 
 from __future__ import annotations

@@ -399,7 +399,7 @@ class LoopWatch(training_hooks.Listener):
             self._generated = beginning, (count, max(length + 1, shape[1]))
 
     def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note that a step trains on generated text, which its batch size and length show.
+        """Detect from the shape of a batch that a step trains on generated text.
 
         The batch may be a part of the generated sequences, and its length may differ by one token.
         """
