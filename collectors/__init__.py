@@ -1,7 +1,7 @@
 """Workloads and recorders that write traces and a manifest.
 
-Installed as ``tracekit.collectors``. Only this code imports torch. Its output is files, so the
-analysis half never needs the machine that recorded the traces.
+Installed as ``tracekit.collectors``. Only this code imports torch. It communicates with the
+analyses through files, so analyses never need the machine that recorded the traces.
 
 The entry points are ``collect`` (``tracekit collect`` and ``python -m tracekit.collectors``),
 ``session`` (``tracekit.collect``), and ``options``. Packages, each of which imports only those

@@ -13,7 +13,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code, as `tracekit collect` does."""
     words = list(sys.argv[1:] if args is None else args)
     end = words.index("--") if "--" in words else len(words)
-    # DeepSpeed's launcher adds this to every program; LOCAL_RANK says the same.
+    # DeepSpeed's launcher adds this option to every program; LOCAL_RANK has the same value.
     options = [word for word in words[:end] if not word.startswith("--local_rank=")]
     return run_command([*options, *words[end:]], command, "python -m tracekit.collectors")
 

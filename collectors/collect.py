@@ -32,7 +32,7 @@ def run(
     """
     asked = validated(values, is_program=bool(program))
     if not program:
-        # Torch's profiler says on stderr when it starts and stops, unless told before it is loaded.
+        # Must be set before torch is loaded; otherwise its profiler logs every start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with sampling(bool(asked.pop("power", False)), echo) as keep:
         ended = _run(asked, command, echo, program, serving_figures)
@@ -47,7 +47,7 @@ def _run(
     program: Sequence[str],
     serving_figures: Callable[[Path], list[str]] | None,
 ) -> Ended:
-    # Imported where they are run: none needs the others. None imports torch in this process.
+    # Stages are imported only when needed; none of them imports torch in this process.
     if program:
         from .loop.wrap import run as run_program
 
@@ -62,5 +62,5 @@ def _run(
 
 
 def is_first_rank() -> bool:
-    """Whether this process prints the result of the run: one of several ranks does."""
+    """Return whether this process prints the result of the run: only the first rank does."""
     return os.environ.get("RANK", "0") == "0"

@@ -15,11 +15,11 @@ from tracekit.units import parse_bytes, parse_duration
 TRAINING = ("pretrain", "finetune")
 STAGES = (*TRAINING, "serve")
 PROGRAM = "program"
-"""What stands among the stages that take an option for a program of the user's own."""
+"""Name that stands for the user's own program among the stages of an option."""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A value that a function reads from text, or refuses with the message of a `ValueError`."""
+    """Parameter type whose values a function parses; a `ValueError` becomes the error message."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -58,24 +58,24 @@ SIZE, DURATION = Parsed("SIZE", parse_bytes), Parsed("TIME", parse_duration)
 
 
 class Option(click.Option):
-    """An option of a collector; one that is not given is None, or False if it is a flag.
+    """An option of a collector; its value is None if omitted, or False for a flag.
 
     Args:
-        name: as typed, `--batch-size`.
-        meaning: the help text, one phrase.
-        type: the form of its value; a text if None.
-        default: shown in the help: what is used where it is not given.
-        metavar: the name of the value in the help, if not that of its form.
-        stages: the stages that take it; another stage that is given it is a `UsageError`.
-        group: the heading under which the help lists it.
-        is_flag: whether it takes no value.
+        name: name on the command line, such as `--batch-size`.
+        meaning: help text, one phrase.
+        type: type of the value; text if None.
+        default: default value shown in the help.
+        metavar: name of the value in the help; None for that of the type.
+        stages: stages that accept the option; with other stages, it is a `UsageError`.
+        group: heading under which the help lists the option.
+        is_flag: whether the option takes no value.
     """
 
     def __init__(
         self,
         name: str,
         meaning: str,
-        type: click.ParamType[Any] | None = None,  # noqa: A002 - as click calls it
+        type: click.ParamType[Any] | None = None,  # noqa: A002 - click's name
         *,
         default: object = None,
         metavar: str | None = None,
@@ -88,9 +88,9 @@ class Option(click.Option):
             [name],
             type=None if is_flag else type or click.STRING,
             help=f"{meaning[:1].upper()}{meaning[1:]}.{shown}",
-            # A choice shows its names.
+            # For a choice, click shows the accepted values.
             metavar=metavar or (type.name if isinstance(type, Parsed) else None),
-            is_flag=is_flag or None,  # with False, click would do without a value
+            is_flag=is_flag or None,  # with False, click would allow the option without a value
         )
         self.key = str(self.name)
         self.stages = stages
@@ -113,11 +113,11 @@ class Option(click.Option):
 class GroupedCommand(click.Command):
     """A command whose help lists the collectors' options under the headings of their groups.
 
-    What follows `--` is no option of the command's, but a program with arguments of its own.
+    The words after `--` are the user's program and its arguments.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put aside the command line, as `ctx.meta["command"]`, and the program, as `"program"`."""
+        """Store the command line and the program in `ctx.meta`, as `command` and `program`."""
         ctx.meta["command"] = [*ctx.command_path.split(), *args]
         ctx.meta["program"] = []
         if "--" in args:
@@ -139,10 +139,10 @@ class GroupedCommand(click.Command):
 
 
 def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Return the values of options that were given, which may still be text, in their types.
+    """Return the values of the options that were passed, converted to their types.
 
     Raises:
-        UsageError: a value has the wrong form, or there is no such option.
+        UsageError: a value is invalid, or an option does not exist.
     """
     known = {option.key: option for option in options}
     found = {}
@@ -158,17 +158,17 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
 
 
 def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
-    """Return the values that the words of a command line give to options; None of the others.
+    """Parse the words of a command line; return the values of all options, None if omitted.
 
     Raises:
-        click.UsageError: a value has the wrong form, or there is no such option.
+        click.UsageError: a value is invalid, or an option does not exist.
     """
     command = click.Command("", params=[*options], add_help_option=False)
     return command.make_context("", list(words)).params
 
 
 def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what the options of a run say of its profile, as `Profile` takes it."""
+    """Return the arguments of `Profile` from the options of a run."""
     asked = {
         name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
     }
@@ -176,7 +176,7 @@ def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def range_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the options of a run say of its ranges and steps, as a `LoopPlan` takes it."""
+    """Return the arguments of `LoopPlan` about ranges and steps from the options of a run."""
     return {
         "has_backward_ranges": bool(values.get("backward_ranges")),
         "has_nvtx": bool(values.get("nvtx")),

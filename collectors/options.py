@@ -299,12 +299,14 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def validated(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, Any]:
-    """Check the values that options were given against their stage, or against a user's program.
+    """Validate the values of options for their stage, or for a user's program.
 
-    Returns what was given, and always `stage`; None and False mean that an option was not.
+    Returns:
+        The values of the options that were passed, and always `stage`. In `values`, None and False
+        mean that an option was not passed.
 
     Raises:
-        UsageError: a value has the wrong form, or the stage or program does not take it.
+        UsageError: a value is invalid, or the option does not apply to the stage or program.
     """
     asked = given(values, OPTIONS)
     stage = asked.setdefault("stage", "pretrain")

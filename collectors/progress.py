@@ -55,7 +55,7 @@ def write_notice(text: str) -> None:
     if bars is not None:
         try:
             bars.write(line, file=sys.stderr)
-        except Exception:  # noqa: BLE001 - the program may have put anything in its place
+        except Exception:  # noqa: BLE001 - the program may have replaced the module
             pass
         else:
             return

@@ -7,15 +7,16 @@
             optimizer.zero_grad()
 
 or, without a loader, `with step(): …` around each step. Phases and modules are detected. The loop
-is not shortened: after the recorded steps it continues unchanged. `step.is_done` tells when
-recording is complete, if you want to leave the loop; the run folder exists at the end of the block.
+is not shortened: after the recorded steps it continues unchanged. To leave the loop early, check
+`step.is_done`, which is True once recording is complete. The run folder exists at the end of the
+block.
 
 Under torchrun, deepspeed, and similar launchers, every rank writes its trace to a working folder of
 its node, and the last rank builds the run folder. Ranks do not wait for each other inside the loop.
-Nodes that share a disk write one folder, others one each.
+Nodes that share a disk write one folder; other nodes write one folder each.
 
-Errors in the loop are raised unchanged, and the run folder has outcome `failed` or `oom` with what
-was recorded. Errors of the recording are reported once on stderr.
+Errors in the loop are raised unchanged, and the run folder has outcome `failed` or `oom` with the
+results so far. Errors of the recording are reported once on stderr.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _T = TypeVar("_T")
 _entered: weakref.WeakSet[Collection] = weakref.WeakSet()
 
 _WAIT_S = 10.0
-"""How long the first rank of a node waits for the others at the end of the block."""
+"""Time for which the first rank of a node waits for the others at the end of the block."""
 
 _FAILED_WAIT_S = 1.0
 _POLL_S = 0.05
@@ -93,24 +94,25 @@ def collect(
     Args:
         model: the module that the loop calls, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
             a compiled one).
-        optimizer: only for one that is not a `torch.optim.Optimizer`: its `step()` becomes the
-            phase `optimizer`.
+        optimizer: an optimizer that is not a `torch.optim.Optimizer`, if any; its `step()` becomes
+            the phase `optimizer`.
         out: the run folder; `runs/<stage>-<model>-<time>` if None.
-        warmup: steps that do not count.
-        steps: timed steps.
-        profile_steps: profiled steps.
+        warmup: number of warm-up steps.
+        steps: number of timed steps.
+        profile_steps: number of profiled steps.
         stage: stage of the run in the manifest.
         name: the model's name in tables; its class if None.
-        ranks: which ranks write a trace: `0,8,16-23`, `first-of-node`, or `all`; None is all of up
-            to eight, else the first of each node.
+        ranks: ranks that write a trace: `0,8,16-23`, `first-of-node`, or `all`; None means all
+            ranks if there are at most eight, else the first rank of each node.
         record_shapes: whether to record the shapes of op arguments.
         with_stack: whether to record Python stacks.
         with_flops: whether the profiler counts floating-point operations itself.
         profile_memory: whether to record allocator events.
         all_threads: whether to record threads that the loop starts itself.
-        backward_ranges: whether modules also have ranges in backward passes. Tensor hooks create
-            them, which slow these passes; backward work has modules without them, too.
-        nvtx: whether ranges are always NVTX ranges, too, as they are under Nsight.
+        backward_ranges: whether modules also have ranges in backward passes. These ranges use
+            tensor hooks, which slow down the passes; analyses do not need them to attribute
+            backward work to modules.
+        nvtx: whether ranges are always NVTX ranges, too. Under Nsight, they always are.
         light_steps: whether steps with only device activity follow the profiled ones on an
             accelerator.
         force: whether to replace an existing run in `out`.
@@ -158,8 +160,8 @@ class Collection(Observer):
     `target` is the run folder; if another run of several ranks has that name, `folder` is the one
     used instead, once it exists.
 
-    With `looks_first` the model may be a part of what the loop calls, or be called in parts: the
-    first step only shows which models are called, and counts as warm-up.
+    With `looks_first`, the loop may call a wrapper or parts of the model. The first step then only
+    shows which models are called, and counts as warm-up.
     """
 
     looks_first = False
@@ -172,7 +174,7 @@ class Collection(Observer):
         self._plan = plan
         self._model: Any = model
         self._optimizer = optimizer
-        # What is called for training, while that is looked for.
+        # Models called for training in the first step, while `looks_first` collects them.
         self._called: dict[nn.Module, None] | None = None
         self._place = Place(0, 0, 1)
         self._force = force
@@ -246,9 +248,9 @@ class Collection(Observer):
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         try:
             self._leave(error)
-        except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
+        except Exception as problem:  # noqa: BLE001 - errors must not reach the loop
             write_notice(f"the run folder was not written: {type(problem).__name__}: {problem}")
-        # The program may need the memory of a model that it is done with.
+        # Drop references, so that the program can free the memory of its model.
         self._model = self._optimizer = None
 
     @overload
@@ -257,7 +259,7 @@ class Collection(Observer):
     def __call__(self, batches: Iterable[_T]) -> Iterator[_T]: ...
 
     def __call__(self, batches: Iterable[_T] | None = None) -> Any:
-        """Return the range of one step, or an iterator that makes each batch a step.
+        """Return the context manager of one step, or an iterator that makes each batch a step.
 
         Args:
             batches: the loop's data; fetching a batch is the phase `data` of its step.
@@ -266,7 +268,7 @@ class Collection(Observer):
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps are recorded; the run folder is there when the block ends."""
+        """Whether all steps are recorded; the run folder exists when the block ends."""
         return self.recorder is None or self.recorder.is_done
 
     def training_call_begins(self, module: nn.Module, *_: Any) -> None:
@@ -314,7 +316,7 @@ class Collection(Observer):
         self._watch.steps.begin()
         try:
             recorder.begin_step()
-        except Exception as error:  # noqa: BLE001 - the loop must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the loop
             self.failed(error)
 
     def end_step(self) -> None:
@@ -333,7 +335,7 @@ class Collection(Observer):
             self._finish()
 
     def end_at_exit(self, error: BaseException) -> None:
-        """Build the run folder of an unfinished loop on this thread, because it runs at exit."""
+        """Build the run folder of an unfinished loop at exit, on this thread."""
         recorder = self._recorder_at_end()
         if recorder is not None and not recorder.is_done:
             recorder.close()
@@ -411,7 +413,7 @@ class Collection(Observer):
         if folder is None or not reports:
             return False
         try:
-            (folder.work / "committed").mkdir()  # atomic: one of the ranks can
+            (folder.work / "committed").mkdir()  # atomic: succeeds for only one rank
         except OSError:
             return folder.made is not None or not folder.path.exists()
         failed = first_failure(reports)
@@ -429,7 +431,7 @@ class Collection(Observer):
 
     def _publish(self) -> None:
         if self.recorder is not None and self._folder is not None:
-            with contextlib.suppress(OSError):  # another rank may have made the run folder already
+            with contextlib.suppress(OSError):  # another rank may have created the run folder
                 self.recorder.report.write(self._folder.work)
 
 

@@ -21,14 +21,14 @@ Call = Callable[[], object]
 MOST_QUEUED = 500
 """Maximum number of calls queued at once: a stream holds about a thousand launches."""
 
-# What the host needs to queue a call, in cycles of a device at about 1.5 GHz: some 10 µs.
+# Time in which the host queues a call: about 10 µs, in cycles of a device at about 1.5 GHz.
 _CYCLES_PER_CALL = 15_000
 _LEAST_CYCLES = 75_000
 _MOST_CYCLES = 15_000_000
 
 
 class WallClock:
-    """Times calls on the host clock: until they are done on a CPU, until launched on a device.
+    """Times calls on the host clock: on a CPU until they are done, on a device until launched.
 
     `synchronize` waits until a device is idle and is not timed.
     """

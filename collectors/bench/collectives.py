@@ -56,9 +56,10 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 
 
 def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
-    """Return the call of a collective on tensors of that many elements, split over the ranks.
+    """Return the call of a collective on tensors of `count` elements, `part_count` per rank.
 
-    `UnsupportedError`: torch has no such collective here.
+    Raises:
+        UnsupportedError: this torch version has no such collective.
     """
     import torch.distributed as dist
 
@@ -103,7 +104,10 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together; on a GPU, NCCL exchanges figures from GPU memory only."""
+    """The ranks that measure together.
+
+    On a GPU, they exchange figures through GPU memory, because NCCL supports nothing else.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -113,7 +117,7 @@ class Group:
         import torch
         import torch.distributed as dist
 
-        # float64 holds nanoseconds of days exactly.
+        # float64 represents several days in nanoseconds exactly.
         numbers = torch.tensor(list(own), dtype=torch.float64, device=self._device)
         dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
         return numbers.tolist()

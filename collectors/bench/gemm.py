@@ -1,7 +1,7 @@
 """GEMMs like those of linear layers: activations [M, K] times weights [N, K]^T.
 
 Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
-are the same in every call, so small ones are cached.
+are the same in every call, so small operands stay in the cache of the device.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _torch_type(point: Point) -> torch.dtype:
 
 @contextlib.contextmanager
 def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Set the precision of fp32 products (`ieee` or `tf32`) and restore it afterwards.
+    """Set the precision of fp32 matrix multiplications (`ieee` or `tf32`), and restore it.
 
     A CPU supports only `ieee`. torch 2.9 has new settings, which must not be mixed with the old
     ones.

@@ -38,7 +38,7 @@ def _op_call(device: torch.device) -> Call:
 
 
 def _empty_kernel() -> Call:
-    """Launch an empty one-thread kernel: torch's own, which waits for 0 cycles."""
+    """Launch an empty one-thread kernel: torch's sleep kernel with 0 cycles."""
     import torch
 
     sleep = getattr(torch.cuda, "_sleep", None)

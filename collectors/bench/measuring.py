@@ -1,7 +1,7 @@
-"""Measures points one at a time; the line of a point reports its error.
+"""Measures points one at a time; an error is reported in the line of its point.
 
 Clocks, power, and temperature come from NVML, a part of NVIDIA's driver (libnvidia-ml.so.1,
-nvml.h). They are null if NVML is missing or does not know the device, such as a MIG slice.
+nvml.h). They are null if NVML is missing or does not support the device, such as a MIG slice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _FAMILIES: dict[str, ModuleType] = {
     "collective": collectives,
     "launch": launches,
 }
-# Ranks begin a sample some microseconds apart: of a longer one that is less.
+# Minimum duration of a sample, ns. Ranks begin a sample some microseconds apart, which affects
+# longer samples less.
 _SAMPLE_NS = {"collective": 5e6}
 _WARMUP_SHARE = 0.1
 _WAKING_S = 1.0
@@ -45,12 +46,12 @@ _SAY_UNSUPPORTED = (
     "not supported",
     "NOT_SUPPORTED",
 )
-# The worst comes last.
+# From best to worst.
 _OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
 
 
 class LostDeviceError(Exception):
-    """The device accepts no more work: only another process can continue."""
+    """The device is unusable in this process; only another process can continue."""
 
 
 class LostGroupError(Exception):
@@ -77,7 +78,7 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number; all ranks of a group measure alike.
+    """Yield the line of each point, without its number; all ranks of a group take the same steps.
 
     Raises:
         LostDeviceError: the device is unusable, after the line that says why.
@@ -182,7 +183,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
     made = None
     try:
         made = action()
-    except Exception as caught:  # noqa: BLE001 - told to the others, then raised
+    except Exception as caught:  # noqa: BLE001 - reported to the other ranks, then raised
         error = caught
     own = "ok" if error is None else outcome_of(error)[0]
     (worst,) = group.largest((float(_OUTCOMES.index(own)),))
@@ -222,7 +223,7 @@ def _free(device: torch.device, *, after_failure: bool) -> None:
     try:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
-        # Pinned memory is kept by an allocator of its own (torch 2.5).
+        # Pinned memory has its own caching allocator (torch 2.5).
         empty_host_cache = getattr(torch._C, "_host_emptyCache", None)
         if empty_host_cache is not None:
             empty_host_cache()
@@ -254,11 +255,11 @@ class DeviceState:
             if library.nvmlInit_v2() == 0 and self._find(library, uuid):
                 self._library = library
         except (OSError, AttributeError):
-            # No driver of NVIDIA's, or one that lacks a function.
+            # NVIDIA's driver is not installed or lacks a function.
             return
 
     def read(self) -> State:
-        """Return `clock_hz`, `memory_clock_hz`, `power_w` and `temperature_c`; null if unknown."""
+        """Return `clock_hz`, `memory_clock_hz`, `power_w`, and `temperature_c`; None if unknown."""
         clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM)
         memory_clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_MEMORY)
         power = self._ask("nvmlDeviceGetPowerUsage")
@@ -271,7 +272,10 @@ class DeviceState:
         }
 
     def _find(self, library: Any, uuid: str) -> bool:
-        """Return the device's handle; NVML adds `GPU-` or `MIG-` to CUDA's UUID."""
+        """Look up the device's handle; return whether NVML has the device.
+
+        NVML adds the prefix `GPU-` or `MIG-` to CUDA's UUID.
+        """
         return any(
             library.nvmlDeviceGetHandleByUUID(
                 f"{prefix}{uuid}".encode("ascii"), ctypes.byref(self._handle)
@@ -295,6 +299,6 @@ def state_of(device: torch.device) -> DeviceState:
         return DeviceState(None)
     import torch
 
-    # Since torch 2.4; not on every build of ROCm.
+    # Available since torch 2.4, but not in all ROCm builds.
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     return DeviceState(None if uuid is None else str(uuid))

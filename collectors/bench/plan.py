@@ -19,26 +19,26 @@ from .settings import Settings
 if TYPE_CHECKING:
     import torch
 
-# Figure 11: N and K of the curves, M from 4096 to 16384.
+# Figure 11: N and K of each curve, with M from 4096 to 16384.
 _CURVES = ((4096, 4096), (11008, 4096), (16384, 16384))
 _UNALIGNED = (11008, 4096)
 _UNALIGNED_BY = 13
 _ROWS = range(4096, 16384 + 1, 512)
-# The paper's curves are of bf16; of the other types every fourth point.
+# The paper's curves are for bf16; for other types, every fourth point is measured.
 _ROWS_OF_OTHERS = range(4096, 16384 + 1, 2048)
 _CURVE_TYPE = "bf16"
 _TABLE_XII = ((666, 11008, 4096), (10624, 11008, 4096))
-# Hidden size, size of the MLP, width of keys (and of values).
+# Hidden size, MLP size, and width of the keys (and of the values).
 _LLAMA2 = {
     "llama2-7b": (4096, 11008, 4096),
     "llama2-13b": (5120, 13824, 5120),
     "llama2-70b": (8192, 28672, 1024),
 }
 _VOCABULARY = 32000
-# From decoding one sequence to prefilling several.
+# Numbers of tokens, from decode of one sequence to prefill of several.
 _LLAMA2_ROWS = (1, 16, 64, 256, 1024, 4096)
 _LLAMA2_TYPES = ("bf16", "fp8")
-# Groups, and the rows of each.
+# Number of groups, and the numbers of rows per group.
 _GROUPS = (8, (256, 1024, 4096))
 
 _SMALL_CURVES = {(512, 512): (128, 256, 512, 1024), (1024, 1024): (256, 512, 1024)}
@@ -55,7 +55,7 @@ _GRAPH_SIZES = (1, 10, 100)
 def plan(settings: Settings, device: torch.device, family: str, group_size: int) -> list[Point]:
     """Return the points of a family in measuring order."""
     is_small = (settings.scale or ("full" if device.type == "cuda" else "small")) == "small"
-    # Who asks for shapes alone has no sizes.
+    # If the user selects only shapes, there are no points by size.
     sizes = settings.sizes_bytes
     if family == "gemm":
         points = _products(settings, gemm.dtypes_of(device), is_small, device.type)

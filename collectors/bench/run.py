@@ -40,14 +40,14 @@ from .worker import Part
 Echo = Callable[[str], None]
 
 _MOST_DEATHS = 3
-# Work that waits for the processor, of its cores, from which on a machine counts as busy.
+# Load average per core above which a machine counts as busy.
 _BUSY_SHARE = 0.5
 _MOST_REASONS = 3
 _WIDTH = 79
 
 
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
-    """Measure what the arguments select and return the run folder.
+    """Measure the selected points and return the run folder.
 
     With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives.
     Rank 0 also measures the other families; the other ranks return None.
@@ -71,7 +71,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
         stopped = None
         try:
             if place is not None:
-                # First, as the other ranks do nothing else.
+                # Collectives come first, because the other ranks measure nothing else.
                 bench.parts.reverse()
                 _take_part(settings, bench.parts[0])
                 bench.measure(bench.parts[1])
@@ -84,7 +84,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
             is_interrupted = True
             stopped = "interrupted"
         except Exception as error:
-            # Only torchrun can restart its ranks.
+            # Under torchrun, tracekit cannot restart ranks, so the run ends with partial results.
             if place is None or isinstance(error, TracekitError) or not bench.has_lines():
                 raise
             traceback.print_exc()
@@ -156,7 +156,7 @@ class _Bench:
         module = ["-m", "tracekit.collectors.bench.worker"]
         logs = self._folder.logs / (part.name if not first else f"{part.name}-{first}")
         logs.mkdir(exist_ok=True)
-        # Where there is one process, its threads wait for one another as in any program.
+        # A single process keeps the user's OMP_WAIT_POLICY instead of the default for ranks.
         waiting = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY")}
         with ProgressLine() as line:
             try:
@@ -185,7 +185,7 @@ class _Bench:
         rank_count = world_size or self._rank_count
         outcomes = Counter(line["outcome"] for line in lines)
         plans = [part.plan() for part in self.parts if part.families]
-        # None where that was not found out yet.
+        # None if a part has no plan yet.
         planned = None if None in plans else sum(len(points or ()) for points in plans)
         outcome: manifest.Outcome = "ok"
         reason = None
@@ -257,7 +257,7 @@ class _Watch:
 def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
     """Add the lines of points that no process could measure."""
     lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
-    # What was written of a line that a process did not end goes.
+    # Incomplete lines of processes that ended are dropped.
     text = "".join(f"{text}\n" for text in part.texts()) + "".join(map(to_text, lines))
     part.lines.write_text(text, "utf-8")
 
@@ -271,7 +271,7 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return a note if other load on the machine makes times longer."""
+    """Return a note if other programs load the machine and increase the times."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []

@@ -1,6 +1,6 @@
-"""Decides how many samples of a call are needed: until its median is known or time is up.
+"""Samples a call until its median is known precisely enough or a time limit is reached.
 
-A sample is the mean time of one call in a batch of inner calls, long enough for the clock. The
+A sample is the mean time per call in a batch that is long enough for the clock. The confidence
 interval of the median uses order statistics and holds for any distribution: of n sorted samples,
 the j-th from below and the j-th from above enclose the median with probability 1 − 2 P(B ≤ j − 1),
 B binomial with n and 1/2 (David and Nagaraja, Order Statistics, 7.1). Five samples cannot give a 95
@@ -27,9 +27,9 @@ LEAST_SAMPLES = 6
 MOST_SAMPLES = 1000
 
 _MOST_OVERTIME = 4
-# Batches of a warm-up that tell how long a call is.
+# Minimum number of warm-up batches for an estimate of the call's duration.
 _LEAST_BATCHES = 3
-# Share of the time that is spent at least: a few samples in a row may agree by chance.
+# Minimum fraction of the time limit to spend, because a few samples may agree by chance.
 _LEAST_SHARE = 0.2
 _GROWTH = 1.5
 
@@ -37,7 +37,7 @@ Timed = Callable[[int], float]
 """Makes that many calls and returns their total duration, ns."""
 
 Agree = Callable[[Sequence[float]], Sequence[float]]
-"""Returns the element-wise maximum over all ranks, so that all ranks decide alike."""
+"""Returns the element-wise maximum over all ranks, so that all ranks make the same decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Budget:
         seconds: time limit for samples; up to four times as long for the minimum number of samples.
         warmup_s: duration of the calls before the first sample.
         sample_ns: minimum duration of a sample.
-        most_inner: maximum calls per sample: queued calls must fit into the device's queue.
+        most_inner: maximum number of calls per sample, which must fit into the device's queue.
     """
 
     width_pct: float = 2.0
@@ -90,9 +90,10 @@ class Timing:
 def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
     """Return the rank, from either end, of the samples that bound the median, counted from 1.
 
-    It is the largest with at least that probability; None if there is none.
+    It is the largest rank for which the interval has at least the confidence; None if there is no
+    such rank.
     """
-    # P(B <= place - 1) <= (1 - confidence) / 2, in whole numbers.
+    # P(B <= place - 1) <= (1 - confidence) / 2, in integer arithmetic.
     below, place = 0, 0
     while place <= count:
         below += math.comb(count, place)
@@ -110,7 +111,7 @@ def take_samples(
 ) -> Timing:
     """Measure a call until its median is known precisely enough or the time limit is reached.
 
-    `agree` combines the figures of all ranks; all ranks call this function alike.
+    `agree` combines the figures of all ranks, which must all call this function.
     """
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
@@ -154,7 +155,7 @@ def _warm_up(
         took_ns, elapsed_s = agree((timed(count), now_s() - begin_s))
         done += count
         batches += 1
-        # The shortest: whatever else ran on the machine made the others longer.
+        # Keep the shortest time, because other load on the machine makes the others longer.
         call_ns = min(call_ns, took_ns / count)
         if elapsed_s >= budget.warmup_s and (
             batches >= _LEAST_BATCHES or elapsed_s >= _MOST_OVERTIME * budget.warmup_s

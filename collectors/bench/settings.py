@@ -103,10 +103,10 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to measure, and for how long.
+    """Selection of benchmark points and time limits.
 
-    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. The device decides the value of
-    None; an empty `ops` selects all.
+    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. For settings that are None, the
+    device determines the value; an empty `ops` selects all ops.
     """
 
     families: tuple[str, ...]
@@ -145,7 +145,7 @@ def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str,
         The settings, and the values that are not settings: `out` and `force`, if given.
 
     Raises:
-        UsageError: a value is malformed or does not suit what is measured.
+        UsageError: a value is malformed or does not apply to the selected benchmarks.
     """
     asked = given(values, OPTIONS)
     families = WHAT[what]

@@ -36,7 +36,7 @@ STORE = "store"
 SINGLE, COLLECTIVE = "single", "collective"
 
 LOST_DEVICE = 75
-"""Exit code of a worker whose device accepts no more work; its last line says why."""
+"""Exit code of a worker whose device is unusable; its last line has the reason."""
 
 
 class Part:
@@ -92,10 +92,10 @@ def main(work: Path, name: str, first: int, place: Place) -> int:
             with process_group(place, device, work / f"{STORE}-{first}"):
                 measure_together(settings, place, device, part, first)
     except TracekitError as error:
-        # For the launcher, which shows the last line with an error.
+        # The launcher shows the last error line of the log.
         sys.stderr.write(f"{type(error).__name__}: {error.message}\n")
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the log has it, the exit code says it
+    except Exception as error:  # noqa: BLE001 - logged, and reported by the exit code
         from .measuring import LostDeviceError
 
         traceback.print_exc()
@@ -136,7 +136,7 @@ def _measure_single(settings: Settings, part: Part, first: int) -> None:
     from .measuring import measure
     from .plan import plan
 
-    # Not by `backend`, which is of collectives.
+    # The device does not depend on `backend`, which is only for collectives.
     device = device_for(dataclasses.replace(settings, backend=None), Place(0, 0, 1))
     points = [point for family in part.families for point in plan(settings, device, family, 1)]
     part.write_plan(points)

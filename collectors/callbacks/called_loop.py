@@ -29,7 +29,7 @@ class CalledLoop:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
-        # Tried once, so that a wrong option is said before anything is trained.
+        # Validates the options, so that errors are raised before the training begins.
         collect(nn.Identity(), **{"out": "run", **self._options})
         self._collection: Collection | None = None
         self._is_open = self._has_step = False
@@ -73,7 +73,7 @@ class CalledLoop:
         self._collection = collection.__enter__()
 
     def _ended_without_a_word(self) -> None:
-        """End a loop at process exit whose trainer raised an exception."""
+        """End, at process exit, a loop whose trainer raised an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")
             self._guarded(lambda collection: collection.end_at_exit(error))
@@ -83,7 +83,7 @@ class CalledLoop:
         """Run an action on the collection; errors do not reach the trainer."""
         try:
             act(self._collection)
-        except Exception as error:  # noqa: BLE001 - the training must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the training
             reason = error.message if isinstance(error, TracekitError) else repr(error)
             write_notice(f"{reason}; the loop is not recorded")
             self._is_open = self._has_step = False

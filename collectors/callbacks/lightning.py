@@ -31,7 +31,7 @@ class TracekitCallback(RecordingCallback, Callback):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # How many steps the optimizers had taken when this one began.
+        # Number of optimizer steps at the beginning of the current step.
         self._steps_before: int | None = None
 
     def on_train_start(self, _trainer: Any, pl_module: Any) -> None:

@@ -4,9 +4,9 @@
 
     trainer = Trainer(…, callbacks=[TracekitCallback(out="runs/mine")])
 
-A step is an optimizer step, however many batches it accumulates. The Trainer does not report
-exceptions to callbacks: after one, the run folder with outcome `failed` is written when the program
-ends or the next training begins.
+A step is an optimizer step, regardless of the number of batches that it accumulates. The Trainer
+does not report exceptions to callbacks: after an exception, the run folder with outcome `failed` is
+written when the program ends or the next training begins.
 """
 
 from __future__ import annotations

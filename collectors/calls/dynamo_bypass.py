@@ -1,19 +1,19 @@
 """Hides tracekit's code from Dynamo (`torch.compile`).
 
-Dynamo inspects every Python frame below a compiled function. A hook would be such a frame:
-compiled, counted, guarded on, and a reason to recompile once it is removed. Two mechanisms hide it:
+Dynamo inspects every Python frame below a compiled function. A hook would be such a frame: Dynamo
+would compile it, count it, guard on it, and recompile once it is removed. Two mechanisms hide it:
 
 - `unseen` marks the code of a function, so that Dynamo runs its frame unchanged. Functions that it
   calls are still inspected.
 - Between `set_eval_frame(None)` and restoring the previous callback, nothing is inspected. Only
   tracekit's own code runs there, never the program's calls.
 
-Dynamo inlines what a traced function calls. There, a function must check
-`torch.compiler.is_compiling()` first, which is then true, and only call the original: the graph is
-then unchanged.
+Dynamo inlines the calls of a traced function. A wrapper must therefore first check
+`torch.compiler.is_compiling()`, which is true during tracing, and then only call the original
+function. The graph is then unchanged.
 
-The names are private in torch (`torch._C._dynamo.eval_frame`, 2.7 to 2.13 and before). If they are
-missing, `IS_POSSIBLE` is false, and tracekit must not patch the program.
+These functions are private (`torch._C._dynamo.eval_frame`) and exist up to at least torch 2.13. If
+they are missing, `IS_POSSIBLE` is False, and tracekit must not patch the program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def _marker() -> Callable[[Any], None] | None:
     """Return the marker that makes Dynamo run the frames of a code object unchanged."""
-    skip = getattr(_eval_frame, "skip_code", None)  # to torch 2.6
+    skip = getattr(_eval_frame, "skip_code", None)  # up to torch 2.6
     if skip is not None:
         return skip
     try:
@@ -60,7 +60,7 @@ def unseen(function: _F) -> _F:
     return function
 
 
-# Names without a promise: modes below which tensors are stand-ins for others.
+# Private name of torch: number of active dispatch modes, such as those for fake tensors.
 _mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _mode_of: Callable[[Any], Any] = getattr(torch._C, "_get_dispatch_mode", lambda _: None)
 _MODES = [
@@ -74,9 +74,9 @@ def is_captured() -> bool:
     """Return whether torch records calls as a graph instead of running them.
 
     It does so in `torch.jit.trace`, ONNX export, `torch.fx`, `make_fx`, and `torch.export`, under
-    fake tensors, and during CUDA graph capture. A range would then become part of the graph or
-    crash the program, no call is a training step, and nothing may wait for the device. Dynamo must
-    not trace this function: check `torch.compiler.is_compiling()` first.
+    fake tensors, and during CUDA graph capture. During capture, a range would become part of the
+    graph or crash the program, calls are not training steps, and nothing may wait for the device.
+    Dynamo must not trace this function: check `torch.compiler.is_compiling()` first.
     """
     return bool(
         torch._C._is_tracing()
@@ -109,13 +109,14 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call a function whenever a compiled function is called from outside one.
+    """Call a function whenever a compiled function is called from uncompiled code.
 
-    A function returned by `torch.compile` asks Dynamo at each call what to do
-    (`_callback_from_stance`, a private name). With a listener, it asks tracekit's function, which
-    then asks Dynamo's. It runs before the compiled code, so it is not compiled.
+    At each call, a function returned by `torch.compile` gets its callback from Dynamo's private
+    `_callback_from_stance`. With a listener, tracekit wraps this function. The wrapper runs before
+    the compiled code, so it is not compiled.
 
-    Returns whether this torch supports it.
+    Returns:
+        Whether this torch version supports it.
     """
     global _undo
     module = sys.modules.get(_MODULE)
@@ -125,7 +126,7 @@ def listen_to_compiled(act: Callable[[], None]) -> bool:
 
     def ask(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        # Below a compiled function others are called; what Dynamo did before distinguishes them.
+        # Compiled functions may call others; only the outermost call has no prior callback.
         if caller.f_code.co_name == _CALL and caller.f_locals.get("prior", True) is None:
             act()
         return original(*args, **kwargs)

@@ -1,11 +1,12 @@
 """Observes every call of an `nn.Module` without registering hooks.
 
 With a listener, `nn.Module.__call__` is a wrapper around torch's function. Hooks would suffice for
-most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns about
-global ones. It neither sees nor inlines this wrapper (see `dynamo_bypass`): a module called inside
-a compiled region is not reported, and the region is unchanged.
+most programs, but not for compiled ones: Dynamo guards on hooks, compiles them, and warns about
+global ones. Dynamo neither sees nor inlines this wrapper (see `dynamo_bypass`): a module called
+inside a compiled region is not reported, and the region is unchanged.
 
-Once Dynamo has compiled anything, the wrapper stays, and without listeners only forwards calls.
+Once Dynamo has compiled anything, the wrapper is not removed. Without listeners, it only forwards
+calls.
 
 An exception in a listener is reported only to that listener, which is then removed.
 """
@@ -31,13 +32,13 @@ class Listener(Protocol):
     """Whether to receive nested calls; otherwise they may be omitted."""
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        """A call begins; the result is passed to `after`."""
+        """Notification that a call begins; the return value is passed to `after`."""
 
     def after(self, module: nn.Module, token: object, output: object) -> None:
-        """A call has ended; `output` is None after an exception."""
+        """Notification that a call has ended; `output` is None after an exception."""
 
     def broken(self, error: Exception) -> None:
-        """`before` or `after` raised; the listener was removed."""
+        """Notification that `before` or `after` raised and the listener was removed."""
 
 
 _original: Callable[..., Any] = nn.Module.__call__
@@ -45,17 +46,18 @@ _TORCHS = nn.Module._wrapped_call_impl
 
 
 class _Thread(threading.local):
-    depth = 0  # of calls that were told of
+    depth = 0  # nesting depth of calls that listeners were notified of
 
 
 _thread = _Thread()
-# Replaced as a whole, so that a call under way on another thread keeps the one it has.
+# Immutable, so that a call in progress on another thread keeps its listeners.
 _listeners: tuple[Listener, ...] = ()
-# Those that want to hear of inner calls.
+# Listeners that also receive nested calls.
 _inner_listeners: tuple[Listener, ...] = ()
-# Whether there are no listeners, so calls go to torch's own function.
+# Whether nested calls can skip the wrapper: no listener receives them, and the program has not
+# replaced torch's function.
 _skips_inner = False
-# Looked up once: inner calls are most of what is called.
+# Looked up only once, because the wrapper runs for every module call.
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -87,22 +89,22 @@ def wants_changed() -> None:
 
 
 def forget_all() -> None:
-    """Remove all listeners: the child of a fork is not recorded."""
+    """Remove all listeners in the child of a fork, which is not recorded."""
     for listener in _listeners:
         unlisten(listener)
 
 
-# It goes by torch's name, which Dynamo asks for.
+# functools.wraps gives it the name of torch's function, which Dynamo checks.
 @unseen
 @functools.wraps(_original)
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    # First: if Dynamo traces this, it would guard on anything else that is read here.
+    # This check must come first: a tracing Dynamo would guard on anything that is read before it.
     if _is_compiling():
         return _original(self, *args, **kwargs)
     depth = _thread.depth
-    # Most calls are inner ones, which timed steps ignore: they cost almost nothing.
+    # Fast path: most calls are nested, and timed steps ignore those.
     if _skips_inner and depth and self._compiled_call_impl is None:
-        return self._call_impl(*args, **kwargs)  # all that torch's own does
+        return self._call_impl(*args, **kwargs)  # as torch's own function does
     listeners = _inner_listeners if depth else _listeners
     if not listeners:
         return _original(self, *args, **kwargs)
@@ -144,7 +146,7 @@ def _before(
     for listener in listeners:
         try:
             tokens.append(listener.before(module, args, kwargs))
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             tokens.append(_drop)
             _drop(listener, error)
     return tokens
@@ -176,11 +178,11 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    # A class with a `__call__` of its own that calls torch's is traced through ours, and Dynamo
-    # guards on its code: were it gone, the region would be compiled again. It does nothing now.
+    # Dynamo traces through the wrapper if a class overrides `__call__` and calls torch's, and then
+    # guards on the wrapper's code. Removing the wrapper would trigger recompilation, so it stays.
     if has_compiled():
         return
-    # Later wrappers around this function call it, and it calls torch's.
+    # If the program has added another wrapper on top, this one stays, and calls torch's function.
     if nn.Module.__call__ is _call:
         nn.Module.__call__ = _original
         _tell_dynamo(_call, _original)
@@ -190,10 +192,10 @@ def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
     """Make Dynamo treat the wrapper as torch's own function.
 
     Dynamo goes from a module call directly to its `forward` if `__call__` is the function that
-    existed when it was loaded. Without this it would trace through the wrapper, with the same graph
-    as result.
+    existed when Dynamo was loaded. Otherwise, Dynamo would trace through the wrapper, although the
+    resulting graph would be the same.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)
         if module is not None and vars(module).get("unpatched_nn_module_call") is old:
-            setattr(module, "unpatched_nn_module_call", new)  # noqa: B010 - it has no such type
+            setattr(module, "unpatched_nn_module_call", new)  # noqa: B010 - not in the stubs

@@ -3,8 +3,8 @@
 Paths are the names of `named_modules()` of the user's model. Wrappers are left out, so that runs of
 one model are comparable: DDP, FSDP, and DeepSpeed (`module.`), compiled, FSDP1, and checkpoint
 wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`), and PEFT
-(`base_model.model.`). The model itself and the wrappers around it are named after their class. A
-module with two names has its first one.
+(`base_model.model.`). The path of the model itself, and of the wrappers around it, is the model's
+class name. If a module has two names, the first one is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def module_paths(model: nn.Module) -> dict[nn.Module, str]:
             paths[module] = _without_wrappers(name[len(prefix) :]) or root
         elif prefix.startswith(f"{name}.") or not name:
             paths[module] = root
-        else:  # next to the model: a prompt encoder of PEFT
+        else:  # outside the model, such as PEFT's prompt encoder
             paths[module] = _without_wrappers(name)
     return paths
 
@@ -61,7 +61,8 @@ def _wrapper_child(model: nn.Module) -> str | None:
     # DeepSpeed's engine may contain more than the model; a checkpoint wrapper is not an engine.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return "module"
-    # PEFT's base model lies at two depths. Others may do anything in a method of that name.
+    # PEFT's base model is at either of two depths. Only PEFT's own classes are checked, because a
+    # method with this name may do anything in other classes.
     if any(kind.__module__.startswith("peft.") for kind in type(model).__mro__):
         found = model.get_base_model() if hasattr(model, "get_base_model") else None
         return next(

@@ -1,9 +1,9 @@
 """Reruns single ops with recorded arguments and prints their times.
 
 `tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
-types, strides, and values of numbers and lists of numbers are those that torch.profiler records
-with record_shapes. Traces do not contain tensor values: floating-point tensors are random, others
-zero, which is valid for indices. Times come from the profiler, like those of the trace.
+types, strides, numbers, and lists of numbers are those that torch.profiler records with
+`record_shapes`. Traces do not contain tensor values: floating-point tensors are random; other
+tensors are zero, which is valid for indices. Times come from the profiler, like those of the trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 WARMUPS, CALLS = 3, 20
 MAX_BYTES = 8_000_000_000
-"""Maximum size of a created argument."""
+"""Maximum size of a created argument, bytes."""
 
 DTYPES = {
     "float": torch.float32,
@@ -42,7 +42,7 @@ DTYPES = {
 
 
 MAX_SIGNS = 1_000
-"""Maximum number of characters of a number."""
+"""Maximum number of characters of a number or a list of numbers."""
 
 
 class UnknownError(Exception):
@@ -64,7 +64,7 @@ def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torc
     is_empty = 0 in dims
     last = sum((size - 1) * stride for size, stride in zip(dims, strides, strict=True))
     length = 0 if is_empty else last + 1
-    # With strides of 0 what is computed of it is larger than itself.
+    # With strides of 0, results computed from the tensor are larger than its storage.
     needed_bytes = max(length, math.prod(dims)) * DTYPES[dtype].itemsize
     if needed_bytes > MAX_BYTES:
         raise UnknownError(named(f"a tensor of {needed_bytes:,} bytes"))
@@ -80,7 +80,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
     kind, dims, value = (case[name][place] for name in ("types", "shapes", "numbers"))
     strides = case["strides"][place] if place < len(case["strides"]) else []
     if kind == "TensorList":
-        # The types of its tensors are not noted: they are taken for that of the other arguments.
+        # Traces lack the types of tensors in lists; `list_type` is that of the other arguments.
         strides = strides or [[] for _ in dims]
         return [
             tensor(*one, device)
@@ -93,7 +93,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
             number = ast.literal_eval(value.replace("inf", "1e999"))
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             raise UnknownError(f"the number {named(value)}") from None
-        if isinstance(number, list):  # perhaps the shape of what is made
+        if isinstance(number, list):  # possibly the shape of a new tensor
             sizes = [max(one, 1) for one in number if isinstance(one, int)]
             if math.prod(sizes) > MAX_BYTES:
                 raise UnknownError(f"the numbers {named(value)}")

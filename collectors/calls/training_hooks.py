@@ -3,9 +3,10 @@
 `Tensor.backward`, and so every framework, calls `torch.autograd.backward`, which has no hooks: with
 a listener it is a wrapper around torch's function.
 
-For optimizers, torch has global hooks; with a listener, one of each kind is registered. In a
-compiled step they are traced to nothing, so such a step is not reported. Dynamo guards on the set
-of hooks: once it has compiled a step, none is added or removed, and the remaining ones do nothing.
+For optimizers, torch has global hooks; with a listener, one of each kind is registered. Dynamo
+traces them to nothing, so a compiled step is not reported. Dynamo also guards on the set of hooks:
+once it has compiled a step, no hook is added or removed, and remaining hooks without a listener do
+nothing.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ class Listener:
     """Listener for backward passes and optimizer steps; the defaults do nothing."""
 
     def before_backward(self, tensors: Any) -> None:
-        """A backward pass begins, from one or several tensors."""
+        """Notification that a backward pass begins, from one or several tensors."""
 
     def after_backward(self) -> None:
-        """A backward pass has ended."""
+        """Notification that a backward pass has ended."""
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """An optimizer step begins; with a closure it calls the model itself."""
+        """Notification that an optimizer step begins; with a closure, it calls the model itself."""
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """An optimizer step has ended."""
+        """Notification that an optimizer step has ended."""
 
     def broken(self, error: Exception) -> None:
-        """A listener method raised; the program is not affected."""
+        """Notification that a listener method raised; the program is not affected."""
 
 
 _of_backward: tuple[Listener, ...] = ()
@@ -51,7 +52,7 @@ _of_steps: tuple[Listener, ...] = ()
 _original: Callable[..., Any] = torch.autograd.backward
 _handles: list[Any] = []
 _stepping: set[tuple[int, int]] = set()
-"""Threads and the optimizers that step on them."""
+"""Optimizer steps in progress: thread ids and optimizer ids."""
 
 
 def listen(listener: Listener, *, backward: bool = True) -> None:
@@ -81,7 +82,7 @@ def unlisten(listener: Listener) -> None:
 
 
 class _ForeignOptimizer:
-    """Stands for all optimizers that are not torch's."""
+    """Represents all optimizers that are not torch's."""
 
     param_groups: tuple[Any, ...] = ()
 
@@ -95,7 +96,7 @@ def foreign_optimizer_stepped() -> None:
 
 
 def forget_all() -> None:
-    """Remove all listeners: the child of a fork is not recorded."""
+    """Remove all listeners in the child of a fork, which is not recorded."""
     for listener in _of_steps:
         unlisten(listener)
 
@@ -127,7 +128,7 @@ def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     if torch.compiler.is_compiling():
         return
     _stepping.add((threading.get_ident(), id(optimizer)))
-    # The first of these is the optimizer.
+    # The first positional argument is the optimizer.
     has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
     _tell(_of_steps, "before_optimizer_step", optimizer, has_closure=has_closure)
 
@@ -137,7 +138,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    # If only part of a compiled step runs eagerly, neither hook reports it.
+    # Without a matching pre-hook, the step was partly compiled, and is not reported.
     one = threading.get_ident(), id(optimizer)
     if one in _stepping:
         _stepping.discard(one)
@@ -157,7 +158,7 @@ def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -
     prior = set_eval_frame(None)
     try:
         for listener in () if is_captured() else listeners:
-            with contextlib.suppress(Exception):  # the program must not fail for us
+            with contextlib.suppress(Exception):  # errors must not reach the program
                 try:
                     getattr(listener, name)(*args, **how)
                 except Exception as error:  # noqa: BLE001

@@ -1,8 +1,8 @@
 """Runs in every Python process of a recorded program, and waits for torch.
 
-`wrap.py` starts the program with a `sitecustomize` that calls `install`, so no launcher needs
-support. Processes that never import torch are left alone. Because every Python process loads this
-file, it imports almost nothing; the recorder is imported after torch.
+`wrap.py` starts the program with a `sitecustomize` that calls `install`, so launchers need no
+special support. Processes that never import torch are left alone. Because every Python process
+loads this file, it imports almost nothing; the recorder is imported after torch.
 
 Errors are written to a file for the parent and never reach the program.
 """
@@ -14,7 +14,7 @@ import sys
 
 from .hidden_modules import VisibleModules, hide_modules
 
-TYPE_CHECKING = False  # of typing, which is slow to import
+TYPE_CHECKING = False  # instead of typing.TYPE_CHECKING, because typing is slow to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
@@ -30,7 +30,7 @@ UNUSABLE = "unusable"
 TORCH = "torch"
 """File written by a process that imported torch."""
 
-# Its own folder goes, then a sitecustomize that the machine has gets its turn.
+# Removes its own folder from `sys.path`, then imports the `sitecustomize` of the machine, if any.
 SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
 
 import os
@@ -65,13 +65,13 @@ _is_installed = False
 def install(folder: str) -> None:
     """Record the training in this process once torch is imported, or now if it already is.
 
-    Only once: with `tracekit collect` inside another, both have a sitecustomize here, and two
-    profilers in one process would crash.
+    Further calls have no effect: nested `tracekit collect` commands each have a `sitecustomize` in
+    this process, and two profilers in one process would crash.
     """
     global _is_installed
     if not _is_installed:
         _is_installed = True
-        if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
+        if "torch" in sys.modules:  # imported earlier by a sitecustomize of the machine
             _watch(folder)
         else:
             sys.meta_path.insert(0, _TorchWatcher(folder))
@@ -94,7 +94,7 @@ class _TorchWatcher:
         """Find only torch, with the remaining finders."""
         if name != "torch" or self not in sys.meta_path:
             return None
-        # Those before this one have been asked, or are asking.
+        # The finders before this one have already been queried.
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
@@ -126,7 +126,7 @@ def _watch(folder: str) -> None:
             from .program_loop import watch
 
         watch(folder, unusable)
-    except Exception as error:  # noqa: BLE001 - the program must not fail for us
+    except Exception as error:  # noqa: BLE001 - errors must not reach the program
         unusable(folder, f"{type(error).__name__}: {error}")
 
 

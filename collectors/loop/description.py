@@ -24,7 +24,7 @@ _ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
     """Add the description of the model and its engine to a report.
 
-    A precision observed in calls is kept.
+    A precision that was observed in calls is not overwritten.
     """
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
@@ -41,10 +41,10 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
 
 def _engine_of(model: nn.Module) -> str:
     children = dict(model.named_children())
-    # Beside DeepSpeed's engine, many a model of reinforcement learning has methods of these names.
+    # Many reinforcement-learning models also have methods with these names, but no such child.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return type(model).__module__.partition(".")[0]
-    wrapped = getattr(model, "_orig_mod", model)  # of torch.compile
+    wrapped = getattr(model, "_orig_mod", model)  # the module inside torch.compile's wrapper
     if isinstance(wrapped, nn.parallel.DistributedDataParallel):
         return "ddp"
     if any(type(module).__mro__[1].__name__ == "FSDPModule" for module in model.modules()):
@@ -58,7 +58,7 @@ def autocast_type(device: torch.device) -> str | None:
         if not torch.is_autocast_enabled(device.type):
             return None
         return _PRECISIONS.get(torch.get_autocast_dtype(device.type))
-    except (RuntimeError, TypeError):  # a kind of device that autocast does not know
+    except (RuntimeError, TypeError):  # autocast does not support this kind of device
         return None
 
 
@@ -92,18 +92,18 @@ def _fsdp_precision(model: nn.Module) -> str | None:
 
 
 def _accelerate_precision() -> str | None:
-    """Return Accelerate's autocast type of a model's forward, if calls do not show it."""
+    """Return the autocast type that Accelerate applies inside a model's forward, or None."""
     state = sys.modules.get("accelerate.state")
     shared = getattr(getattr(state, "AcceleratorState", None), "_shared_state", {})
     return _ACCELERATE.get(str(shared.get("_mixed_precision")))
 
 
 def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
-    """Return how ranks share the work of a model, or None if unknown.
+    """Return how the ranks share the work of a model, or None if unknown.
 
     Tokens count once per data-parallel rank, because the ranks of a tensor-parallel group receive
-    the same ones. Sources, in this order: Megatron's groups, DeepSpeed's engine, the device meshes
-    of FSDP2 and DTensor parameters, FSDP1's and DDP's process groups.
+    the same tokens. Sources, in this order: Megatron's groups, DeepSpeed's engine, the device
+    meshes of FSDP2 and DTensor parameters, and the process groups of FSDP1 and DDP.
     """
     if world_size == 1:
         return Parallel()
@@ -131,7 +131,7 @@ def _deepspeed(model: nn.Module, world_size: int) -> Parallel | None:
     if not isinstance(data_size, int) or not hasattr(model, "backward"):
         return None
     if (getattr(model, "sequence_parallel_size", None) or 1) > 1:
-        return None  # whether a rank is given a whole sequence is up to its loader
+        return None  # a loader may pass complete or partial sequences to a rank
     tensor_size = getattr(model, "mp_world_size", None) or 1
     pipeline_size = max(1, world_size // (data_size * tensor_size))
     return Parallel(world_size, data_size, tensor_size, pipeline_size)
@@ -145,14 +145,14 @@ def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
         return None
     data_size = _fsdp_size(model) or _group_size(model)
     if data_size is None:
-        # Tensor parallelism alone: all ranks of the mesh are given the same.
+        # Tensor parallelism only: all ranks of the mesh receive the same tokens.
         data_size = 1 if mesh.size() == world_size else 0
         return Parallel(world_size, data_size, world_size)
     return Parallel(world_size, data_size, max(1, world_size // data_size))
 
 
 def _groups(model: nn.Module, world_size: int) -> Parallel | None:
-    # For a smaller group, it is unknown what the other ranks do.
+    # If the group is smaller than the world, the role of the other ranks is unknown.
     if _group_size(model) != world_size:
         return None
     return Parallel(world_size, world_size)

@@ -52,8 +52,8 @@ class LoopFolder:
     def close(self) -> None:
         """Remove the working folder.
 
-        It is renamed first, because processes that the program left running may still write into
-        it.
+        The folder is renamed first, because processes that the program left running may still
+        write into it.
         """
         gone = made_beside(self.path)
         try:
@@ -69,9 +69,9 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Build the run folder or a fragment of it; `made` is its name then.
+        """Build the run folder or a fragment of it, and store its path in `made`.
 
-        If it exists, a later recorded loop replaces its content.
+        If the run folder exists, a later recorded loop replaces its content.
         """
         reports = [self._packed(report) for report in reports]
         run = make_manifest(
@@ -101,7 +101,7 @@ class LoopFolder:
         for report in reports:
             if report.trace is not None:
                 (self.path / report.folder / report.trace).replace(folder / report.trace)
-            # What was recorded of an earlier loop goes with the trace of that.
+            # A light trace of an earlier loop does not belong to the new trace.
             (folder / LIGHT / f"rank{report.rank}.json.gz").unlink(missing_ok=True)
             if report.light_trace is not None:
                 (folder / LIGHT).mkdir(exist_ok=True)
@@ -109,9 +109,9 @@ class LoopFolder:
                 made.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
-        """Add new later windows; return the total number.
+        """Add new windows after the first; return the total number of later windows.
 
-        Each is a run folder inside the run folder: `step-<first step>`.
+        Each window is a run folder inside the run folder: `step-<first step>`.
         """
         found = sorted(
             (window["first_step"], window["step_count"], report.rank, path)
@@ -166,7 +166,7 @@ class LoopFolder:
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Path]:
-        """Return a temporary folder for the traces that leave the working folder."""
+        """Provide a temporary folder for traces that are moved out of the working folder."""
         aside = made_beside(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)

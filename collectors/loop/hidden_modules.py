@@ -1,12 +1,12 @@
 """Hides tracekit's modules from a recorded program until the program imports one.
 
 The modules are in `sys.modules` only while one of them imports others, because programs may inspect
-it, as pytest does to rewrite assertions. Once the program imports tracekit, they stay.
+`sys.modules`, as pytest does to rewrite assertions. Once the program imports tracekit, they stay.
 """
 
 import sys
 
-# Of `sys`: our modules while they are hidden. `tracekit/__init__.py` takes them from there.
+# Attribute of `sys` with tracekit's hidden modules; `tracekit/__init__.py` restores them from it.
 _HIDDEN = "_tracekit_modules"
 
 
@@ -17,7 +17,7 @@ class VisibleModules:
         sys.modules.update(sys.__dict__.get(_HIDDEN, {}))
 
     def __exit__(self, *_: object) -> None:
-        if _HIDDEN in sys.__dict__:  # else the program has imported them
+        if _HIDDEN in sys.__dict__:  # otherwise, the program has imported tracekit
             hide_modules()
 
 

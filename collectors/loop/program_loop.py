@@ -1,11 +1,11 @@
 """The training loop of a recorded program, observed from inside.
 
 The first step shows which models are trained: those called outside any other module. Then a step
-begins when a model is called for training after every optimizer took a step. Several optimizers,
-gradient accumulation, and engines that step group by group therefore form one step. In later
-pipeline stages the next step begins immediately, because it waits for its input and thus for
-everything that the first stage does between two steps. Processes without an optimizer step are left
-alone.
+begins when a model is called for training after every optimizer has taken a step. This handles
+several optimizers, gradient accumulation, and engines that step one parameter group after another.
+In later pipeline stages, the next step begins immediately after the optimizer step, because the
+stage then waits for its input, and thus for everything that the first stage does between two steps.
+Processes without an optimizer step are left alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
 
 
 def defer_to_program() -> None:
-    """Stop recording here: the program records itself, and two profilers crash."""
+    """Stop recording, because the program records its loop itself, and two profilers crash."""
     if _loop is not None:
         _loop.defer_to_program()
 
@@ -66,7 +66,7 @@ class _Loop(Observer):
         self._folder = folder
         self._report_unusable = unusable
         self._plan = plan
-        # Weak: where no optimizer of torch steps, a program may call one model after the other.
+        # Weak references: a program without torch optimizers may call and drop many models.
         self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._watch = LoopWatch(self)
         self._profilers = LoopProfilers()
@@ -75,16 +75,16 @@ class _Loop(Observer):
         self._is_by_optimizer = False
         self._pid = os.getpid()
         self._error_before: BaseException | None = None
-        # Of earlier loops, the one that was recorded, or else the longest.
+        # The earlier loop that was recorded, or else the longest earlier loop.
         self._kept: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
-        # Of a later loop that outgrew it: how many came later, and its steps so far.
+        # If a later loop became longer: the number of later loops, and the steps of the longer one.
         self._outgrown: tuple[int, int] | None = None
         self._loop_count = 1
         self._before_count = 0
         self._first_step = 0
         self._claim: RankClaim | None = None
-        # After a loop that was too short, fewer steps are recorded.
+        # Plan with fewer steps, used after a loop that was too short.
         self._fitted: LoopPlan | None = None
         self._recorder_count = 0
 
@@ -99,7 +99,7 @@ class _Loop(Observer):
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Remember the trained model, to record it from its first step."""
+        """Remember the trained model, so that recording can begin with the loop's first step."""
         if not self._called:
             self._is_by_optimizer = _is_given_activations(args, kwargs)
         self._called[module] = None
@@ -139,7 +139,8 @@ class _Loop(Observer):
     def optimizer_stepped(self, parameter: Any) -> None:
         """Treat the first step of an optimizer as the end of the first step."""
         if self.recorder is None:
-            # While one thread begins, which takes imports, the loops of other threads do not count.
+            # Starting a recording imports modules, which takes time. Meanwhile, loops of other
+            # threads are ignored.
             if self._beginning.acquire(blocking=False):
                 try:
                     self._first_stepped(parameter)
@@ -151,7 +152,7 @@ class _Loop(Observer):
                 self.step_is_over(is_part=self._watch.steps.begin())
 
     def stepped_elsewhere(self) -> None:
-        """Report no step time: threads take turns, so the time seen on one spans several steps."""
+        """Report no step time, because threads take turns, and one thread sees only some steps."""
         if self.recorder is not None:
             self.recorder.report.is_in_turn = True
 
@@ -193,7 +194,7 @@ class _Loop(Observer):
             return
         data = sys.modules.get("torch.utils.data")
         if data is not None and data.get_worker_info() is not None:
-            self._stop()  # A worker of a DataLoader: the loop that it works for is another's.
+            self._stop()  # This is a DataLoader worker: the training loop is in another process.
             return
         if self._called:
             self._begin(outermost(list(self._called)), 0)
@@ -209,8 +210,8 @@ class _Loop(Observer):
         """Detect a loop whose model calls are invisible, as in a compiled function."""
         self._lone_step_count += 1
         count = self._lone_step_count
-        # It looks at every object, and of a tensor that is in no model it finds none: so only after
-        # 2, 4, 8, … steps.
+        # Searching all objects is slow and may find no model, so it is done only after 2, 4, 8, …
+        # steps.
         if count < 2 or count & (count - 1) or parameter is None:
             return
         model = owner_of(parameter)
@@ -231,7 +232,8 @@ class _Loop(Observer):
         """Start recording with the step that was just detected; `step_number` steps are over."""
         if not trained:
             return
-        # Others train from now on what is not looked at. Autograd's threads step for the loop's.
+        # From now on, other threads are ignored. On autograd's threads, hooks may step an optimizer
+        # for the loop's thread, which is then unknown.
         if not is_backward():
             self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
@@ -240,7 +242,7 @@ class _Loop(Observer):
         if not self._claim.take():
             self._stop(_LaterLoops((), 0, self._record_longer, self._is_other_idle))
             return
-        # Not before there is something to record: it imports much.
+        # Imported only when there is a loop to record, because the recorder imports many modules.
         with VisibleModules():
             from .recorder import LoopRecorder
             from .report import COMPILED_OPTIMIZER_NOTE
@@ -249,7 +251,8 @@ class _Loop(Observer):
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
-        # Apart from what was recorded of another: that may just be moved into the run folder.
+        # Each recording has its own folder, because another one may be in the middle of its move
+        # into the run folder.
         self._recorder_count += 1
         is_first = self._recorder_count == 1 and not self._first_step
         name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"
@@ -286,12 +289,12 @@ class _Loop(Observer):
         if os.getpid() != self._pid:
             return
         error = last_error()
-        if error is self._error_before:  # somebody dealt with it, and trained on
+        if error is self._error_before:  # handled by the program, which continued to train
             error = None
         if recorder is not None and not recorder.is_done:
             try:
                 recorder.close(is_over=error is None)
-            except Exception as problem:  # noqa: BLE001 - the program must not fail for us
+            except Exception as problem:  # noqa: BLE001 - errors must not reach the program
                 recorder.failed(problem)
         best = self._best
         if best is not None and error is not None:
@@ -304,7 +307,7 @@ class _Loop(Observer):
 
     def _stop(self, later: _LaterLoops | None = None) -> None:
         """Stop observing, except for a longer loop; write the last report."""
-        # Before the other hears no more: no hook comes and goes.
+        # Added before the other listener is removed, so that torch's global hooks stay registered.
         if later is not None:
             training_hooks.listen(later, backward=False)
         self._watch.stop()
@@ -319,7 +322,7 @@ class _Loop(Observer):
         if before is not None:
             report.later_count, report.longest_later = before.loop_count, before.longest
         elif best is self._kept and self._outgrown is not None:
-            # The later loop ended before it could be recorded in place of this one.
+            # The later loop ended before it could replace this one.
             now = 0 if self.recorder is None else self.recorder.report.step_count
             report.later_count = self._outgrown[0]
             report.longest_later = max(self._outgrown[1], now)
@@ -329,8 +332,8 @@ class _Loop(Observer):
     def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
         """Stop observing, except for a longer loop: the recorded one may have been a trial.
 
-        If the recorded loop is over, `length` is its number of steps and `longest` that of the next
-        one.
+        If the recorded loop is over, `length` is its number of steps, and `longest` is the number
+        of steps of the next loop so far.
         """
         if self.recorder is None:
             return
@@ -344,7 +347,10 @@ class _Loop(Observer):
         self._stop(later if report.is_recorded and report.outcome == "ok" else None)
 
     def _is_other_idle(self, step_count: int) -> bool:
-        """Take over the rank if its process is idle; checked less and less often."""
+        """Try to take over the rank from an idle process; return whether it succeeded.
+
+        Checked only after 1, 2, 4, 8, … steps.
+        """
         is_due = not step_count & (step_count - 1)
         return is_due and self._claim is not None and self._claim.take()
 
@@ -383,10 +389,10 @@ class _Loop(Observer):
         if best is None:
             return
         if self._claim is not None and not self._claim.is_held:
-            # Another process is recorded instead: this one did nothing for a while.
+            # This process was idle for a while, and another process has taken over the rank.
             best.abandon()
             return
-        # The other side may have gone, and the folder with it.
+        # The parent may have exited and removed the folder.
         with contextlib.suppress(OSError):
             best.report.write(self._folder)
 
@@ -394,9 +400,9 @@ class _Loop(Observer):
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Let a forked child record its own loop, unless a profiler has run in it."""
+        """Let a forked child record its own loop, unless its parent has used a profiler."""
         recorder = self.recorder
-        # A thread that has held it is not here.
+        # The lock may be held by a thread of the parent, which does not exist in the child.
         self._beginning = threading.Lock()
         if recorder is None:
             self._pid = os.getpid()
@@ -420,19 +426,20 @@ class _Loop(Observer):
 
 
 class _LaterLoops(training_hooks.Listener):
-    """Counts the steps of loops after the recorded one, by their optimizers only.
+    """Counts the optimizer steps of loops after the recorded one.
 
-    The recorded loop may have been a trial: a search for a learning rate takes a hundred steps. A
-    loop that becomes longer is therefore recorded instead. Only optimizer steps are observed here;
-    if those of the recorded loop step again, the others belong to it. All ranks of a job take the
-    same steps, so they record the same loop independently. In a process that is not recorded, all
-    loops are others.
+    The recorded loop may have been a trial, such as a learning-rate search of a hundred steps. A
+    later loop that becomes longer is therefore recorded instead. Only optimizer steps are observed
+    here; if an optimizer of the recorded loop steps again, the other loops belong to it. All ranks
+    of a job take the same steps, so they select the same loop independently. In a process that is
+    not recorded, all loops count as later ones.
 
-    `loop_count` loops came later, the longest with `longest` steps. The recorded loop itself is
-    recorded again after more than `own_limit` further steps.
+    `loop_count` is the number of later loops, and `longest` the number of steps of the longest one.
+    The recorded loop itself is recorded again after more than `own_limit` further steps.
 
-    `record` is called once with the number of later loops, of steps of the recorded one, and of
-    finished steps of the longer one; `may_record` is asked before, with the last of these.
+    `record` is called once, with the number of later loops, the number of steps of the recorded
+    loop, and the number of completed steps of the longer loop. `may_record` is called before, with
+    the last of these numbers.
     """
 
     own_limit: int | None = None
@@ -470,9 +477,10 @@ class _LaterLoops(training_hooks.Listener):
 
 
 def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a model is called like a later pipeline stage, which returns gradients.
+    """Return whether a model is called like a later pipeline stage.
 
-    Megatron passes activations to its model before the call, and knows the stage itself.
+    Such a stage receives activations that require gradients. Megatron passes them to its model
+    before the call, but reports the pipeline rank.
     """
     state = sys.modules.get("megatron.core.parallel_state")
     if state is not None and state.model_parallel_is_initialized():
@@ -490,11 +498,11 @@ def at_exit(function: Any) -> None:
         return
     import multiprocessing.util
 
-    # A child of multiprocessing ends without atexit.
+    # Children of multiprocessing exit without atexit handlers.
     multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 
 def last_error() -> BaseException | None:
-    """Return the exception that ended the program, or that an interactive part of it printed."""
+    """Return the exception that ended the program or that an interactive session printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

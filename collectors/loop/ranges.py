@@ -2,9 +2,10 @@
 
 The forward phase is the call of a model, and of anything else called outside models in a step, such
 as a loss. Calls in evaluation mode, including those of a copy of the model, are evaluation; text
-generated for a step to train on is generation. Backward is every backward pass, and the optimizer
-phase the step of any `torch.optim.Optimizer`. For engines with their own `backward` and `step`,
-such as DeepSpeed, the phases enclose these, and so include their communication.
+generated for a step to train on is generation. The backward phase is every backward pass, and the
+optimizer phase is every step of a `torch.optim.Optimizer`. For engines with their own `backward`
+and `step` methods, such as DeepSpeed, the phases enclose these methods and therefore include their
+communication.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class LoopRanges(training_hooks.Listener):
     `accumulated` has the number of backward passes before each optimizer step. Calls on threads
     other than `thread` have no phase.
 
-    The first of `models` is the trained one, possibly an engine: its paths have no prefix, those of
-    the others begin with their class name. `optimizer` is one that is not a
-    `torch.optim.Optimizer`. Models are referenced only while ranges are attached.
+    The first of `models` is the trained one, possibly an engine: its paths have no prefix, while
+    those of the other models begin with their class name. `optimizer` is an optimizer that is not a
+    `torch.optim.Optimizer`, if any. Models are referenced only while ranges are attached.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class LoopRanges(training_hooks.Listener):
         return bool(self._undo)
 
     def attach(self) -> None:
-        # Dynamo guards on the attention that a model chooses and on the functions of its file.
+        # Dynamo guards on a model's attention function and on the functions of its file, so
+        # replacing them would trigger recompilation.
         if not has_compiled():
             for parts in self._parts:
                 parts.attach()
@@ -100,7 +102,7 @@ class LoopRanges(training_hooks.Listener):
     def begin_step(self, number: int) -> None:
         """Open the range of a step, if ranges are attached."""
         if self.is_attached:
-            # What an exception left open the range of the step has closed.
+            # Ranges that an exception left open were closed with the range of their step.
             self._open.counts.clear()
             self._open.ranges.clear()
             self._pass_count = 0
@@ -108,7 +110,7 @@ class LoopRanges(training_hooks.Listener):
             self.resume_step(number)
 
     def resume_step(self, number: int, *, is_anew: bool = False) -> None:
-        """Reopen the range of a step after an evaluation has closed it."""
+        """Reopen the range of a step after evaluation has closed it."""
         if self.is_attached and self._step is None:
             self._step = step(number, is_anew=is_anew)
             self._step.__enter__()
@@ -154,7 +156,7 @@ class LoopRanges(training_hooks.Listener):
             self._undo.pop()()
 
     def _begin_phase(self, name: Phase) -> None:
-        # In backward it is a reentrant checkpoint's, inside the phase.
+        # During a backward pass, the call comes from a reentrant checkpoint, inside the phase.
         if is_backward() or not self._undo or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
@@ -190,16 +192,16 @@ class LoopRanges(training_hooks.Listener):
     def after_optimizer_step(self, optimizer: Any) -> None:
         del optimizer
         self._end_phase("optimizer")
-        # Optimizers that step one after the other share what came before the first.
+        # Optimizers that step in sequence share the backward passes before the first of them.
         if self._pass_count and (is_backward() or not self._thread.is_elsewhere):
             self._accumulated_in_step.append(self._pass_count)
             self._pass_count = 0
 
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
-        """Wrap a method of an object with a phase, in its class.
+        """Open a phase around a method of one object, with a wrapper in the object's class.
 
-        A method set on the object would be saved in copies and files, and a copy would call the
-        original object's method.
+        A wrapper set on the object itself would be saved with it, and a copy of the object would
+        call the method of the original.
         """
         kind = type(owner)
         original = inspect.getattr_static(kind, name, None)

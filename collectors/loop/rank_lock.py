@@ -1,9 +1,9 @@
 """Ensures that only one process per rank is recorded.
 
 Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write
-reports and traces with the same names into one run. The first process that trains is recorded,
-unless it becomes idle while another trains and its recording is incomplete: a worker that took a
-few steps may stay in its pool as long as the program runs.
+reports and traces with the same names into one run. The first process that trains is recorded.
+Another process replaces it only if the first becomes idle before its recording is complete: a
+worker that took a few steps may stay idle in its pool as long as the program runs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ UNRECORDED = "unrecorded"
 """File in which a process writes why it does not record its training."""
 
 _IDLE_PART = 0.05
-"""A process is idle if it uses less than this share of another process's CPU time,"""
+"""A process is idle if it uses less than this fraction of the claiming process's CPU time."""
 
 _SEEN_S = 0.05
-"""while the other uses this much CPU time: process clocks have ticks of 10 ms."""
+"""Minimum CPU time of the claiming process for the comparison: process clocks tick every 10 ms."""
 
 
 class RankClaim:
@@ -35,11 +35,12 @@ class RankClaim:
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._holder = folder / f"rank{rank}.process"
-        # What process holds the rank, and how long it and this one had computed when it was active.
+        # Owner of the rank, and the CPU times of the owner and of this process, s, when the owner
+        # was last active.
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:
-        """Claim the rank if it is free; return whether this process has it."""
+        """Claim the rank if it is free; return whether this process owns it."""
         for _ in range(2):
             try:
                 with self._holder.open("x", encoding="ascii") as file:
@@ -52,7 +53,7 @@ class RankClaim:
                     return False
                 with contextlib.suppress(OSError):
                     self._holder.unlink()
-            except OSError:  # the other side has gone
+            except OSError:  # the parent has exited and removed the folder
                 return True
         return False
 
@@ -70,7 +71,7 @@ class RankClaim:
     def _is_free(self) -> bool:
         """Return whether the owner of the rank has ended, is this process, or is idle."""
         holder = holder_of(self._folder, self._rank)
-        if holder is None:  # it is being written
+        if holder is None:  # the file is being written
             return False
         computed_s = _computed_s(holder)
         if holder == os.getpid() or computed_s is None:

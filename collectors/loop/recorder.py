@@ -5,8 +5,8 @@ show the cost of ranges; one profiler warm-up step; profiled steps; on accelerat
 with only device activity and calls recorded; and timed steps again, because host speed varies. Then
 everything is removed, until another window of profiled steps is due.
 
-A loop with its own profiler keeps it. Its profiled steps are not timed but have ranges, and its
-trace replaces tracekit's.
+If the loop has its own profiler, tracekit does not interfere: steps under that profiler get ranges
+but are not timed, and its trace replaces tracekit's.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     `report` is updated as figures become known.
 
-    The first of `models` is the trained one; `parts` are the parts that the loop calls if it does
-    not call the whole. `optimizer` is one that is not a `torch.optim.Optimizer`. `publish` is
-    called when `report` has changed.
+    The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
+    does not call the complete model. `optimizer` is an optimizer that is not a
+    `torch.optim.Optimizer`, if any. `publish` is called when `report` has changed.
 
-    Built-in workloads need no observer: they provide the `report` with their description, their
-    `device`, and their phases by `phase`.
+    Built-in workloads need no observer: they provide a `report` with their description and their
+    `device`, and mark their phases with `phase`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._place, self._folder = place, folder
         self._watch = watch
         self._publish = publish
-        # Weak: where windows are waited for, a program may be done with its model before.
+        # Weak references: the program may drop its model while tracekit waits for later windows.
         self._trained = [weakref.ref(one) for one in (models[0], *parts)]
         if plan.has_nvtx:
             use_nvtx()
@@ -87,7 +87,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._is_under_theirs = False
         self._has_begun = self._has_trained = False
         self._optimized_ns = 0
-        # Steps of the plan that are over: without those under the loop's own profiler.
+        # Number of completed steps of the plan, excluding those under the loop's own profiler.
         self._planned = 0
         measured = plan.warmup_count
         ranged = measured + plan.measured_count
@@ -98,15 +98,15 @@ class LoopRecorder(CallListener, ProfilerListener):
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
         }
-        # Whether the timed steps that follow the profiled ones go on, and where they began.
+        # Whether the timed steps after the profiled ones are in progress, and where they began.
         self._is_after = False
         self._profiled_end = 0
-        # Whether light steps go on, and how many steps of the plan are over after them.
+        # Whether light steps are in progress, and the number of the plan's steps at their end.
         self._is_light = False
         self._light_end = plan.step_count
-        # Whether no error has left a profiler running.
+        # False if an error has left a profiler running.
         self._is_plain = True
-        # An engine's own methods, and the step of another optimizer, are seen by ranges alone.
+        # Only ranges observe an engine's own methods and the steps of non-torch optimizers.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
         self._sees_phases = not is_engine and optimizer is None
         if profilers.is_active:
@@ -118,7 +118,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     @property
     def is_timed_again(self) -> bool:
-        """Whether only the timed steps after the profiled ones are missing."""
+        """Whether only light steps or the timed steps after the profiled ones are missing."""
         return self._is_light or self._is_after
 
     @property
@@ -128,7 +128,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         return PROFILER_WARMUP_COUNT + self.plan.profiled_count if is_wanted else 0
 
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
-        """Return the range of a phase; without ranges, time the phase."""
+        """Return a context manager for a phase: its range, or its timer if ranges are detached."""
         return self._ranges.phase(name) if self._ranges.is_attached else self._timed(name)
 
     @contextlib.contextmanager
@@ -146,9 +146,9 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._times.clock.forget_parts()
 
     def begin_step(self, number: int | None = None) -> None:
-        """Begin a step; the first step describes the model.
+        """Begin a step; the first step also describes the model.
 
-        `number` is the number in its range, by default the number of previous steps.
+        `number` is the step number in its range, by default the number of previous steps.
         """
         is_first, self._has_begun = not self._has_begun, True
         if is_first:
@@ -160,14 +160,14 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._ranges.begin_step(self.report.step_count if number is None else number)
 
     def optimizer_stepped(self) -> None:
-        """Note an optimizer step: without further work, the step ends here."""
+        """Note an optimizer step: if nothing follows, the training step ends here."""
         self._optimized_ns = time.perf_counter_ns()
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
         """End a step; after the last one, recording ends.
 
-        A step that `is_last` ended with its optimizer step.
+        If `is_last`, the step ended with its optimizer step.
         """
         if self.is_done:
             return
@@ -210,13 +210,13 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._publish()
 
     def join_steps(self) -> None:
-        """Merge the last two steps, which were halves of an iteration."""
+        """Merge the last two steps, which were parts of one iteration."""
         if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
             self.report.step_count -= 1
             self._planned -= 1
 
     def restart(self) -> None:
-        """Start over: the steps so far were only parts of steps."""
+        """Start over, because the steps so far were only parts of steps."""
         is_early = self._planned <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
@@ -235,7 +235,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._planned = min(1, self.plan.warmup_count)
 
     def cancel_step(self) -> None:
-        """Cancel the current step: the loop is over."""
+        """Cancel the current step, because the loop is over."""
         self._ranges.close_step()
 
     def root_begins(
@@ -244,7 +244,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self.is_done or not self._has_begun:
             return
         if kind == "evaluation":
-            # What follows belongs to no step.
+            # Work from here on belongs to no step.
             if not self._times.is_evaluating:
                 self._ranges.close_step()
                 self._times.begin_evaluation()
@@ -252,7 +252,7 @@ class LoopRecorder(CallListener, ProfilerListener):
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "found":
-                # What a later stage of a pipeline waited for was the evaluation.
+                # A later pipeline stage begins its step early; so far it waited for the evaluation.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
@@ -302,7 +302,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def _end_for_theirs(self) -> None:
         """Stop tracekit's profiler because the loop starts its own."""
-        # A start after the optimizer has stepped is between two steps.
+        # If the optimizer has stepped, the profiler starts between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "found"
         if is_between:
             self._watch.steps.begin()
@@ -327,7 +327,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._detach()
 
     def on_user_trace(self, path: Path) -> None:
-        """Copy the trace that the loop has written, if there is none yet."""
+        """Copy the trace that the loop has written, unless the report already has one."""
         if not self._lacks_trace():
             return
         self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
@@ -371,7 +371,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.abandon()
 
     def give_up(self) -> None:
-        """Keep only the step times: another loop has begun."""
+        """Keep only the step times, because another loop has begun."""
         self._times.clock.cut_last()
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
@@ -382,16 +382,16 @@ class LoopRecorder(CallListener, ProfilerListener):
         self.abandon()
 
     def end_loop(self) -> bool:
-        """End the timed steps after the profiled ones; return whether the recording is complete.
+        """End the timed steps after the profiled ones, because another loop has begun.
 
-        Another loop has begun.
+        Return whether the recording is complete.
         """
         self._times.clock.cut_last()
         self._end_window()
         return self.is_done
 
     def thread_ended(self) -> bool:
-        """Keep the recording when the loop's thread ends; return whether it is final."""
+        """End the recording because the loop's thread ends; return whether it is final."""
         is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
         if self.is_done or not is_recording:
             return False
@@ -415,7 +415,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.report.note(OWN_PROFILER_NOTE)
 
     def leave(self, *, is_ended: bool = False) -> None:
-        """Stop without cleanup: everything belongs to the parent of a fork or to another thread."""
+        """Stop without cleanup, because the state belongs to a fork's parent or another thread."""
         self.is_done = True
         self._traces.leave(is_ended=is_ended)
         self._theirs.detach()
@@ -427,7 +427,10 @@ class LoopRecorder(CallListener, ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin the part that starts with this step, if any; return whether more follow."""
+        """Begin the part of the plan that starts with this step, if any.
+
+        Return whether the recording continues.
+        """
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:
@@ -551,7 +554,7 @@ class LoopRecorder(CallListener, ProfilerListener):
     def _end_window(self) -> None:
         """End a profiled window."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
-            # The loop's own may come at any time until the program ends.
+            # The loop's own profiler may write its trace at any time until the program ends.
             return
         end = self._profiled_end if self.is_timed_again else self.report.step_count
         self._end_light()
@@ -580,7 +583,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        """Report the timed steps of a loop that ends among them."""
+        """Report the timed steps of a loop that ends before all of them."""
         count = self._planned - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

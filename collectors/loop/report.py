@@ -51,20 +51,26 @@ Report = TypeVar("Report", bound="LoopReport")
 class LoopReport:
     """Measurements of one rank.
 
-    `step_ns` are the timed steps, `token_count` their tokens; the last `after_count` came after the
-    profiled ones. `plain_ns` are those used for the step time, if not all are.
+    `step_ns` are the durations of the timed steps, and `token_count` is the number of their tokens;
+    the last `after_count` of these steps came after the profiled ones. `plain_ns` are the durations
+    on which the step time is based, or None for all.
 
-    `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
-    both are empty if a rank ended before. `trace` is a file name in the run folder.
+    `memory` has members of `manifest.RankMemory`, and `environment` has those of
+    `manifest.Environment`; both are empty if the rank ended before they were known. `trace` is a
+    file name in the run folder.
 
-    It is written when the loop is detected and at every update, so that a rank that ends abruptly
-    leaves its results so far. `is_recorded`: the first window is over, and a run folder can be
-    built. `is_complete`: the timed steps after it are over, too. `is_cut_short`: there are fewer
-    profiled steps than planned. `is_final`: there are no further updates.
+    The report is written when the loop is detected and at every update, so that a rank that ends
+    abruptly leaves its results so far.
 
-    It describes loop `loop_number` of the process; the previous loop had `before_count` steps. Its
-    traces are in `folder` of the working folder. `later_count` loops came after it, the longest
-    with `longest_later` steps. `layout` has members of `manifest.Parallel`, if known.
+    - `is_recorded`: the first window is over, and a run folder can be built.
+    - `is_complete`: the timed steps after the first window are over, too.
+    - `is_cut_short`: there are fewer profiled steps than planned.
+    - `is_final`: there are no further updates.
+
+    The report describes loop `loop_number` of the process; the previous loop had `before_count`
+    steps. Its traces are in subfolder `folder` of the working folder. `later_count` is the number
+    of later loops, and `longest_later` the number of steps of the longest one. `layout` has members
+    of `manifest.Parallel`, if known.
     """
 
     rank: int
@@ -112,7 +118,7 @@ class LoopReport:
     engine: str = "torch"
     layout: dict[str, Any] = field(default_factory=dict)
     folder: str = ""
-    # Of those after the first: first_step, step_count and trace.
+    # The windows after the first, each with `first_step`, `step_count`, and `trace`.
     windows: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -244,7 +250,7 @@ def make_manifest(
 ) -> manifest.Manifest:
     """Return the manifest of a run.
 
-    There are no reports if the program ended before its first step.
+    `reports` is empty if the program ended before its first step.
     """
     first = reports[0] if reports else LoopReport(rank=0, world_size=1)
     unknown = dict.fromkeys(("data_size", "tensor_size", "pipeline_size"))
@@ -286,13 +292,13 @@ def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manife
     """Return the step times of a rank by kind of step."""
     overhead = manifest.Overhead(export_stall_ns=export_stall_ns)
     steps = first.step_ns if first.plain_ns is None else first.plain_ns
-    if steps or first.plain_ns is None:  # Else no step was like another.
+    if steps or first.plain_ns is None:  # otherwise the steps are not comparable
         for name in ("ranges_step_ns", "profiled_step_ns", "light_step_ns"):
             setattr(overhead, name, getattr(first, name))
     if steps:
         several = steps if len(steps) > 1 else 2 * steps
         tenths = statistics.quantiles(several, n=10, method="inclusive")
-        # The lower of two middle steps may lie below the interpolated tenth.
+        # With few steps, the lower median may be below the interpolated 10th percentile.
         median = statistics.median_low(steps)
         low, high = min(round(tenths[0]), median), max(round(tenths[8]), median)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count

@@ -17,8 +17,10 @@ from .report import APART_NOTE, IN_TURN_NOTE, MIXED_NOTE, LoopReport
 from .tokens import TokenCounter
 
 _NS_PER_EVENT_MS = 1_000_000
-_APART = 1.2  # Medians of two blocks that are further apart are not mixed.
-_USUAL_SHARE = 2 / 3  # In fewer of the steps the same optimizers step: there is no step time.
+_APART = 1.2
+"""Maximum ratio of the medians of two blocks of steps whose times are combined."""
+_USUAL_SHARE = 2 / 3
+"""Minimum fraction of steps of the most common kind; below it, there is no step time."""
 _MAX_PARTS = 64
 """Maximum number of phase parts per step: each needs two device events."""
 
@@ -29,8 +31,8 @@ class StepClock:
     Steps are contiguous: the end of one (`tick`) is the beginning of the next. Time between `pause`
     and `resume` does not count. Without a device, nothing is measured.
 
-    The time of a phase is between `begin_phase` and `end_phase`, without phases inside it. A step
-    with too many phases has none.
+    The time of a phase is the time between `begin_phase` and `end_phase`, excluding nested phases.
+    A step with too many phase parts has no phase times.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -38,13 +40,13 @@ class StepClock:
         self._steps: list[list[tuple[Any, Any]]] = []
         self.kinds: list[Hashable] = []
         self._parts: list[tuple[Any, Any]] = []
-        # Of the phases, as of the steps: what each step has, and this one so far.
+        # Phase parts of each completed step, and of the current step.
         self._phases: list[list[tuple[str, Any, Any]]] = []
         self._phase_parts: list[tuple[str, Any, Any]] = []
         self._open_phases: list[str] = []
         self._phase_begin: Any = None
         self._begin: Any = None
-        # When the optimizers had stepped: in this step so far, and in the one that ended last.
+        # Time of the last optimizer step in the current step, and in the last completed step.
         self._optimized: Any = None
         self._last_optimized: Any = None
         self.resume()
@@ -70,7 +72,7 @@ class StepClock:
         self._optimized, self._last_optimized = None, self._optimized
 
     def note_optimized(self) -> None:
-        """Note an optimizer step: the step may be over here."""
+        """Note an optimizer step, with which the training step may end."""
         if self._device is not None:
             self._optimized = self._mark()
 
@@ -93,7 +95,7 @@ class StepClock:
             self._begin = self._mark()
 
     def forget_parts(self) -> None:
-        """Discard the phases of the step up to the last pause."""
+        """Discard the time and the phases of the current step up to the last pause."""
         self._parts.clear()
         self._phase_parts.clear()
 
@@ -115,7 +117,7 @@ class StepClock:
             self._open_phases.pop()
 
     def _end_part(self) -> None:
-        """End a part of the innermost phase, and begin the next part."""
+        """End the current part of the innermost phase, and begin the next part."""
         mark = self._mark()
         if self._open_phases:
             self._phase_parts.append((self._open_phases[-1], self._phase_begin, mark))
@@ -143,14 +145,15 @@ class StepClock:
 
 def _between_ns(begin: Any, end: Any) -> int:
     if isinstance(begin, int):
-        return max(0, end - begin)  # A program may set its clock itself.
+        return max(0, end - begin)  # the program may change its clock
     return max(0, round(begin.elapsed_time(end) * _NS_PER_EVENT_MS))
 
 
 class LoopTimes:
-    """The clocks of a loop: for the timed part, and for steps under the loop's own profiler.
+    """The clocks of a loop: for parts of the plan, and for steps under the loop's own profiler.
 
-    `clock` is the one of the part. Evaluation between two steps (`is_evaluating`) does not count.
+    `clock` is the clock of the current part. Evaluation between two steps (`is_evaluating`) does
+    not count.
     """
 
     def __init__(self, report: LoopReport, device: torch.device) -> None:
@@ -174,7 +177,7 @@ class LoopTimes:
         return self._ended.stop()
 
     def end_again(self) -> list[int]:
-        """Return the step times of the completed part, without the loop's last step."""
+        """Return the step times of the completed part; the last one ends at its optimizer step."""
         self._ended.cut_last()
         return self._ended.stop()
 
@@ -207,7 +210,7 @@ class LoopTimes:
         self.clock.pause()
 
     def keep_measured(self) -> None:
-        """Report the timed steps of a completed block and the previous one."""
+        """End a block of timed steps; report the timed steps of all blocks so far."""
         report = self._report
         self.end()
         self._keep_block()
@@ -218,20 +221,20 @@ class LoopTimes:
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
             report.note(f"the input of the model is {self.tokens.ranges}")
-        # The profiler has memory of its own, which stays.
+        # Only the first block counts, because the profiler's own memory stays allocated.
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:
-        """Report the completed block without its last step, which ended the loop."""
+        """Report the completed block again, with its last step cut at the optimizer step."""
         self._ended.cut_last()
         self._blocks.pop()
         self._keep_block()
 
     def _keep_block(self) -> None:
-        """Add the block that ended, and report the step time from steps of the most common kind.
+        """Add the completed block, and report the step time from steps of the most common kind.
 
-        If steps before and after the profile take different times, only those after it count: the
-        first steps of a program often include warm-up.
+        If steps before and after the profile take different times, only those after it count,
+        because the first steps of a program often include warm-up.
         """
         ended, report = self._ended, self._report
         self._blocks.append([*zip(ended.stop(), ended.phases(), ended.kinds, strict=True)])
@@ -256,14 +259,14 @@ class LoopTimes:
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
 
     def keep_theirs(self) -> None:
-        """Report step times under the loop's own profiler, unless tracekit has timed steps."""
+        """Report the step time under the loop's own profiler, unless tracekit's has one."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())
 
 
 def _are_apart(before: list[int], after: list[int]) -> bool:
-    """Return whether two blocks differ by more than 20 % and by more than their steps vary."""
+    """Return whether two blocks differ by more than 20 % and by more than their own variation."""
     first, second = statistics.median(before), statistics.median(after)
     vary = min(after) <= first <= max(after) or min(before) <= second <= max(before)
     return max(first, second) > _APART * min(first, second) and not vary

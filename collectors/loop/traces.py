@@ -15,14 +15,14 @@ from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
 _left: list[Profile] = []
-"""Profiles owned by others: discarding a running one would end the process."""
+"""Dropped profiles, referenced because destroying a running profiler would crash the process."""
 
 
 class LoopTraces:
-    """Profiles steps of a loop into a trace, and later windows into others.
+    """Profiles steps of a loop, one trace per window.
 
-    `has_begun` means that a profile is running or has run. A light one, with device activity only,
-    may follow the first.
+    `has_begun` means that a profile is running or has run. A light profile, which records only
+    device activity, may follow the first one.
     """
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
@@ -36,7 +36,7 @@ class LoopTraces:
 
     @property
     def is_open(self) -> bool:
-        """Whether a tracekit profile runs or warms up."""
+        """Whether tracekit's profiler is running or warming up."""
         return self._profile is not None
 
     @property
@@ -94,7 +94,7 @@ class LoopTraces:
         report.light_step_ns, report.light_trace = step_ns, f"{LIGHT}/{path.name}"
 
     def note_stall(self, stall_ns: int) -> None:
-        """Report how long writing a trace has blocked the program since the last step."""
+        """Report the time for which writing a trace has blocked the program since the last step."""
         self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
 
     def drop_light(self) -> bool:
@@ -103,7 +103,7 @@ class LoopTraces:
         if profile is not None:
             try:
                 profile.abandon()
-            except Exception:  # noqa: BLE001 - the loop must not fail for us
+            except Exception:  # noqa: BLE001 - errors must not reach the loop
                 _left.append(profile)
                 return False
         return True
@@ -115,7 +115,7 @@ class LoopTraces:
     def end(self, step_ns: int | None) -> None:
         """End the profile and report its trace if it has a complete step; blocks the loop.
 
-        It is the run's trace, with the mean time of its steps, or that of a later window.
+        The trace is that of the run, reported with the mean step time, or that of a later window.
         """
         profile, self._profile = self._profile, None
         kept, report = self.kept_count, self._report
@@ -147,10 +147,11 @@ class LoopTraces:
             profile.abandon()
 
     def leave(self, *, is_ended: bool) -> None:
-        """Drop the profile: it belongs to the parent of a fork or to another thread.
+        """Drop the profile, which belongs to the parent of a fork or to another thread.
 
-        If the program has ended, stop it to the extent that another thread can: torch crashes
-        (SIGSEGV) if a thread ends while its profile runs, and if another thread exports the trace.
+        If the program has ended (`is_ended`), also stop the profiler, but without a trace: torch
+        crashes (SIGSEGV) if a thread ends while its profiler runs, and if another thread exports
+        the trace.
         """
         if self.has_begun and not is_ended:
             end_without_destructors()

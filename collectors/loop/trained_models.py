@@ -12,8 +12,8 @@ from torch.nn.parameter import is_lazy
 def outermost(called: list[nn.Module]) -> list[nn.Module]:
     """Return the modules that are not inside another, most trainable parameters first.
 
-    A loss function has no parameters, but still has ranges; without a trained module there are
-    none.
+    The result includes modules without parameters, such as loss functions, because they also get
+    ranges. It is empty if no module is trained.
     """
     inside = {inner for module in called for inner in module.modules() if inner is not module}
     sizes = {
@@ -22,13 +22,13 @@ def outermost(called: list[nn.Module]) -> list[nn.Module]:
         if module not in inside
     }
     found = sorted(sizes, key=lambda module: -sizes[module])
-    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a model that is trained.
+    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a trained model.
     is_trained = bool(found) and any(p.requires_grad for p in found[0].parameters())
     return found if is_trained else []
 
 
 def owner_of(parameter: object) -> nn.Module | None:
-    """Return the outermost module with a parameter, searching all objects."""
+    """Return the outermost module that contains a parameter, searching all objects."""
     best, best_count = None, 0
     for found in _modules():
         count = sum(1 for _ in found.modules())
@@ -38,11 +38,12 @@ def owner_of(parameter: object) -> nn.Module | None:
 
 
 def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
-    """Return the model that has these parts, if a loop calls parts and not the model itself.
+    """Return the model that contains the called parts, if a loop does not call the model itself.
 
-    Examples are `model.forward(…)`, and a model with an actor and a critic.
+    Examples are loops that call `model.forward(…)`, and models with an actor and a critic.
 
-    Returns the smallest module with all trained parts, or None; and these parts.
+    Returns:
+        The smallest module that contains all trained parts, or None; and the trained parts.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
@@ -54,10 +55,10 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module in a root that directly has most of the trained parameters, or of all.
+    """Return the module in a root with the most trained parameters of its own.
 
-    Its mode stands for that of the root, which may be a loss or wrapper around the model, and whose
-    own mode a program may not set. A frozen layer is not the largest.
+    Without trained parameters, all parameters count. The mode of this module stands for that of the
+    root, which may be a loss or wrapper around the model whose mode the program does not set.
     """
 
     def weight(module: nn.Module) -> tuple[bool, int]:
@@ -69,13 +70,13 @@ def trained_part(root: nn.Module) -> nn.Module:
 
 
 def shares_modules(one: nn.Module, others: Iterable[nn.Module]) -> bool:
-    """Whether a module contains one of others, or is inside one."""
+    """Return whether a module contains one of the others, or is inside one of them."""
     inside = set(one.modules())
     return any(other in inside or one in other.modules() for other in others)
 
 
 def is_alike(module: nn.Module, other: nn.Module) -> bool:
-    """Whether two modules have the same class; for torch's own, also the same parameter shapes."""
+    """Return whether two modules have the same class and, for torch's classes, parameter shapes."""
     if type(module) is not type(other):
         return False
     if not type(module).__module__.startswith("torch."):
@@ -87,6 +88,6 @@ def is_alike(module: nn.Module, other: nn.Module) -> bool:
 def _modules() -> Iterator[nn.Module]:
     """Yield all modules in memory."""
     for found in gc.get_objects():
-        # Not isinstance: some objects answer it by doing something.
+        # isinstance() would have side effects on some objects, such as lazy proxies.
         if issubclass(type(found), nn.Module) and "_modules" in found.__dict__:
             yield found

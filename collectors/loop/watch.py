@@ -39,19 +39,19 @@ class CallListener:
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """A root is called."""
+        """Notification that a root is called."""
 
     def root_ended(self, kind: CallKind) -> None:
-        """The call of a root has ended."""
+        """Notification that the call of a root has ended."""
 
     def inner_begins(self) -> None:
-        """A module is called inside another's call; only if `wants_inner`."""
+        """Notification that a module is called inside another's call; only if `wants_inner`."""
 
     def phase_begins(self, phase: Phase) -> None:
-        """A backward pass or the step of an optimizer begins."""
+        """Notification that a backward pass or an optimizer step begins."""
 
     def phase_ended(self, phase: Phase) -> None:
-        """It has ended."""
+        """Notification that a backward pass or an optimizer step has ended."""
 
 
 class Observer:
@@ -62,31 +62,31 @@ class Observer:
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """A root is called for training."""
+        """Notification that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """A training call begins a new step.
+        """Notification that a new step begins.
 
         `is_part` means that the previous step belongs to the one before it.
         """
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Another loop begins, which has called the roots in `called` for training so far.
+        """Notification that another loop begins, detected at the first step of its `optimizer`.
 
-        It is detected at the first step of an `optimizer`.
+        `called` are the roots that the loop has called for training so far.
         """
 
     def loop_goes_on(self) -> None:
-        """The previous loop continues: what looked like another is part of it."""
+        """Notification that the previous loop continues: the apparent new loop is part of it."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
-        """An optimizer has taken a step; with one of the parameters that it trains."""
+        """Notification of an optimizer step; `parameter` is one of its parameters, if known."""
 
     def stepped_elsewhere(self) -> None:
-        """Called after an optimizer of the loop stepped on a thread other than the loop's."""
+        """Notification that an optimizer of the loop has stepped on another thread."""
 
     def failed(self, error: Exception) -> None:
-        """Observation has failed and ended."""
+        """Notification that observation has ended because of an error."""
 
 
 class _Calls(threading.local):
@@ -96,8 +96,11 @@ class _Calls(threading.local):
 class LoopWatch(training_hooks.Listener):
     """Observes a loop from `start` to `stop`.
 
-    `bounds` says what ends a step: `found`: detected from calls; `told`: the program reports it;
-    `optimizer`: each optimizer step.
+    `bounds` selects how step boundaries are determined:
+
+    - `found`: they are detected from calls.
+    - `told`: the program reports them.
+    - `optimizer`: every optimizer step ends a step.
     """
 
     def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
@@ -106,36 +109,38 @@ class LoopWatch(training_hooks.Listener):
         self.thread = RecordingThread()
         self.steps = StepFinder()
         self._calls = _Calls()
-        # The roots that are trained, and whether they are in training mode for that.
+        # The trained roots, and whether they are in training mode while they are trained.
         self.trained: _Flags = WeakKeyDictionary()
-        # By root: whether it is, contains, or is part of a trained model, if checked.
+        # Cache by root: whether it is, contains, or is part of a trained model.
         self._kin: _Flags = WeakKeyDictionary()
-        # Of a root the module whose mode is its own.
+        # By root: the module inside it whose mode counts as the root's mode.
         self._trained_parts: WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = (
             WeakKeyDictionary()
         )
-        # By model: whether it is a copy of a trained one, if checked.
+        # Cache by root: whether it is or contains a copy of a trained model.
         self._copies: _Flags = WeakKeyDictionary()
-        # In which step something was called without gradients, and whether in the one before, too.
+        # Last step with a gradient-free call of each kind, and whether the previous step had one.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
-        # Of the text that is being generated: sequences and tokens at its beginning, and now. And
-        # with which beginnings text was trained on: several steps may follow one generation.
+        # Shape (sequences, tokens) of the text that is being generated, at its beginning and now.
+        # `_trained_beginnings` has the beginnings of all generated texts that were later trained
+        # on: several steps may follow one generation.
         self._generated: tuple[tuple[int, ...], tuple[int, int]] | None = None
         self._trained_beginnings: set[tuple[int, ...]] = set()
-        # The optimizers of the loop, and the roots that were called in the first step of each.
+        # The optimizers of the loop, each with the roots that were called before its first step.
         self._optimizers: dict[Any, list[weakref.ref[nn.Module]]] = {}
         self._step_counts: Counter[Any] = Counter()
         self._replaced: set[Any] = set()
         self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._has_seen_optimizer = False
         self._last_optimizer: int | None = None
-        # Whether the thread of the loop is known by one step alone, which may have been to warm up.
+        # Whether only a single step identifies the loop's thread, which may have been a warm-up.
         self.may_move = False
-        # Of a parameter of each root, or (by this) of the one that backward passes lead to.
+        # Version of one parameter of each root; under key `self`, that of the parameter `_leaf`,
+        # which backward passes reach.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
-        # Whether steps of an optimizer are seen by that alone.
+        # Whether optimizer steps are visible only as changes of parameter versions.
         self.has_compiled_optimizer = False
         self._sees_compiled_calls = False
         self._wants_inner = False
@@ -170,7 +175,7 @@ class LoopWatch(training_hooks.Listener):
     ) -> CallKind | None:
         depth = self._calls.depth
         self._calls.depth = depth + 1
-        # What a backward pass recomputes, and the copies that DataParallel makes, are no roots.
+        # Modules recomputed in a backward pass and replicas of DataParallel are not roots.
         if depth or is_backward() or getattr(module, "_is_replica", False):
             if self.wants_inner and self._observer.recorder is not None:
                 self._observer.recorder.inner_begins()
@@ -203,7 +208,7 @@ class LoopWatch(training_hooks.Listener):
         self._observer.failed(error)
 
     def before_backward(self, tensors: Any) -> None:
-        """Detect the model by what a backward pass reaches, if no other call is visible."""
+        """Detect steps by a parameter that the backward pass reaches, if no call is visible."""
         if self._observer.recorder is not None and not (self._is_other_loop or is_backward()):
             self._observer.recorder.phase_begins("backward")
         if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
@@ -223,7 +228,7 @@ class LoopWatch(training_hooks.Listener):
         """Detect that a step ended before the compiled call that begins the next one."""
         try:
             self._compare(self, self._leaf)
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
@@ -241,7 +246,7 @@ class LoopWatch(training_hooks.Listener):
                 if weakref.ref(optimizer) in self._optimizers:
                     self._observer.stepped_elsewhere()
                 return
-            # The optimizer of the one step there was goes on here.
+            # The optimizer that took the only step so far continues on this thread.
             self.thread.release()
         if self._observer.recorder is not None:
             self._observer.recorder.phase_ended("optimizer")
@@ -255,11 +260,16 @@ class LoopWatch(training_hooks.Listener):
         self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
 
     def _look_for_new_loop(self, optimizer: Any) -> None:
-        """Detect that an optimizer that steps for the first time replaces the previous ones.
+        """Detect that an optimizer that steps for the first time replaces previous ones.
 
-        It does if they or what they trained no longer exist; if it trains the same without them; or
-        if, after steps of theirs alone, it trains something else and their model is not called. If
-        a replaced one steps again this way, they take turns.
+        A previous optimizer is replaced in any of these cases:
+
+        - It or its models no longer exist.
+        - It has not stepped in this step, and the new optimizer trains some of its parameters.
+        - It has not stepped in this step, has stepped at least twice before, and none of its
+          models is called any longer.
+
+        If a replaced optimizer steps again, the optimizers take turns in one loop.
         """
         one = weakref.ref(optimizer)
         if one in self._optimizers:
@@ -302,11 +312,11 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def _is_other_loop(self) -> bool:
-        # Autograd has threads of its own, on which hooks may step an optimizer.
+        # Hooks may step an optimizer on autograd's threads.
         return self.thread.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
-        """Detect the step of a compiled optimizer, which calls no hook, by changed parameters."""
+        """Detect the step of a compiled optimizer, which calls no hooks, by changed parameters."""
         if not self._has_seen_optimizer and has_compiled():
             trained = next((p for p in module.parameters() if p.requires_grad), None)
             self._compare(module, trained)
@@ -341,7 +351,7 @@ class LoopWatch(training_hooks.Listener):
             self.trained[module] = is_training
             return "training"
         if not self._is_kin(module):
-            if not self.trained:  # the first step may generate or ask before it trains
+            if not self.trained:  # the first step may generate or evaluate before it trains
                 self._is_rollout(args, kwargs, is_training=is_training)
                 self._is_in_each_step(id(module))
             if is_training or next(module.parameters(), None) is None:
@@ -355,11 +365,11 @@ class LoopWatch(training_hooks.Listener):
     def _is_rollout(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_training: bool
     ) -> bool:
-        """Whether a call without gradients generates the text that the step then trains on.
+        """Return whether a call without gradients generates text on which the step then trains.
 
-        Sequences grow by one token per call, or are one token with a cache. The first call is
-        recognized from the previous step; in evaluation mode all are, because a program may also
-        generate in an evaluation, but not in each step.
+        Sequences grow by one token per call, or have one token if there is a KV cache. The first
+        call of a generation is recognized from the previous step. So are all calls in evaluation
+        mode, because an evaluation may also generate text, but not in every step.
         """
         ids = token_ids(args, kwargs)
         before, self._last_shape = self._last_shape, None if ids is None else tuple(ids.shape)
@@ -389,9 +399,9 @@ class LoopWatch(training_hooks.Listener):
             self._generated = beginning, (count, max(length + 1, shape[1]))
 
     def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note that a step trains on generated text: a batch with as many tokens, or part of it.
+        """Detect from the shape of a batch that a step trains on generated text.
 
-        The batch may lack the last token or have one more.
+        The batch may be a part of the generated sequences, and its length may differ by one token.
         """
         if self._generated is None:
             return
@@ -404,7 +414,7 @@ class LoopWatch(training_hooks.Listener):
             self._trained_beginnings.add(beginning)
 
     def _kind_of_copy(self, module: nn.Module) -> CallKind:
-        """Separate a teacher, called in each step, from a copy evaluated between steps."""
+        """Distinguish a teacher, called in each step, from a copy evaluated between steps."""
         is_in_each = self._is_in_each_step(id(module))
         is_inside = bool(self._called) or self.steps.is_partial
         return "teacher" if is_in_each or is_inside else "evaluation"
@@ -419,7 +429,7 @@ class LoopWatch(training_hooks.Listener):
         return was_in_each
 
     def _is_training(self, root: nn.Module) -> bool:
-        """Return whether a root is in training mode; a loss that holds the model has its mode."""
+        """Return whether a root is in training mode, as indicated by its trained part."""
         held = self._trained_parts.get(root)
         part = None if held is None else held()
         if part is None:
@@ -438,7 +448,7 @@ class LoopWatch(training_hooks.Listener):
         return found
 
     def _is_kin(self, module: nn.Module) -> bool:
-        """Return whether a root is a trained model, possibly with other wrappers."""
+        """Return whether a root is, contains, or is part of a trained model."""
         if module in self.trained:
             return True
         found = self._kin.get(module)
@@ -452,7 +462,7 @@ def _parameters(optimizer: Any) -> set[int]:
 
 
 def _leaf_of(tensors: Any) -> torch.Tensor | None:
-    """Return a parameter that a backward pass from this tensor reaches."""
+    """Return a parameter that a backward pass from these tensors reaches."""
     first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
     node = getattr(first, "grad_fn", None)
     seen: set[Any] = set()
@@ -479,13 +489,13 @@ class StepFinder:
     A step is over when every participating optimizer has stepped; the next begins when a model is
     called for training. Accumulated gradients, optimizers that step in turn, and the halves of a
     GAN's iteration therefore form one step. Participation is learned: an optimizer that steps for
-    the first time ends its step, and one that has not stepped for long is ignored. If it returns,
-    the limit is longer: the critic of a GAN may step ten times as often as the generator.
+    the first time ends its step, and one that has not stepped for a long time is ignored. If it
+    steps again, the limit increases: a GAN's critic may step ten times as often as its generator.
     """
 
     def __init__(self) -> None:
         self._taking_part: set[Hashable] = set()
-        # After how many steps of all optimizers each stepped last.
+        # Total number of optimizer steps at the last step of each optimizer.
         self._seen_at: dict[Hashable, int] = {}
         self._step_count = 0
         self._patience = _PATIENCE
@@ -513,7 +523,7 @@ class StepFinder:
         return key in self._counts
 
     def forget(self, key: Hashable) -> None:
-        """Ignore an optimizer: it no longer exists."""
+        """Ignore an optimizer that no longer belongs to the loop."""
         self._taking_part.discard(key)
         self._seen_at.pop(key, None)
 
@@ -538,14 +548,15 @@ class StepFinder:
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:
-        """Return once whether more optimizers participate than in earlier steps."""
+        """Return whether new optimizers have begun to participate since the last call."""
         found, self._has_changed = self._has_changed, False
         return found
 
     def begin(self) -> bool:
         """Begin a step; return whether the previous one belongs to the one before it.
 
-        It does if other, new optimizers have stepped in it: the two are parts of one iteration.
+        It does if new optimizers have stepped in it, and none of the step before: the two steps
+        are parts of one iteration.
         """
         is_part = self._is_part
         self._begun_count += not is_part

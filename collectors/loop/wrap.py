@@ -39,7 +39,7 @@ from .plan import LoopPlan, check_ranks
 from .rank_lock import UNRECORDED
 from .report import LoopReport, first_failure, loop_notes, read_reports, summary
 
-# Counts of the command line, with their members of the plan.
+# Count options of the command line, and the corresponding fields of the plan.
 _COUNTS = {
     "warmup": "warmup_count",
     "steps": "measured_count",
@@ -61,8 +61,8 @@ def run(
     `echo` reports problems with the recording.
 
     Raises:
-        UsageError: an argument is for built-in workloads, the name of the run folder is taken,
-            or the program cannot be started.
+        UsageError: an argument is for built-in workloads, the run folder already exists, or the
+            program cannot be started.
     """
     target: Path = values.get("out") or default_target("custom", _stem(program))
     plan = _plan(values, target)
@@ -97,7 +97,7 @@ class _Wrapped:
         self._place = launched_place(os.environ)
         self._run: manifest.Manifest | None = None
         self._committer: threading.Thread | None = None
-        # Of each rank, from which folder came what lies in the run folder.
+        # By rank: the source folder of its content in the run folder.
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
@@ -119,15 +119,15 @@ class _Wrapped:
         return Ended(self._folder.made, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
-        """Print lines immediately, also on the terminal of the program."""
+        """Print lines immediately, on the terminal that the program uses."""
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
-        with contextlib.suppress(OSError):  # the reader is gone, which is no reason to fail
+        with contextlib.suppress(OSError):  # a closed output must not fail the run
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Write the files for the program's Python processes, and return their variables.
+        """Write the files for the program's Python processes, and return their environment.
 
         If that fails, for example on a full disk, the program runs anyway.
         """
@@ -160,13 +160,13 @@ class _Wrapped:
         return True
 
     def _look(self) -> None:
-        """Write the folder if every rank has left its trace."""
+        """Write the run folder if every rank has written its trace."""
         if self._committer is not None and self._committer.is_alive():
             return
         reports = read_reports(self._folder.work, LoopReport)
         is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
         if is_complete and all(self._is_new(report) for report in reports):
-            # Compressing takes its time, and signals must not wait for it.
+            # Compression takes time, and must not delay the forwarding of signals.
             self._committer = threading.Thread(target=self._commit_early, args=(reports,))
             self._committer.start()
 
@@ -178,13 +178,13 @@ class _Wrapped:
         return report.local_rank_count or (1 if report.world_size == 1 else None)
 
     def _is_new(self, report: LoopReport) -> bool:
-        """Return whether a rank has recorded something that is not in the run folder."""
+        """Return whether a rank has results that are not yet in the run folder."""
         return _is_recorded(report) and report.folder != self._recorded.get(report.rank)
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
         self._recorded = {report.rank: report.folder for report in reports}
         try:
-            # It may be drawing a progress bar on the same terminal: its line stays as it is.
+            # Do not overwrite a progress bar that the program may be drawing on the terminal.
             begin = "\n" if os.isatty(2) else ""
             self._commit(reports, "ok", None, None, "the program is still running", begin=begin)
         except TracekitError as error:
@@ -275,7 +275,7 @@ class _Wrapped:
 def _notify_outer(folder: str | None) -> None:
     """Tell an outer `tracekit collect` that this one records the program."""
     if folder:
-        with contextlib.suppress(OSError):  # it may be of one that has ended
+        with contextlib.suppress(OSError):  # the outer command may have exited
             text = "a nested `tracekit collect` recorded the training"
             (Path(folder) / UNRECORDED).write_text(text, "utf-8")
 
@@ -296,7 +296,7 @@ def _outcome(
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
         return failed.outcome, f"{reason}; {ending}" if code else reason
-    # The exit code of a shell shows a signal of its command.
+    # A shell's exit code encodes the signal that ended its command.
     number = shell_code(code) - 128
     if number > 0 and memory.was_killed_for_memory(-number, kill_count):
         return "oom", f"{ending}: killed by the kernel, out of memory"

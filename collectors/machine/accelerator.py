@@ -1,7 +1,7 @@
 """The accelerator that a model uses: CUDA, XPU, NPU, MTIA, HPU, or MPS.
 
-Each kind of device has a module of torch with its name (`torch.cuda`, `torch.xpu`, …) with `Event`,
-`synchronize`, and memory statistics; vendor plug-ins use the same names.
+Each kind of device has a torch module (`torch.cuda`, `torch.xpu`, …) with `Event`, `synchronize`,
+and memory statistics; vendor plug-ins use the same names.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ CPU = torch.device("cpu")
 
 
 def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
-    """Return where a model computes.
+    """Return the device on which a model computes.
 
-    Its engine says so, or its parameters and buffers; where these lie on the host because they are
-    offloaded, what it is called with does; else, the device that the program made current, if it
-    uses one.
+    It is the first accelerator among the `device` attribute of the model or its engine, the devices
+    of the parameters and buffers (which are on the host if offloaded), and those of the inputs.
+    Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
     """
-    device = getattr(model, "device", None)  # an engine's, or a transformers model's
+    device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):
         return _numbered(device)
     for tensor in chain(model.parameters(), model.buffers(), _tensors(inputs)):
         if _is_accelerator(tensor.device):
             return _numbered(tensor.device)
-    # Asking an accelerator that the program has not touched would make a context on it.
+    # Querying an accelerator that the program does not use would create a context on it.
     if torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return CPU
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a device has done what it was given; the CPU has always."""
+    """Wait until a device has finished all queued work; does nothing for the CPU."""
     if device.type != "cpu":
         _module(device).synchronize(device)
 
 
 def event(device: torch.device) -> Any:
-    """Return an event with a time, recorded on the device's current stream; None on a CPU."""
+    """Return a timing event recorded on the device's current stream; None on a CPU."""
     module = _module(device)
     if device.type == "cpu" or not hasattr(module, "Event"):
         return None
@@ -56,11 +56,11 @@ def event(device: torch.device) -> Any:
 
 
 def profiler_activities() -> list[Any]:
-    """Return what the profiler can record here: the CPU, and every accelerator that it knows."""
+    """Return the activities that the profiler can record: CPU, and each supported accelerator."""
     from torch import profiler
 
     found = set(profiler.supported_activities())
-    # Kineto names what it was built with, also where there is no such device.
+    # Kineto reports all activities that it was built with, even without such a device.
     if not torch.cuda.is_available():
         found.discard(profiler.ProfilerActivity.CUDA)
     found.add(profiler.ProfilerActivity.CPU)
@@ -68,7 +68,7 @@ def profiler_activities() -> list[Any]:
 
 
 def device_activities(device: torch.device) -> list[Any]:
-    """Return what the profiler can record of a device without the host; nothing of a CPU."""
+    """Return the profiler activities of a device without the host's; none for a CPU."""
     from torch import profiler
 
     if device.type == "cpu":

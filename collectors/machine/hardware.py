@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 def accelerator_count() -> int:
-    """Return the number of CUDA devices, asking the driver so that torch need not be loaded."""
+    """Return the number of CUDA devices, as reported by the driver, without loading torch."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return 0
     count = ctypes.c_int(0)
-    # CUDA_SUCCESS is 0; the driver itself honours CUDA_VISIBLE_DEVICES.
+    # CUDA_SUCCESS is 0; the driver itself honors CUDA_VISIBLE_DEVICES.
     if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
     return count.value
@@ -40,20 +40,20 @@ def memory_bytes() -> int | None:
 
 @functools.cache
 def processor_name() -> str | None:
-    """Return the processor's name as the system states it."""
+    """Return the processor's name as reported by the system."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
         pass
-    # Python asks a process of its own for more, and this may be somebody's training.
+    # `platform.processor` would start a process, possibly inside a training program.
     return platform.machine() or None
 
 
 @functools.cache
 def platform_name() -> str:
-    """Return what `platform.platform` does, on Linux without the process that it starts for it."""
+    """Return the result of `platform.platform`, without starting a process on Linux."""
     if sys.platform != "linux":
         return platform.platform()
     here = os.uname()

@@ -15,8 +15,8 @@ from tracekit.errors import WorkloadError
 if TYPE_CHECKING:
     import torch
 
-# The allocators of the host raise plain RuntimeErrors; libraries wrap what CUDA says. The linker
-# that loads libraries says nothing behind its sentence where memory ran out, else the reason.
+# Host allocators raise plain RuntimeErrors, and libraries wrap CUDA's messages. The message of the
+# dynamic linker ends here if memory ran out; for other errors, it is followed by the reason.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|DefaultCPUAllocator: can't allocate memory|std::bad_alloc"
     r"|failed to map segment from shared object$"
@@ -26,10 +26,10 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def limit(size_bytes: int, device: torch.device) -> None:
-    """Let this process use so much memory and no more: of its device, or of the host without one.
+    """Limit the memory of this process: on a CUDA device, or else on the host.
 
-    On a host the limit holds for all private writable memory of the process, as the kernel counts
-    it (RLIMIT_DATA), that of the libraries included.
+    On the host, the limit applies to all private writable memory of the process, including that of
+    libraries, as counted by the kernel (RLIMIT_DATA).
     """
     if device.type == "cuda":
         import torch
@@ -44,21 +44,21 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Count the peak from now on: making the model may need more than training it.
+    """Reset the memory peak, because creating a model may need more memory than training it.
 
-    Only for workloads of our own: in a program of somebody else's these figures are the program's.
+    Call this only for built-in workloads: the user's program may use these statistics itself.
     """
     if device.type != "cpu":
         _statistics(device, "reset_peak_memory_stats")
-    # Only Linux can forget the peak of the resident set; elsewhere it is that of the whole process.
+    # Only Linux can reset the peak of the resident set; elsewhere it covers the entire process.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 
 def peak(device: torch.device) -> dict[str, int]:
-    """Return the peak since `reset_peak`, as the members of `manifest.RankMemory`.
+    """Return the memory peak since `reset_peak`, as the members of `manifest.RankMemory`.
 
-    Without that it is the peak since the process began, or since the program itself reset it.
+    Without that call, it is the peak since the process began, or since the program itself reset it.
     """
     found = {"host_bytes": _host_peak_bytes()}
     if device.type != "cpu":
@@ -81,7 +81,7 @@ def _statistics(device: torch.device, function: str) -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error, or what led to it, says that memory ran out."""
+    """Return whether an error or one of its causes is an out-of-memory error."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, MemoryError):
@@ -95,7 +95,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_reason(error: BaseException) -> str:
-    """Return what an error says about the memory, in one line."""
+    """Return the out-of-memory message of an error, in one line."""
     for line in str(error).splitlines():
         match = _OUT_OF_MEMORY.search(line)
         if match:
@@ -105,7 +105,7 @@ def out_of_memory_reason(error: BaseException) -> str:
 
 
 def kernel_kill_count() -> int:
-    """Return how many processes the kernel has killed because memory ran out, since it started."""
+    """Return the number of processes that the kernel has killed for lack of memory since boot."""
     try:
         text = Path("/proc/vmstat").read_text("ascii")
     except OSError:
@@ -115,9 +115,10 @@ def kernel_kill_count() -> int:
 
 
 def was_killed_for_memory(exit_code: int, kill_count_before: int) -> bool:
-    """Tell whether a process that ended by SIGKILL was the victim of a lack of memory.
+    """Return whether the kernel killed a process because memory ran out.
 
-    `exit_code` is negative for a signal; the kernel's count is that of before its start.
+    `exit_code` is negative for a signal; `kill_count_before` is the result of `kernel_kill_count`
+    before the process started.
     """
     return exit_code == -signal.SIGKILL and kernel_kill_count() > kill_count_before
 

@@ -1,7 +1,7 @@
 """Selects the FlashAttention implementation of a model, with the reason.
 
-Support depends on sequence and head sizes, grouped heads, and the mask. Therefore the actual shapes
-are tried, with the mask that the model would use.
+Support depends on sequence and head sizes, grouped heads, and the mask. Trial runs therefore use
+the actual shapes and the mask that the model would use.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import nn
 from ..machine import memory
 
 FLASH = "tracekit_sdpa_one_backend"
-"""The name under which transformers uses only torch's flash SDPA backend.
+"""Name under which tracekit registers attention that uses only torch's flash SDPA backend.
 
-Transformers would try to download a kernel for a name that contains «flash».
+The name must not contain "flash", because transformers would then try to download a kernel.
 """
 
 _LONGEST_HEAD = 256
@@ -31,7 +31,7 @@ _LEAST_CAPABILITY = (8, 0)
 class Backend(NamedTuple):
     """A selected attention implementation, and the reason.
 
-    `implementation` is transformers' `attn_implementation`, `name` is for people.
+    `implementation` is transformers' `attn_implementation`; `name` is a display name.
     """
 
     implementation: str
@@ -86,7 +86,7 @@ def package_backend() -> Backend:
 def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
     heads = int(config.num_attention_heads)
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    # Multi-head latent attention: queries and keys are of two parts, values of a size of their own.
+    # Multi-head latent attention: queries and keys have two parts, and values have another size.
     latent = getattr(config, "qk_nope_head_dim", None)
     if latent is not None:
         size = int(latent) + int(getattr(config, "qk_rope_head_dim", None) or 0)
@@ -132,8 +132,8 @@ def flash_backend_problem(
 ) -> str | None:
     """Return why torch's flash backend cannot run, or None, from a trial run.
 
-    Forward and backward of one sequence, with the function that the model calls, for each kind of
-    mask in its layers.
+    The trial is a forward and backward pass of one sequence, through the function that the model
+    calls, for each kind of mask in its layers.
     """
     for mask in _masks(device, dtype, shape, config):
         problem = _run_once(device, dtype, shape, mask)
@@ -160,7 +160,7 @@ def _masks(
         make = create_causal_mask
         if kind == "sliding_attention" and is_sliding:
             make = create_sliding_window_causal_mask
-        # transformers 4 has another name for it, and asks for the positions too.
+        # transformers 4 uses another parameter name and also requires the positions.
         known = inspect.signature(make).parameters
         more = {"inputs_embeds" if "inputs_embeds" in known else "input_embeds": inputs}
         if "cache_position" in known:
@@ -183,7 +183,7 @@ def _run_once(
         lengths = (1, head_count, shape.sequence_length, size)
         return torch.zeros(lengths, device=device, dtype=dtype, requires_grad=True)
 
-    # Torch says in warnings why a backend does not take its input.
+    # Torch's warnings explain why a backend rejects an input.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -197,7 +197,7 @@ def _run_once(
             output.sum().backward()
         except RuntimeError as error:
             if memory.is_out_of_memory(error):
-                # The kernel was chosen; whether the run fits is for the run to find out.
+                # The backend accepted the input; only the run shows whether its memory suffices.
                 return None
             reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
             return "; ".join(dict.fromkeys(reasons)) or str(error)

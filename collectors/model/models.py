@@ -1,7 +1,7 @@
 """Built-in model configurations; weights are random.
 
-Nothing is downloaded. Sizes are those of the paper's models; `tiny` has the same structure and is
-small enough to train and serve on a CPU.
+Nothing is downloaded. The sizes are those of the models in the paper; `tiny` has the same structure
+and is small enough to train and serve on a CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def check_name(name: str, layer_count: int | None = None) -> None:
     """Check that a name is a model, without heavy imports.
 
     Raises:
-        UsageError: it is neither a known name nor a configuration file, or has fewer layers.
+        UsageError: it is neither a known name nor a configuration file, or the model has fewer than
+            `layer_count` layers.
     """
     values = _config_values(name)
     _check_layers(name, layer_count, values.get("num_hidden_layers"))
@@ -93,13 +94,13 @@ def build(
         model: transformers.PreTrainedModel = transformers.AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation=attention
         )
-    # A cache of keys and values is for generation; training would only pay for it.
+    # Training does not need the KV cache.
     model.config.use_cache = False
     return model
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return the number of parameters, and how many of them are trained.
+    """Return the number of parameters and the number of trained parameters.
 
     Packed 4-bit weights count as the weights that they represent.
     """

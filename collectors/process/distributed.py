@@ -84,10 +84,11 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
         device_id=device if device.type == "cuda" else None,
     )
     yield
-    # Not after an error: the other ranks may be inside a collective and would be waited for.
+    # Skipped after an error, because it would wait for other ranks inside a collective.
     dist.destroy_process_group()
-    # Its threads live on, and one that frees a tensor while the interpreter ends aborts the process
-    # («terminate called without an active exception»), with or without us.
+    # Gloo's threads outlive the group. If one of them frees a tensor while the interpreter shuts
+    # down, the process aborts ("terminate called without an active exception"), even without
+    # tracekit.
     gloo_threads.wait_until_idle()
 
 

@@ -10,7 +10,7 @@ _SHELL_BASE = 128
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 3
 _LINE_LENGTH = 400
-# `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
+# Examples: `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: error: ")
 
 
@@ -23,7 +23,7 @@ def signal_name(number: int) -> str:
 
 
 def describe_exit_code(exit_code: int) -> str:
-    """Return a text for an exit code: `exit code 1`, `signal SIGKILL`.
+    """Return a description of an exit code, such as `exit code 1` or `signal SIGKILL`.
 
     Signals are negative, as in `subprocess`.
     """
@@ -43,9 +43,10 @@ def last_lines(text: str) -> str:
 
 
 def last_error(log: Path, exit_code: int) -> str:
-    """Return the last line of a log with an error, else its last lines.
+    """Return the last error line of a log, or else its last lines.
 
-    For killed processes, the log does not show the reason.
+    Without an error line, the result is empty for processes that were killed or terminated, because
+    their logs do not show the reason.
     """
     lines = _lines(_tail(log))
     for text in reversed(lines):

@@ -1,8 +1,8 @@
 """Waits until gloo's threads are idle before a profile or a worker ends.
 
 Gloo reports that a collective is done before its thread ends the collective's span. If the profile
-ends in between, it frees memory that the thread is about to write. A few milliseconds later the
-thread sleeps.
+ends in between, it frees memory that the thread is about to write. The thread becomes idle a few
+milliseconds later.
 
 The thread also frees the tensors of the last collective, for which it may need the interpreter. If
 the interpreter is shutting down, this aborts the process, also in plain torch.
@@ -17,7 +17,7 @@ from pathlib import Path
 from ..process.sessions import read_stat
 
 LIMIT_S = 0.2
-"""Maximum wait: a thread that is busy for longer runs another collective."""
+"""Maximum wait, s: a thread that is busy for longer is running another collective."""
 
 _NAME = "pt_gloo_"
 _POLL_S = 0.001

@@ -1,7 +1,7 @@
-"""Job id and rank of a process, whatever launched it.
+"""Job id and rank of a process, for all supported launchers.
 
-A process group has precedence. Before it exists, the launcher's variables are used: torchrun,
-DeepSpeed, Slurm, Open MPI, and PMI (MPICH, Intel MPI).
+A process group has precedence. Before it exists, the variables of the launcher are used: torchrun,
+DeepSpeed, Slurm, Open MPI, or PMI (MPICH, Intel MPI).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .distributed import Place, place_in
 from .sessions import read_stat
 
 _STORE_KEY = "tracekit"
-# Rank, number of ranks, rank on its node.
+# Variables for the rank, the number of ranks, and the local rank.
 _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -46,11 +46,11 @@ def launched_place(environment: Mapping[str, str]) -> Place | None:
     """Return rank and world size from the launcher, or None without one."""
     try:
         place = place_in(environment)
-    except UsageError:  # the program will say it in its own way
+    except UsageError:  # the program reports invalid variables itself
         place = None
     if place is not None:
         return place
-    # A batch script has the variables of its first task, but is not a task.
+    # Slurm sets the variables of the first task in a batch script, too, which is not a task.
     is_batch = "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
     for names in _LAUNCHERS:
         if is_batch and names[0].startswith("SLURM"):
@@ -112,7 +112,7 @@ def parent() -> str:
     """Return a unique id of the parent process on this host."""
     number = os.getppid()
     stat = read_stat(Path(f"/proc/{number}/stat"))
-    # The start time is the 20th word behind the name.
+    # The start time is the 20th field after the name.
     began = stat[1][19] if stat is not None and len(stat[1]) > 19 else ""
     return f"{socket.gethostname()} {number} {began}"
 
@@ -120,7 +120,7 @@ def parent() -> str:
 def agree(what: str, proposal: str) -> str | None:
     """Return a value that all ranks of the process group share: the first proposal.
 
-    No rank waits for another. None without a process group or if its store fails.
+    No rank waits for another. The result is None without a process group or if its store fails.
     """
     import torch.distributed as dist
 
@@ -130,7 +130,7 @@ def agree(what: str, proposal: str) -> str | None:
         from torch.distributed.distributed_c10d import _get_default_store
 
         found = _get_default_store().compare_set(f"{_STORE_KEY}/{what}", "", proposal)
-    except Exception:  # noqa: BLE001 - a store raises what it likes, and nothing depends on it
+    except Exception:  # noqa: BLE001 - stores raise various exceptions; the value is optional
         return None
     return found.decode() if isinstance(found, bytes) else str(found)
 

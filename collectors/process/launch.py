@@ -60,16 +60,19 @@ def run_ranks(
 ) -> Failure | None:
     """Run a Python module once for each rank and wait for all of them.
 
-    A rank that ends badly ends the others. An interrupt ends all and goes on as
-    `KeyboardInterrupt`; so do SIGTERM and SIGHUP. What a rank started goes with it, and each dies
-    by itself should this process be killed.
+    If one rank fails, all other ranks are ended. Ctrl-C, SIGTERM, and SIGHUP end all ranks and
+    raise `KeyboardInterrupt`. A rank is ended together with its descendants, and also if this
+    process is killed.
 
     Args:
-        arguments: what follows `python`: `["-m", "module", …]`.
-        rank_count: how many to start; each finds RANK, LOCAL_RANK and WORLD_SIZE.
-        logs: the folder that takes stdout and stderr of each, as `rank<N>.log`.
-        environment: added to the environment of all; what is None is taken away.
+        arguments: arguments of `python`: `["-m", "module", …]`.
+        rank_count: number of ranks; each gets RANK, LOCAL_RANK, and WORLD_SIZE.
+        logs: folder for stdout and stderr of each rank, as `rank<N>.log`.
+        environment: changes to the environment of all ranks; None removes a variable.
         watch: called about every 50 ms.
+
+    Returns:
+        The first rank that failed, or None.
     """
     ranks: list[Child] = []
     with signals_as_interrupt():
@@ -78,7 +81,7 @@ def run_ranks(
                 ranks.append(_start(arguments, rank, rank_count, logs, environment or {}))
             failed = _wait(ranks, logs, watch)
         finally:
-            # What those that have ended left running is of no use to anybody.
+            # Processes that outlive their rank are useless, so they are killed immediately.
             end(ranks, _GRACE_S if any(rank.exit_code is None for rank in ranks) else 0)
             codes = [rank.wait() for rank in ranks]
         watch()
@@ -109,10 +112,10 @@ def _start(
 ) -> Child:
     threads = max(1, core_count() // rank_count)
     variables: dict[str, str | None] = {
-        # Local ranks need no network; a host name that does not resolve stops gloo without this.
+        # Local ranks need no network. Without this, gloo fails if the host name does not resolve.
         **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform.startswith("linux") else {}),
         "OMP_NUM_THREADS": str(threads),
-        # Threads that spin at barriers take the cores from one another where there are too few.
+        # With too few cores, threads that spin at barriers take CPU time from working threads.
         "OMP_WAIT_POLICY": "PASSIVE",
         **os.environ,
         **environment,
@@ -133,8 +136,8 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         codes = [rank.exit_code for rank in ranks]
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}
         if failed:
-            # One that a signal ended did not end because of the others; of those that ended by
-            # themselves, the first had said its last word first.
+            # A rank ended by a signal did not fail because of the others. Among the ranks that
+            # exited by themselves, the one with the oldest log failed first.
             return min(
                 failed,
                 key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),

@@ -1,8 +1,8 @@
 """Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
 A separate process writes them ten times per second, in its own session, so that signals for the
-program do not reach it; it ends with the process that started it. GPUs have the numbers that the
-program sees (CUDA_VISIBLE_DEVICES).
+program do not reach it; it ends with the process that started it. GPUs are numbered as in the
+program (CUDA_VISIBLE_DEVICES).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
         A function that copies the samples into an existing run folder.
     """
     place = launched_place(os.environ)
-    # Of the ranks of a launcher one samples: they write one run folder.
+    # Under a launcher, only rank 0 samples, because all ranks write one run folder.
     if not is_asked or (place is not None and place.rank > 0):
         yield lambda _folder: None
         return
@@ -60,7 +60,7 @@ def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
         def keep(folder: Path | None) -> None:
             _end(process)
             if folder is not None and folder.is_dir() and samples.is_file():
-                # Copied aside first: the name is there whole or not at all.
+                # Copied under a temporary name and renamed, so that the file is always complete.
                 aside = folder / f".{_NAME}"
                 shutil.copyfile(samples, aside)
                 aside.rename(folder / _NAME)
@@ -123,7 +123,7 @@ class _Smi:
             [command, "--query-gpu=timestamp,index,power.draw", "--format=csv,noheader,nounits"]
             + ["-lms", str(int(_INTERVAL_S * 1000))]
             + ([] if visible is None else ["-i", visible]),
-            # Its timestamps are local, without a time zone.
+            # nvidia-smi prints local timestamps without a time zone.
             env={**os.environ, "TZ": "UTC"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,12 +1,12 @@
-"""Runs a program like a shell would, and returns how it ended.
+"""Runs a program like a shell, and returns its exit code.
 
 The program shares tracekit's session, process group, terminal, open files, and standard streams.
 Signals sent to tracekit are forwarded once, unless the program already got them because they were
 sent to the process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). The program is
 never killed, and processes that it leaves running are not touched.
 
-To detect signals to the group, a child process waits in it with all signals blocked: those pending
-there were sent to all.
+To detect signals to the group, a child process waits in it with these signals blocked: a signal
+that is pending there was sent to the entire group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPREAD_S = 0.01
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _WAITED_FOR = {*FORWARDED, signal.SIGCHLD}
-# Signals of the terminal reach all processes; these are sent only by it, or are harmless twice.
+# Signals that are never forwarded, because the terminal and shells send them to the entire group.
 _GROUP_ONLY = {"SIGCONT", "SIGWINCH"}
 
 
@@ -62,7 +62,7 @@ def run_program(
         code = process.wait()
     finally:
         witness.end()
-        # What came for the program after its end would end us now.
+        # Discard signals that arrived after the program's end: unblocked, they would end tracekit.
         while _next_signal(0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -92,7 +92,7 @@ def _start(
         return subprocess.Popen(
             list(program),
             env=dict(environment),
-            close_fds=False,  # what was open for us is open for it
+            close_fds=False,  # the program shares tracekit's open files
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509
         )
     except OSError as error:
@@ -105,12 +105,13 @@ class _Witness:
     def __init__(self) -> None:
         asked, self._ask = os.pipe()
         self._answer, answered = os.pipe()
-        # We have one thread, and the child calls nothing but what is safe.
+        # Forking is safe: tracekit has only one thread here, and the child calls only safe
+        # functions.
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 _close_others({asked, answered})
-                # It ends with us, however we end: then the other end of the pipe is closed.
+                # The pipe closes when tracekit ends for whatever reason, which ends this process.
                 while number := os.read(asked, 1):
                     pending = signal.sigpending() & {*number}
                     if pending:
@@ -122,14 +123,14 @@ class _Witness:
         os.close(answered)
 
     def has_seen(self, number: int) -> bool:
-        """Return whether a signal was sent to the complete group."""
+        """Return whether a signal was sent to the entire group."""
         if signal.Signals(number).name in _GROUP_ONLY:
             return True
         time.sleep(_SPREAD_S)
         try:
             os.write(self._ask, bytes([number]))
             return os.read(self._answer, 1) == b"\x01"
-        except OSError:  # somebody has killed it
+        except OSError:  # the witness was killed
             return False
 
     def end(self) -> None:
@@ -140,7 +141,7 @@ class _Witness:
 
 
 def _close_others(kept: set[int]) -> None:
-    """Close all other files: the reader of a pipe would wait for its end."""
+    """Close all other files, because readers of inherited pipes would wait for their end."""
     for path in list(Path("/dev/fd").iterdir()):
         if int(path.name) not in kept:
             with contextlib.suppress(OSError):

@@ -2,10 +2,11 @@
 
     python -I sessions.py SESSION
 
-Run as a script this is the guard of a session: `child` starts it next to a process that would
-outlive us, and holds the other end of its stdin. When that closes, however we ended, everything in
-the session that is still there is asked to end, and then killed. So this file knows nothing of
-tracekit, and takes nothing from the current folder or the environment.
+Run as a script, this is the guard of a session: `child` starts it together with a process that
+could outlive tracekit, and holds the other end of its stdin. When that end closes because tracekit
+has ended for whatever reason, the guard terminates the remaining processes of the session, and then
+kills them. The script therefore imports nothing of tracekit, and nothing from the current folder or
+the environment.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def read_stat(path: Path) -> tuple[str, list[str]] | None:
         text = path.read_text("utf-8", "replace")
     except OSError:
         return None
-    # The name is in brackets, and may hold spaces and brackets.
+    # The name is in parentheses, and may contain spaces and parentheses.
     before, bracket, behind = text.rpartition(")")
     return (before.partition("(")[2], behind.split()) if bracket else None
 
@@ -100,7 +101,7 @@ def end_sessions(
 
 
 def _guard(session: int) -> None:
-    # What ends the collector must not end this before it has done its work.
+    # A signal that ends the collector must not end the guard before it has ended the session.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 4096):

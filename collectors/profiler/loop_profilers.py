@@ -1,8 +1,9 @@
 """Detects profilers of the loop: only one profiler can run in a process.
 
-Two at once crash torch. So tracekit's profiler never starts while the loop has one, and ends before
-the loop starts one. All Python profilers use `torch.autograd.profiler.profile`, whose methods are
-wrapped while this is attached. The loop's trace is copied as soon as it is written.
+Two profilers at once crash torch. Therefore, tracekit's profiler never starts while the loop has
+one, and ends before the loop starts one. All Python profilers use
+`torch.autograd.profiler.profile`, whose methods are wrapped while `LoopProfilers` is attached. The
+loop's trace is copied as soon as it is written.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ class ProfilerListener:
     """Listener for the start, stop, and trace of the loop's profilers."""
 
     def on_user_profiler_start(self) -> None:
-        """A profiler of the loop is about to start."""
+        """Notification that a profiler of the loop is about to start."""
 
     def on_user_profiler_stop(self) -> None:
-        """A profiler of the loop has stopped."""
+        """Notification that a profiler of the loop has stopped."""
 
     def on_user_trace(self, path: Path) -> None:
-        """A profiler of the loop has written a trace."""
+        """Notification that a profiler of the loop has written a trace."""
 
     def failed(self, error: Exception) -> None:
-        """A listener method raised."""
+        """Notification that a listener method raised."""
 
 
 def is_any_enabled() -> bool:
@@ -47,14 +48,14 @@ def is_any_enabled() -> bool:
 class LoopProfilers:
     """Observes profilers of the loop while attached.
 
-    `listener` is notified; `was_seen` is True after the first profiler.
+    `listener` is notified; `was_seen` is True once the loop has used a profiler.
     """
 
     def __init__(self) -> None:
         self.listener: ProfilerListener | None = None
         self._active: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo: list[Callable[[], None]] = []
-        # One that was there before this is known by nothing but that it runs.
+        # A profiler that was started earlier can be detected only while it is running.
         self._was_before = self.was_seen = is_any_enabled()
 
     @property
@@ -106,7 +107,7 @@ class LoopProfilers:
         after: Callable[..., None] | None = None,
     ) -> None:
         original = vars(kind).get(name)
-        if original is None:  # another torch: what it lacks is not watched
+        if original is None:  # this torch version does not have the method
             return
 
         @functools.wraps(original)
@@ -130,7 +131,7 @@ class LoopProfilers:
             return
         try:
             act(*args)
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        except Exception as error:  # noqa: BLE001 - errors must not reach the program
             if self.listener is not None:
                 self.listener.failed(error)
 

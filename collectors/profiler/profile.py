@@ -1,4 +1,4 @@
-"""Runs `torch.profiler` and writes one trace per rank, complete or not at all."""
+"""Runs `torch.profiler` and writes one trace per rank atomically."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ..run.trace_file import pack, whole_file
 _STDERR = 2
 _SILENT_SINCE = TorchVersion("2.13")
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
-# Kineto writes this member last but for the file's own name; without it the file was cut off.
+# Kineto writes these members last; a file without either of them is truncated.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
 
-# What Kineto says of our profile, and of none of the program's.
+# Messages that Kineto prints only for tracekit's profile.
 _LINES = re.compile(
     rb"^(?:USDT|STAGE):.*\n|^ERROR: External init callback.*\n|^\[W[^\n]*\bcollection\.cpp.*\n",
     re.M,
@@ -86,7 +86,7 @@ class Profile:
     """A profiled window of steps and its trace file.
 
     As a context manager it profiles `active` steps after `warmup` steps, whose events it discards;
-    `step()` ends each step, and the trace is written at the end of the block. Without the block,
+    `step()` ends each step, and the trace is written at the end of the block. Without a block,
     `start()`, `stop()`, and `export()` do the same at times that the caller chooses; another thread
     may call `export()`. `save()` does only half of it: torch writes its JSON holding the GIL, and
     `trace_file.compress` can run in the background.
@@ -101,19 +101,19 @@ class Profile:
         path: the trace; `.gz` compresses it. The file appears only when it is complete.
         metadata: description of the run, so that a trace is self-contained: `stage`, `opt`,
             `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
-            Written as members `tracekit_<name>` next to `traceEvents`, with our `version`;
-            None is omitted.
-        warmup: steps that the profiler sees but discards.
-        active: steps in the trace.
+            Written as members `tracekit_<name>` next to `traceEvents`, with tracekit's
+            `version`; None values are omitted.
+        warmup: number of warm-up steps, which the profiler discards.
+        active: number of steps in the trace.
         record_shapes: whether to record the shapes of op arguments.
         with_stack: whether to record Python stacks.
         with_flops: whether the profiler counts floating-point operations itself.
         profile_memory: whether to record allocator events.
         all_threads: whether to record the ops of all threads, not only of the thread that
             starts the profiler and of autograd's threads for it.
-        activities: what to record, if not everything. Without CPU activity there are no
-            ranges, so the member `tracekit_step_bounds_unix_ns` has the step boundaries: one
-            more than there are steps, on the host's clock.
+        activities: activities to record; all by default. Without CPU activity there are no
+            ranges, so the member `tracekit_step_bounds_unix_ns` has the step boundaries on the
+            host's clock: one more than the number of steps.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Profile:
 
     def begin(self) -> None:
         """Begin the schedule, like entering the block."""
-        # No warm-up is an explicit choice.
+        # Suppress torch's warning, because a schedule without warm-up is intended.
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
         self._ended_count = 0
@@ -175,7 +175,7 @@ class Profile:
         try:
             wait_until_idle()
         finally:
-            # A profiler that is not stopped ends the process when it is thrown away.
+            # A profiler that is destroyed while it is running crashes the process.
             with own_profiler_call(), _without_lines():
                 self._profiler.stop()
 
@@ -263,7 +263,7 @@ class Profile:
                 self._profiler.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise WorkloadError(f"{self.path}: the trace cannot be written: {error}") from error
-        # Kineto does not say when the disk was full: it leaves a part of the file, or none.
+        # Kineto does not report a full disk: it leaves a truncated file or none.
         if not path.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with path.open("r+b") as file:
@@ -274,7 +274,7 @@ class Profile:
                 raise OSError(
                     errno.ENOSPC, "the profiler wrote only a part of it; is the disk full?"
                 )
-            # Kineto records the path it wrote to: a private folder that is gone.
+            # Kineto stores the path of the file, which is in a temporary folder.
             name = json.dumps(self.path.name).encode()
             tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
             file.seek(tail_at)
@@ -287,9 +287,9 @@ def end_without_destructors() -> None:
 
     Python's exit handlers still run, and C buffers are flushed.
     """
-    with contextlib.suppress(Exception):  # another libc
+    with contextlib.suppress(Exception):  # other C libraries lack these functions
         libc = ctypes.CDLL(None)
-        # The last that was registered runs first. These get the exit code, and nothing.
+        # Exit handlers run in reverse order: first `fcloseall`, then `_exit` with the exit code.
         libc.on_exit(libc._exit, None)
         libc.__cxa_atexit(libc.fcloseall, None, None)
 
@@ -309,10 +309,10 @@ def starting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
-    """Ignore a warning of torch in this block.
+    """Ignore a warning of torch in this block if it is expected.
 
-    Only if it can occur: this resets Python's record of shown warnings, so the program's warnings
-    would be repeated.
+    Otherwise, do nothing, because a filter resets Python's record of shown warnings, and warnings
+    of the program would be shown again.
     """
     if not is_expected:
         yield

@@ -1,10 +1,10 @@
 """Splits attention into its parts: Bmm0, Softmax, Bmm1, and RoPE.
 
 The parts are ranges inside the model's own eager attention function, so outputs are bit-identical.
-While it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix product,
+While it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix multiplication,
 `tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout), and `tk/part/bmm1`
-around the second. What comes before and after (repeating the heads of keys and values, the final
-transposition) belongs to the attention module. The function is wrapped in the model's file.
+around the second. The ops before and after (repeating the heads of keys and values, the final
+transposition) belong to the attention module. The function is wrapped in the model's file.
 
 For rotary embeddings, the module that computes cosines and sines has a range like every module. The
 function that applies them is a global of the model's file (`apply_rotary_pos_emb` or similar),
@@ -41,7 +41,7 @@ class RopeRanges:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        # No model is held: a program may be done with it first.
+        # Only classes are referenced, so that the program can free its model earlier.
         self._kinds = {type(module) for module in model.modules()}
         self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 
@@ -60,7 +60,8 @@ class RopeRanges:
 
     def detach(self) -> None:
         for file, name, value in self._originals:
-            # Later wrappers around this function call it, and it calls the model's.
+            # If the program has added another wrapper on top, tracekit's stays; it calls the
+            # model's function.
             if getattr(vars(file).get(name), "__wrapped__", None) is value:
                 setattr(file, name, value)
         self._originals.clear()
@@ -81,8 +82,8 @@ class AttentionRanges(RopeRanges):
     """Ranges for the parts of attention of a model while attached.
 
     They cover RoPE and the eager attention of a transformers model, wrapped in its file. Other
-    models and other attention are unchanged, and so is the model's configuration: a copy or
-    checkpoint made meanwhile contains nothing of tracekit.
+    models and other attention implementations are unchanged. So is the model's configuration: a
+    copy or checkpoint made while the ranges are attached contains no trace of tracekit.
     """
 
     def attach(self) -> None:

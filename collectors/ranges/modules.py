@@ -36,14 +36,15 @@ class ModuleRanges:
     """Ranges around every module of a model while attached.
 
     Forward and recompute ranges are around module calls (`module_calls`) and change no output.
-    Transformers recomputes a decoder layer through `forward`, not through a call; its checkpoint
-    function is wrapped so that the layer has a range there too.
+    Transformers recomputes a decoder layer through `forward`, not through a module call; its
+    checkpoint function is wrapped, so that the recomputed layer also has a range.
 
     Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
-    gradients: a module's range begins when the gradient of its output is ready and ends when that
-    of its input is, or when a sibling's begins. A module without a gradient through it (an
-    embedding, anything below frozen weights) has none. They are meant for people and cost 15 µs per
-    call even without a profiler; analyses prefer the sequence numbers of autograd nodes.
+    gradients: a module's range begins when the gradient of its output is ready and ends when the
+    gradient of its input is ready, or when a sibling's range begins. A module without a gradient
+    through it (an embedding, anything below frozen weights) has no backward range. Backward ranges
+    are meant for trace viewers and cost 15 µs per call even without a profiler; analyses prefer the
+    sequence numbers of autograd nodes.
 
     Inside a `torch.compile` region modules have no ranges, and the region is unchanged.
 
@@ -55,7 +56,7 @@ class ModuleRanges:
 
     def __init__(self, model: nn.Module, *, backward: bool = False) -> None:
         self._backward = backward
-        # The models, with what their paths begin with; of the first that is nothing.
+        # The models and the prefixes of their paths; the first model has none.
         self._models = weakref.WeakKeyDictionary({model: ""})
         self._table: _Table = {}
 
@@ -97,7 +98,8 @@ class ModuleRanges:
             kind = class_name(inner if path == root else module)
             if name:
                 path = name if path == root else f"{name}.{path}"
-            # Dynamo guards on the attributes of a module that it has compiled.
+            # After a compilation, the checkpoint function is not wrapped, because Dynamo guards on
+            # the attributes of compiled modules.
             has_checkpoint = hasattr(module, "gradient_checkpointing") and not has_compiled()
             named = _Named(path, kind, self._table, has_checkpoint, backward=self._backward)
             self._table.setdefault(_ref(module), named)
@@ -123,7 +125,7 @@ class ModuleRanges:
             token.end(output)
 
     def broken(self, error: Exception) -> None:
-        """Ranges are disabled from now on."""
+        """Ignore the error; `module_calls` has removed this listener."""
 
 
 class _Named:
@@ -178,7 +180,8 @@ class _Named:
             return
         one = Pass(self._path, self._backward_name)
         _turn_of(first).ended.append(one)
-        # Modules around each other often have one output: inner ones end first, and open last.
+        # Nested modules often share an output: the inner call ends first, so its backward range
+        # opens last.
         _turn_of(last).begun.insert(0, one)
 
     def _wrap_checkpoint(self, module: Any) -> None:
@@ -244,19 +247,18 @@ class _Checkpoint:
 class _Turn:
     """Gradient hook of a tensor.
 
-    A tensor has only one, regardless of how many modules use it, because hooks are the largest cost
-    of ranges.
+    All modules that use a tensor share one hook, because hooks are the largest cost of ranges.
     """
 
     __slots__ = ("begun", "ended", "is_kept")
-    __torch_unserializable__ = True  # or torch.save of the tensor would warn of it
+    __torch_unserializable__ = True  # otherwise torch.save of the tensor would warn about the hook
 
     def __init__(self, *, is_kept: bool) -> None:
         self.begun: list[Pass] = []
         self.ended: list[Pass] = []
         self.is_kept = is_kept
 
-    # It is called below compiled code too.
+    # The hook is also called inside compiled code.
     @unseen
     def __call__(self, gradient: object) -> None:
         """Open the ranges of modules that produced the tensor, and close those that consumed it."""
@@ -267,10 +269,10 @@ class _Turn:
                 _open_backward(self.begun)
             for one in self.ended:
                 _close_backward(one)
-        except Exception:  # noqa: BLE001 - the program must not fail for us
+        except Exception:  # noqa: BLE001 - errors must not reach the program
             pass
         finally:
-            # A leaf outlives the graph: it must not gather what every step goes into it.
+            # A leaf outlives the graph and must not accumulate the calls of every step.
             if self.is_kept:
                 self.ended.clear()
             set_eval_frame(prior)
@@ -288,7 +290,7 @@ def _turn_of(tensor: torch.Tensor) -> _Turn:
 
 
 def _open_backward(passes: list[Pass]) -> None:
-    """Open the backward ranges of calls with one output, after closing sibling ranges."""
+    """Open the backward ranges of calls that share an output, after closing sibling ranges."""
     stack = this_thread.open
     task = this_thread.tasks.current(graph_task_id(), _end_backward)
     for one in passes:

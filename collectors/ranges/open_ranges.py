@@ -1,12 +1,13 @@
 """Open ranges of each thread, and range names except those of modules.
 
-The names are a contract with the analyses, and people read them in Perfetto and Nsight:
+The names are a contract with the analyses, and users see them in Perfetto and Nsight:
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and those of `modules`. Each range is a profiler
-annotation, and also an NVTX range if something reads those (see `use_nvtx`).
+annotation, and also an NVTX range if an NVTX tool is attached (see `use_nvtx`).
 
-**Cost.** `record_function` goes through the dispatcher, where modes of the program see it: 10 to 22
-µs per range under a profiler. The ops below it take 3. `_RecordFunctionFast` would take 1, but its
-ranges appear as ops unless the profiler records shapes, and fail if a profiler starts inside one.
+**Cost.** `record_function` goes through the dispatcher, where dispatch modes of the program see it,
+and takes 10 to 22 µs per range under a profiler. Calling the ops below it directly takes 3 µs.
+`_RecordFunctionFast` would take 1 µs, but its ranges appear as ops unless the profiler records
+shapes, and fail if a profiler starts inside one.
 
 **Threads.** Open ranges are per thread, and closing one closes everything left open inside it. So
 every range ends, on its own thread and in the right order, even after exceptions, the early stop of
@@ -38,13 +39,13 @@ Phase = Literal[
 
 # A private name, which DDP and FSDP also use.
 _engine = getattr(torch.autograd.Variable, "_execution_engine", None)
-# Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
-# which costs a few µs; without the third, recomputation counts as forward.
+# Private names of torch, which may be missing. Without the first two, ranges are recorded even if
+# no profiler is running, which costs a few µs; without the third, recomputation counts as forward.
 _is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 _is_process_profiled = "_is_profiler_enabled"
 graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
-# Nsight Systems names its session, and whatever reads NVTX a library.
+# Nsight Systems sets the first variable; other NVTX tools set their library in the second.
 _NVTX_READERS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 
 
@@ -64,7 +65,7 @@ def _annotators() -> tuple[Callable[[str], Any], Callable[[Any], object]]:
 
 
 _annotate, _end_annotation = _annotators()
-# The nvtx package, where ranges are NVTX ranges too.
+# The nvtx package if ranges are also NVTX ranges, else None.
 _nvtx: Any = None
 
 
@@ -175,18 +176,18 @@ class Range:
     def __exit__(self, *exc_info: object) -> None:
         depth = self._depths.pop()
         stack = this_thread.open
-        # One around it may have closed it already.
+        # The end of an enclosing range may have closed it already.
         if depth < len(stack) and stack[depth][0] is self:
             close_down_to(depth)
 
 
 def step(number: int, *, is_anew: bool = False) -> Range:
-    """Return the range of a step; `is_anew` marks a restart of the step."""
+    """Return the range of a step; `is_anew` means that the step starts over."""
     return Range(f"tk/step/{number}{' anew' if is_anew else ''}")
 
 
 def step_end(number: int, passed_ns: int) -> Range:
-    """Return the mark that a step was over some time ago."""
+    """Return a marker range: the step was over `passed_ns` earlier."""
     return Range(f"tk/step/{number} ended {passed_ns} ns ago")
 
 
@@ -207,7 +208,8 @@ def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> i
     if nvtx is not None:
         nvtx.push_range(name)
     annotation = None
-    # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
+    # Two checks: a profiler for all threads is not enabled on single threads, and one that was
+    # started from C++ is enabled only on threads.
     if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
         annotation = _annotate(name)
     stack.append((owner, annotation, nvtx, first))

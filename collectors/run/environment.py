@@ -32,7 +32,7 @@ _PACKAGES = (
     "triton",
     "vllm",
 )
-# What changes how a run behaves, and holds no secret.
+# Variables that affect the behavior of a run and contain no secrets.
 _VARIABLES = (
     "CI_COMMIT_SHA",
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -52,8 +52,8 @@ _VARIABLES = (
 def probe() -> Environment:
     """Return the environment of this machine.
 
-    Devices and threads are queried only if torch is loaded, because a parent process must not load
-    it.
+    Devices and threads are queried only if torch is already loaded, because a parent process must
+    not load it.
     """
     found = Environment(
         host_name=socket.gethostname(),

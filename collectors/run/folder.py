@@ -76,7 +76,7 @@ class RunFolder:
         self.path, self.logs, self.work = path, path / LOGS, path / WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
-        """Write the manifest, rename the folder to its final name, and return that."""
+        """Write the manifest, rename the folder to its final name, and return the new path."""
         with disk_errors(self.target):
             for name in run.traces:
                 (self.path / name).stat()

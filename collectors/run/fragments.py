@@ -33,7 +33,7 @@ _MOST_NAMES = 1000
 def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Rename a folder to a run folder, or merge it into the existing one.
 
-    `made` is a folder of traces and logs on the same disk, and is consumed. Returns the folder of
+    `made` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
     the run: `target`, or `target-2` and so on if another run has the name.
 
     Raises:
@@ -65,7 +65,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
         return False
     if not manifest.are_fragments([there, run]):
         return False
-    # The manifest comes last: what it names is there.
+    # The manifest is written last, after all files that it names.
     for path in sorted(made.iterdir()):
         if path.name in (LOGS, LIGHT):
             (place / path.name).mkdir(exist_ok=True)
@@ -124,12 +124,12 @@ def _lock(target: Path) -> Iterator[bool]:
     has_it = False
     while not has_it and time.monotonic() < deadline:
         try:
-            # Making a folder is atomic on every file system, also on those of networks.
+            # Creating a folder is atomic on all file systems, including network file systems.
             path.mkdir()
             has_it = True
         except FileExistsError:
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_S:  # its owner is gone
+                if time.time() - path.stat().st_mtime > _STALE_S:  # its owner has ended
                     path.rmdir()
             time.sleep(_POLL_S)
     try:

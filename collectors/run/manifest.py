@@ -58,11 +58,11 @@ def rate_text(run: Manifest) -> str:
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
-    """Return median step times: plain with range, with ranges, and with the profiler.
+    """Describe the median step times: without additions, with ranges, and with the profiler.
 
-    Steps vary by more than the cost of ranges, so it returns times, not differences.
-
-    Of `overhead`, `plain_step_ns` is known.
+    Steps vary by more than the cost of ranges, so the text has times instead of differences. The
+    step time without additions also has its minimum and maximum. `overhead.plain_step_ns` must be
+    known.
     """
     text = f"step {format_duration(overhead.plain_step_ns or 0)}"
     if len(plain_step_ns) > 1:

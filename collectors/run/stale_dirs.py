@@ -1,8 +1,8 @@
 """Working folders of unfinished runs, and their removal after a crash.
 
 Working folders are named `.NAME.partial-MARK`. The mark identifies the owner: `PID`, `PID.HOST`, or
-`JOB.HOST` if several processes of a host share it; then each stores its process id inside. A folder
-is stale if none of them runs.
+`JOB.HOST` if several processes of a host share the folder. In that case, each process stores its id
+inside. A folder is stale if none of its owners is running.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORK = ".work"
 """Subfolder of a working folder for temporary files."""
 
 _OWNERS = "owners"
-# Suffix of the name of a working folder for files that a process takes from it.
+# Name suffix of a temporary folder for files that a process moves out of a working folder.
 _MADE = re.compile(r"\.made-(\d+)$")
 
 
@@ -57,7 +57,7 @@ def remove_stale(target: Path) -> None:
 
 
 def _makers(folder: Path, mark: str) -> list[int]:
-    """Return the owners on this machine; none if unknown."""
+    """Return the process ids of the owners on this machine; empty if unknown."""
     made = _MADE.search(mark)
     who, _, host = _MADE.sub("", mark).partition(".")
     if host not in ("", host_mark()):

@@ -22,7 +22,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     Other files in the temporary folder are removed, such as the one that Kineto renames at the end.
 
     Raises:
-        WorkloadError: the disk is full or the folder is not writable; nothing is left.
+        WorkloadError: the disk is full or the folder is not writable; no file remains.
     """
     folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:

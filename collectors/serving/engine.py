@@ -1,8 +1,8 @@
 """Interface of serving engines, over HTTP or embedded.
 
 An engine is a module of `engines` without a leading underscore. Its `create(values, redactor)`
-takes the arguments of `tracekit collect` and the redactor of secrets, and returns a
-`ServingEngine`; it must not start anything or import torch.
+takes the arguments of `tracekit collect` and an object that redacts secrets, and returns a
+`ServingEngine`. It must not start anything or import torch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine reports about itself after start; None if it does not.
+    """Properties that an engine reports after start; None for unknown ones.
 
-    `vocabulary_size` is the upper limit for random token ids. An engine that takes only text gives
-    `count_tokens`, which returns the number of tokens of a text (None if unknown). `profile_note`
-    says why no profile is possible. `server` is copied to the manifest (`Load.server`).
+    `vocabulary_size` is the upper limit for random token ids. An engine that accepts only text
+    provides `count_tokens`, which returns the number of tokens of a text (None if unknown).
+    `profile_note` says why no profile is possible. `server` is copied to the manifest
+    (`Load.server`).
     """
 
     model: Model | None = None
@@ -54,11 +55,11 @@ class ServingEngine(Protocol):
         ...
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Run a load: the warm-up, then the requests, with the profile in its window.
+        """Run a load: the warm-up, the measured requests, and the profiled window, if any.
 
-        A failed request is recorded and does not affect others. On Ctrl-C every unfinished request
-        is recorded as cancelled, and the result has `interrupted` instead of an exception. Trace
-        files are written to the folder as `rank<N>.json.gz`.
+        A failed request is recorded and does not affect others. On Ctrl-C, every unfinished request
+        is recorded as `cancelled`, and the result has `interrupted` set; no exception is raised.
+        Trace files are written to the folder as `rank<N>.json.gz`.
         """
         ...
 

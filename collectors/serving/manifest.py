@@ -1,4 +1,4 @@
-"""Manifest and summary of a serving run, also of a partly failed one.
+"""Manifest and summary of a serving run, even if it has partly failed.
 
 The caller computes latencies with analyses.
 """
@@ -46,7 +46,7 @@ def serving_manifest(
     rate = output_tokens_per_s(measured)
     span_ns = interval_ns(measured)
     outcome, reason = _outcome(result, measured)
-    # Its environment says nothing of threads: the engine's are not those of this process.
+    # The environment has no thread counts, because the engine's differ from this process's.
     return manifest_of(
         "serve",
         engine,
@@ -84,15 +84,15 @@ def serving_manifest(
 
 
 def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
-    """Return the requests that figures count: without warm-up and profiled requests."""
+    """Return the measured requests, excluding warm-up and profiled requests."""
     return [record for record in records if not record.is_warmup and not record.is_profiled]
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the duration that throughput refers to, ns, as analysis `throughput` defines it.
+    """Return the interval on which throughput is based, ns, as in analysis `throughput`.
 
-    From when the first measured request was sent to the end of the last answered one; None if none
-    was answered.
+    It extends from the sending of the first measured request to the end of the last answered one.
+    None if no request was answered.
     """
     sent = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [

@@ -20,7 +20,7 @@ from .records import RequestRecord
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt: token ids if the engine takes them, else text of approximately that many tokens."""
+    """A prompt: token ids if the engine accepts them, else text of about `token_count` tokens."""
 
     token_count: int
     token_ids: Sequence[int] | None = None
@@ -92,7 +92,7 @@ class Mark:
 
 
 def parse_mark(text: str, request_count: int, name: str) -> Mark:
-    """Parse a point in a load of that many requests: `200` of them, `10%`, `2s`, or `500ms`."""
+    """Parse a point in a load: a number of requests (`200`), `10%` of them, `2s`, or `500ms`."""
     value = text.strip().lower()
     for suffix, factor in (("ms", NS_PER_MS), ("s", NS_PER_S)):
         number = _number(value.removesuffix(suffix)) if value.endswith(suffix) else None
@@ -121,9 +121,9 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePlan:
-    """Profile window of the engine: from `after` the start of the load, for `length`.
+    """Profile window of the engine: begins at `after` and lasts for `length`.
 
-    With None the engine decides. The window ends no later than the load.
+    The engine chooses values that are None. The window ends no later than the load.
     """
 
     is_wanted: bool = True
@@ -136,9 +136,9 @@ class LoadPlan:
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
     Warm-up requests are sent first, all at once, and must end before the load begins; their ids
-    follow the others. `profile_prompts` are for the second pass, in which a server is profiled:
-    different prompts of the same number and lengths. `concurrency` limits the requests in flight: a
-    request that is due at the limit waits until another ends.
+    follow those of the load. `profile_prompts` are for the second, profiled pass: different prompts
+    of the same number and lengths. `concurrency` limits the requests in flight: a request that is
+    due at the limit waits until another ends.
     """
 
     prompts: Sequence[Prompt]
@@ -157,13 +157,13 @@ class LoadPlan:
 class LoadResult:
     """Result of a load: one record per request of the plan, including the warm-up.
 
-    `wall_ns` is from the start of the load to the end of its last request, without the warm-up.
-    `window_*_ns` are the start and end of the profile on the clock of the records. `traces` are the
-    names of the trace files in the run folder, in rank order. `profile_note` says why there is no
-    profile or what is special about it. `interrupted` is set if Ctrl-C ended the load. `failure`
-    says why the engine ended before the load did, and `is_out_of_memory` that it ran out of memory;
-    the records then are those up to that time. `lost_ns` is when this was noticed, or when the load
-    was stopped, on the clock of the records.
+    `wall_ns` is the time from the start of the load to the end of its last request, without the
+    warm-up. `window_*_ns` are the start and end of the profile on the clock of the records.
+    `traces` are the names of the trace files in the run folder, in rank order. `profile_note` says
+    why there is no profile or what is special about it. `interrupted` is set if Ctrl-C ended the
+    load. `failure` says why the engine ended before the load did; the records then cover the time
+    up to the failure. `is_out_of_memory` means that the engine ran out of memory. `lost_ns` is the
+    time when the failure was noticed or the load was stopped, on the clock of the records.
     """
 
     records: list[RequestRecord]

@@ -4,10 +4,10 @@ Result by outcome of the run:
 
 - all measured requests answered: a run folder with outcome `ok`; exit code 0.
 - some requests failed: a run folder with outcome `incomplete`, whose figures cover the answered
-  requests; `requests.jsonl` has the outcome of each; exit code 6.
+  requests; `requests.jsonl` has the outcome of each request; exit code 6.
 - the engine is lost before the end: a run folder with outcome `incomplete` (`oom` if an embedded
-  engine ran out of memory) and the requests so far, which its figures cover, as its reason says;
-  exit code 6. A server is lost if it does not answer at the end, or if requests could not connect.
+  engine ran out of memory), whose figures cover the requests so far; exit code 6. A server is lost
+  if it does not answer at the end, or if requests could not connect.
 - no request answered: a run folder with outcome `failed` and the reason; exit code 6.
 - Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete` and `cancelled` requests
   if any was answered (`ok` if all were, and only the profile is missing); exit code 130. Before the
@@ -16,7 +16,7 @@ Result by outcome of the run:
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 
-Prompts are synthetic and depend only on the seed: random token ids if the engine takes them, else
+Prompts are synthetic and depend only on the seed: random token ids if the engine accepts them, else
 random words, whose tokens the engine counts.
 """
 
@@ -59,7 +59,7 @@ _SMALL = {"requests": 32, "prompt_len": 64, "max_new_tokens": 32, "warmup_reques
 _PAPER = {"requests": 1000, "prompt_len": 512, "max_new_tokens": 128, "warmup_requests": 8}
 _TIMEOUT_S = 600.0
 _OF_SERVERS = ("url", "launch", "trace_dir", "served_model", "request_body")
-# What may hold a secret.
+# Options whose values may contain a secret.
 _TEXTS = ("launch", "request_body", "url")
 
 
@@ -87,7 +87,7 @@ def run(
         )
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
-        # Without its cause, which an uncaught traceback would show in full.
+        # An uncaught traceback would show the unredacted cause.
         raise type(error)(redactor.clean(error.message), hint=hint) from None
 
 
@@ -95,14 +95,14 @@ def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redac
     found = secrets_in_environment(os.environ) | secrets_in_words(command)
     for key in _TEXTS:
         found |= secrets_in_text(values.get(key) or "")
-    # Not taken apart as a URL: it may be none.
+    # The text may not be a valid URL, so it is not parsed as one.
     user, at, _ = (values.get("url") or "").rpartition("@")
     if at:
         user = user.rpartition("://")[2]
         plain = urllib.parse.unquote(user)
         for text in (user, plain):
             found.add(text.partition(":")[2] or text)
-        # As it is sent.
+        # The form in which it is sent (HTTP basic authentication).
         found.add(base64.b64encode(plain.encode()).decode())
     return Redactor(found)
 
@@ -219,8 +219,8 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
             f"engine's limit of {limit}",
             hint="lower --prompt-len or --max-new-tokens",
         )
-    # The second sending of the load has prompts of its own, and so has the warm-up: an engine that
-    # keeps what it has seen would have nothing to do.
+    # The profiled pass and the warm-up have their own prompts; otherwise an engine with a prefix
+    # cache would skip their prefill.
     total = 2 * count + load.warmup_count
     notes = []
     if facts.count_tokens is None:
@@ -270,10 +270,10 @@ _SPECIAL_ID_COUNT = 512
 """The first ids are special tokens and single bytes; large vocabularies skip them."""
 
 _PROBE_COUNT = 5
-# A server whose counts would have a prompt of more words than this per token is not believed.
+# Maximum plausible number of words per token, in case a server reports wrong token counts.
 _MOST_WORDS_PER_TOKEN = 16
 
-# Short and common, so that most tokenizers have each as one token.
+# Short and common words, which are single tokens in most tokenizers.
 _TEXT = (
     "time year people way day man thing woman life child world school state family student group "
     "country problem hand part place case week company system program question work government "
@@ -332,7 +332,7 @@ def text_prompts(
 def _resized(words: list[str], missing: int, counted: int, source: random.Random) -> list[str]:
     """Return the words with some added or removed to reach the number of tokens."""
     per_word = counted / len(words)
-    # At least one word, or a question would be asked twice.
+    # Change at least one word; otherwise the next query would repeat the last one.
     change = round(missing / per_word) or (1 if missing > 0 else -1)
     if change > 0:
         change = min(change, _MOST_WORDS_PER_TOKEN * (len(words) + missing))

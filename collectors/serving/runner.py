@@ -20,7 +20,7 @@ _REPORT_NS = NS_PER_S // 10
 
 
 class Pass:
-    """Requests that are sent on schedule and all end before the next pass.
+    """Requests that are sent on schedule; all of them end before the next pass begins.
 
     All times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative. The
     records, one per request, are updated in place.
@@ -68,7 +68,7 @@ class Pass:
         return (self.end_ns or time.perf_counter_ns()) - self.begin_ns
 
     def so_far(self) -> tuple[int, int]:
-        """Return the number of finished requests and the ns since the start of the pass."""
+        """Return the number of finished requests and the time since the start of the pass, ns."""
         return self.finished_count, self.wall_ns
 
     def sent(self) -> None:
@@ -136,8 +136,8 @@ class LoadRunner:
     def finish(self) -> LoadResult:
         """Return the result, with all times relative to the start of the measured load.
 
-        The profiled pass ends with its window: requests that are then still unserved are dropped
-        and are no failures.
+        The profiled pass ends with its window. Requests that are unserved at that time are dropped
+        and do not count as failures.
         """
         result, load = self.result, self.load
         if load.begin_ns is not None:

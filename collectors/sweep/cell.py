@@ -30,13 +30,13 @@ COLLECT = ("-m", "tracekit.collectors")
 LOG = "collect.log"
 _GRACE_S = 15.0
 _REASON_LENGTH = 300
-# For as long a cell may take to end after its sweep.
+# Maximum wait for the cell of a killed sweep to end.
 _LEFT_S = 25.0
 _POLL_S = 0.05
 
 
 class CellLock:
-    """The lock of a cell, as a context manager.
+    """Context manager for the lock of a cell.
 
     The sweep locks the file `.NAME.lock` next to the run folder and writes its process id; the
     cell's process inherits the lock. If the sweep is killed, its cell ends by itself; a new sweep
@@ -78,7 +78,7 @@ class CellLock:
         descriptor, holder = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), 0
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The previous holder may have removed the file.
+            # The previous owner may have removed the file.
             if os.path.samestat(os.fstat(descriptor), self._path.stat()):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -121,7 +121,7 @@ def run_cell(
 
     Raises:
         StoreError: the disk is full or not writable, which would also affect the next run.
-        KeyboardInterrupt: the run and everything it had started were ended.
+        KeyboardInterrupt: the run and all its descendants were ended.
     """
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)
@@ -146,7 +146,7 @@ def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
             child.wait()
         finally:
             try:
-                # It ends its ranks; their guards do where it is killed.
+                # The child ends its ranks; if it is killed, their guards do.
                 end([child], _GRACE_S if child.exit_code is None else 0)
             finally:
                 remove_stale(folder)

@@ -25,7 +25,7 @@ from ..training.spec import TrainingSpec, make_spec
 
 MAX = "max"
 LISTS = ("model", "opt", "engine", "nproc", "batch_size")
-"""Options that accept comma-separated lists; the last changes fastest."""
+"""Options that accept comma-separated lists; the last one varies fastest."""
 
 MAX_BATCH_SIZE = 1024
 _CHANGES: dict[str, dict[str, Any]] = {
@@ -69,15 +69,15 @@ OPTIONS: tuple[Option, ...] = (
         group="Model and data",
     ),
 )
-"""Options of a sweep: those of a training run, five of them lists."""
+"""Options of a sweep: the options of a training run, five of which accept lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One run of the grid.
 
-    The name of its run folder does not depend on the grid. Without `batch_size`, the largest that
-    fits is searched: `is_max`.
+    The name of its run folder does not depend on the grid. Without `batch_size` (`is_max`), the
+    sweep searches for the largest batch size that fits.
     """
 
     name: str

@@ -15,7 +15,7 @@ LORA_RANK = 64
 LORA_ALPHA = 16
 PROMPT_TOKEN_COUNT = 20
 
-# Quantizing the output layer costs accuracy and saves little; bitsandbytes leaves it as well.
+# Quantizing the output layer would cost accuracy and save little; bitsandbytes also skips it.
 _KEPT = ("lm_head",)
 
 
@@ -31,7 +31,7 @@ def prepare(
     import peft
 
     if spec.opt.is_recomputed:
-        # The first layer's input comes from a frozen embedding.
+        # The embedding is frozen, so without this the first layer's input has no gradient.
         model.enable_input_require_grads()
     if adapter == "PT":
         config = peft.PromptTuningConfig(
@@ -66,9 +66,9 @@ def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim
 def quantize_linear_layers(
     model: torch.nn.Module, compute_dtype: torch.dtype, device: torch.device
 ) -> int:
-    """Replace the weights of linear layers with frozen 4-bit weights; return how many.
+    """Replace the weights of linear layers with frozen 4-bit weights; return the number of layers.
 
-    The output layer is left unchanged. Every product unpacks to `compute_dtype`.
+    The output layer is left unchanged. Every matrix multiplication unpacks to `compute_dtype`.
     """
     import bitsandbytes
 

@@ -17,7 +17,7 @@ from .spec import TrainingSpec
 
 @dataclass(slots=True, kw_only=True)
 class RankResult(LoopReport):
-    """Measurements of one rank: `step_ns` are of all repeats; losses are of its own data."""
+    """Measurements of one rank: `step_ns` covers all repeats; losses are those of its own data."""
 
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
@@ -33,10 +33,7 @@ def make_manifest(
     outcome: manifest.Outcome = "ok",
     reason: str | None = None,
 ) -> manifest.Manifest:
-    """Return the manifest of a run.
-
-    It has figures only if all ranks succeeded.
-    """
+    """Return the manifest of a run, with figures only if all ranks succeeded."""
     first = results[0] if results else RankResult(rank=0, world_size=spec.rank_count)
     is_ok = outcome == "ok"
     repeats = _repeats(spec, results) if is_ok else []

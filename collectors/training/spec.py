@@ -63,7 +63,7 @@ class TrainingSpec:
 
 
 _PAPER = {"seq_len": 350, "warmup": 30, "steps": 100, "repeats": 3, "profile_steps": 10}
-# Few steps of a small model, so that a first try on a machine without a GPU ends in seconds.
+# Few steps of a small model, so that a first run without a GPU takes only seconds.
 _ON_CPU = {"model": "tiny", "warmup": 1, "steps": 3, "repeats": 2, "profile_steps": 2}
 _ON_GPU = {"model": "llama2-7b", "warmup": 5, "steps": 20, "repeats": 3, "profile_steps": 3}
 _EVERYWHERE = {
@@ -83,9 +83,10 @@ _EVERYWHERE = {
 def make_spec(
     values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
 ) -> TrainingSpec:
-    """Return the spec of the arguments, with this machine's defaults.
+    """Return the spec for the arguments, with this machine's defaults.
 
-    `world_size` is set if a launcher has started the ranks; None to start `--nproc` ranks.
+    `world_size` is the number of ranks that a launcher has started; with None, tracekit starts
+    `--nproc` ranks.
     """
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":
@@ -109,7 +110,7 @@ def make_spec(
     asked = chosen.get("engine") or opt_module.default_engine(opt)
     engine = opt_module.check_engine(opt, asked, tensor_size=chosen["tp"], stage=chosen["stage"])
     if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
-        # One step that overflows would leave its infinity in what is carried over, for good.
+        # After a single overflow, the residual would contain infinity forever.
         raise UsageError(
             f"--opt {opt}: gradients that were not sent are carried over, but --precision "
             "fp16 changes their scale from step to step",

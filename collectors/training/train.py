@@ -74,7 +74,7 @@ def train(
             "seed": spec.seed,
         },
     )
-    # It is never started: this program says itself where its steps and phases are.
+    # The watch is never started, because this program marks its own steps and phases.
     watch = LoopWatch(Observer(), "told")
     recorder = LoopRecorder(
         plan, place, folder, [engine.module], watch, LoopProfilers(), report=result, device=device
@@ -106,7 +106,7 @@ def _train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train the steps of the plan; all ranks start each part together."""
+    """Run the steps of the plan; all ranks start each part together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
     measured_on = plan.step_count + recorder.light_count
@@ -130,7 +130,7 @@ def _train(
         recorder.begin_step(number - profiled)
         loss = _step(engine, batches, recorder)
         if number == profiled + PROFILER_WARMUP_COUNT - 1:
-            # What is queued by now would lie in the window without its launches.
+            # Otherwise, kernels queued earlier would appear in the window without their launches.
             accelerator.synchronize(device)
         recorder.end_step()
         if number == 0 and plan.warmup_count:
@@ -147,7 +147,7 @@ def _train(
 def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankResult) -> Engine:
     """Create the model with the methods applied, pass it to the engine, and describe it."""
     module = import_module(f".engines.{spec.engine}", __package__)
-    if hasattr(module, "build"):  # an engine with models of its own
+    if hasattr(module, "build"):  # an engine with its own models
         return module.build(spec, config, device, result)
     dtype = module.parameter_dtype(spec)
     compute_dtype = _COMPUTE_DTYPES[spec.precision]
@@ -182,7 +182,7 @@ def _construction(
 def _recompute_activations(model: Any) -> None:
     """Enable non-reentrant activation checkpointing for every decoder layer."""
     options = {"use_reentrant": False}
-    if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
+    if hasattr(model, "activation_checkpointing_enable"):  # new name since transformers 5.20
         model.activation_checkpointing_enable(options)
     else:
         model.gradient_checkpointing_enable(options)
@@ -191,7 +191,7 @@ def _recompute_activations(model: Any) -> None:
 def _batches(
     spec: TrainingSpec, place: Place, device: torch.device, vocabulary_size: int
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random token ids without end; each data-parallel rank has its own.
+    """Yield an endless sequence of random batches; each data-parallel rank has its own.
 
     The labels are the same ids: the model shifts them by one.
     """

@@ -1,9 +1,9 @@
 """Observes the steps of transformers' continuous batching.
 
 The engine runs on its own thread. Its public interface is a queue of requests and a queue of
-results; only its methods know what a step processes and when its tokens are ready. Those methods
-are wrapped on the instance. They are not documented, so each is checked before the engine starts,
-and a missing one is named in the error.
+results. Only internal methods know which tokens a step processes and when its output is ready, so
+tracekit wraps these methods on the instance. They are undocumented: tracekit checks each of them
+before the engine starts, and the error names a missing one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .steps import Batch, Share, StepRecorder
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.01
-# An end-of-sequence id that no token has: transformers treats a negative one as none.
+# Disables the end-of-sequence token: transformers treats a negative id as none.
 _NO_END_OF_SEQUENCE = -1
 
 _PAGE_TOKEN_COUNT = 16
 _BATCH_TOKEN_COUNT = 128
 _CACHE_BYTES = 2**30
 _MASK_BYTES = 2**28
-# transformers admits no new prompt while less than this share of the cache is free.
+# transformers admits no new prompt while less than this fraction of the cache is free.
 _FREE_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
-    """Size of the engine; with None transformers chooses it by the device.
+    """Size of the engine; for None, transformers chooses a value for the device.
 
     `page_token_count` is the number of tokens per page of the KV cache, `page_count` the number of
-    pages, `batch_token_count` the maximum number of tokens per step.
+    pages, and `batch_token_count` the maximum number of tokens per step.
     """
 
     page_token_count: int | None = None
@@ -52,11 +52,11 @@ class EngineSize:
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
-    """Return the size for a load: from the arguments, else on a CPU the smallest that suffices.
+    """Return the engine size for a load: from the arguments, else the smallest sufficient on a CPU.
 
     By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
-    CPU, touching that memory takes seconds, and attention needs a mask of the tokens per step times
-    those of the entire cache.
+    CPU, touching that memory takes seconds, and attention needs a mask with one row per token in
+    the step and one column per token in the entire cache.
 
     Raises:
         UsageError: the requested size cannot hold a single request.
@@ -109,7 +109,7 @@ class ContinuousBatching:
         self._batch = Batch(0, ())
         self._manager = _manager(model, size)
         try:
-            # Makes the batch processor without starting it, so that it can be wrapped first.
+            # Creates the batch processor without starting it, so that it can be wrapped first.
             self._manager.warmup()
             self._wrap(self._manager.batch_processor)
         except BaseException:
@@ -117,14 +117,14 @@ class ContinuousBatching:
             raise
 
     def start(self) -> None:
-        # A thread inherits being a daemon from the one that starts it, and the manager gives no
-        # choice. Without it an engine that hangs would keep the whole process from ending.
+        # The manager has no option for a daemon thread, but a thread inherits the daemon flag from
+        # its creator. A non-daemon engine thread that hangs would prevent the process from exiting.
         starter = threading.Thread(target=self._manager.start, daemon=True)
         starter.start()
         starter.join(_START_TIMEOUT_S)
 
     def stop(self) -> bool:
-        """Stop the engine's thread immediately; return whether it ended."""
+        """Stop the engine's thread immediately; return whether it has ended."""
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=_STOP_TIMEOUT_S, hard_stop=True)
         has_ended = not self._manager.is_running()
@@ -167,7 +167,10 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine has ended, which fails all its requests."""
+        """Raise if the engine ends within the timeout.
+
+        An engine that ends fails all its requests, so a failed request may be the first sign of it.
+        """
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -211,7 +214,7 @@ class ContinuousBatching:
         return has_work
 
     def _schedule(self, original: Callable[..., Any], *args: Any) -> Any:
-        # Called again within a step when the cache was full and requests had to make room.
+        # If the cache is full, the engine evicts requests and schedules again within the same step.
         if not self._is_open:
             self._step_number += 1
             self._is_open = True
@@ -255,9 +258,9 @@ class ContinuousBatching:
 def _share(future: Any) -> Share:
     """Return the share of a scheduled request in its step.
 
-    The number of tokens does not distinguish prefill from decode: the rest of a prompt can be one
-    token. `position_offset`, the number of the request's tokens in the cache, does; transformers
-    increases it after scheduling.
+    The number of tokens does not distinguish prefill from decode, because the last chunk of a
+    prompt can be a single token. `position_offset`, the number of the request's tokens in the
+    cache, does; transformers increases it after scheduling.
     """
     state = future.state
     return Share(
@@ -280,16 +283,16 @@ def _manager(model: Any, size: EngineSize) -> Any:
         do_sample=False, eos_token_id=_NO_END_OF_SEQUENCE, pad_token_id=0, max_new_tokens=1
     )
     settings: dict[str, Any] = {
-        # A replayed graph runs no Python, and so has no module ranges; with asynchronous batching
-        # two steps overlap. The measured load and the profiled one must be the same.
+        # A replayed CUDA graph runs no Python, so it has no module ranges; with asynchronous
+        # batching, two steps overlap. The measured and profiled loads must use the same settings.
         "use_cuda_graph": False,
         "use_async_batching": False,
-        # Prompts are random and share nothing; looking for shared beginnings would only cost.
+        # Prompts are random and share no prefix, so a prefix search would only cost time.
         "allow_block_sharing": False,
     }
     known = inspect.signature(ContinuousBatchingConfig).parameters
     if "auto_switch_to_flash" in known:
-        # Would fetch a kernel from the network; earlier versions do not.
+        # This setting would download a kernel; earlier versions never do.
         settings["auto_switch_to_flash"] = False
     given = {
         "page_size" if "page_size" in known else "block_size": size.page_token_count,

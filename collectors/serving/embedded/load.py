@@ -1,4 +1,4 @@
-"""A load on the embedded engine: warm-up, measured load, and profiled load."""
+"""Runs a load on the embedded engine: warm-up, measured load, and profiled load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TRACE = "rank0.json.gz"
 
-# A step of a small model is half a megabyte of trace before compression.
+# Limits the trace size: a step of a small model takes about 0.5 MB before compression.
 _DEFAULT_STEP_COUNT = 64
 _STEADY_PCT = 10
 _END_TIMEOUT_S = 120.0
@@ -78,7 +78,7 @@ class EmbeddedLoad:
             result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
     def _trace(self, part: Pass, result: LoadResult) -> None:
-        """Send the load again with the profiler on; errors become a note."""
+        """Send the load again under the profiler; an error becomes a note."""
         # Imported here: they need torch.
         from ...profiler.profile import Profile
         from .step_profile import StepProfile
@@ -121,7 +121,8 @@ class EmbeddedLoad:
     def _send(self, part: Pass, recorder: StepRecorder) -> None:
         """Send all requests on schedule, until all have ended or the profile is complete.
 
-        `WorkloadError`: the engine's thread has ended or hangs. Earlier results are recorded.
+        Raises:
+            WorkloadError: the engine's thread has ended or hangs. Earlier results are recorded.
         """
         self._pass = part
         self._engine.recorder = recorder
@@ -179,7 +180,7 @@ class EmbeddedLoad:
 
     def _finish(self, output: Any) -> None:
         record = self._in_flight.pop(output.request_id, None)
-        if record is None:  # given up before
+        if record is None:  # already canceled
             return
         token_count = len(output.generated_tokens)
         record.output_token_count = self._engine.recorder.wait_for_tokens(record, token_count)
@@ -193,7 +194,7 @@ class EmbeddedLoad:
             record.outcome = "bad_response"
             record.reason = f"the engine returned {token_count} tokens instead of {wanted_count}"
         elif record.output_token_count != token_count:
-            # The times would belong to the wrong tokens: better no figure than a wrong one.
+            # The timestamps would be assigned to the wrong tokens.
             raise WorkloadError(
                 f"request {output.request_id}: the engine's steps made "
                 f"{record.output_token_count} tokens, but {token_count} were returned; "
@@ -207,7 +208,7 @@ class EmbeddedLoad:
             self._engine.check_after_error(_ERROR_TIMEOUT_S)
 
     def _drop_overdue(self) -> None:
-        """Cancel requests that take too long, and the engine if it makes no step."""
+        """Cancel requests that exceed the time limit; raise if the engine makes no progress."""
         now_ns = time.perf_counter_ns()
         limit_ns = self._plan.timeout_ns
         if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
@@ -216,7 +217,7 @@ class EmbeddedLoad:
                 f"{len(self._in_flight)} requests in flight"
             )
         for name, record in list(self._in_flight.items()):
-            # They are in the order in which they were sent.
+            # Requests are in the order in which they were sent.
             if record.sent_ns is None or now_ns - record.sent_ns <= limit_ns:
                 break
             self._drop(name)
@@ -226,7 +227,7 @@ class EmbeddedLoad:
             self._pass.finished(record)
 
     def _drop(self, name: str) -> RequestRecord:
-        """Cancel a request in the engine; its record says `cancelled` so far."""
+        """Cancel a request in the engine and return its record, whose outcome is `cancelled`."""
         record = self._in_flight.pop(name)
         self._engine.recorder.forget(name)
         self._engine.cancel(name)
@@ -262,8 +263,8 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 def _initialize_profiler() -> None:
     """Initialize the profiler on this thread before the engine's thread needs it.
 
-    The first start in a process takes one or two seconds, during which the engine would stop, and
-    on a thread other than the one that loaded torch it prints warnings.
+    The first start in a process takes one or two seconds, which would stall the engine. On a thread
+    other than the one that loaded torch, it also prints warnings.
     """
     import torch
 

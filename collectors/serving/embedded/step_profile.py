@@ -1,8 +1,8 @@
 """Profiles complete steps of an embedded engine, on the engine's thread.
 
-The engine's thread starts and stops the profiler between two steps. The trace therefore has only
-complete steps, and the private option for profiling all threads is not needed. Ranges and module
-hooks exist only in the window, so that they do not affect the measured latency.
+The engine's thread starts and stops the profiler between two steps. The trace therefore contains
+only complete steps, and torch's private option for profiling all threads is not needed. Ranges and
+module hooks exist only during the profile window, so they do not affect the measured latency.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _GIVE_UP_TIMEOUT_S = 2.0
 
 
 class StepProfile(StepRecorder):
-    """A profile of some steps: from one point of the load, for a given length.
+    """A profile of consecutive steps, from a given point of the load and for a given length.
 
-    `progress` returns the number of finished requests and the ns since the start of the load. After
-    `max_step_count` steps the profile ends in any case, which limits the size of the trace; None
-    sets no limit.
+    `progress` returns the number of finished requests and the nanoseconds since the start of the
+    load. The profile ends after at most `max_step_count` steps, which limits the size of the trace;
+    None means no limit.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StepProfile(StepRecorder):
         return self._max_step_count is not None and self.step_count >= self._max_step_count
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the window is over and no request in it is still running.
+        """Return whether the window is over and the unfinished request `record` is not part of it.
 
         Requests served in the window may finish, so that their latency is complete.
         """
@@ -111,7 +111,7 @@ class StepProfile(StepRecorder):
             self._rope.attach()
             self._profile.start()
             self._is_on = True
-            # Starting takes its time, and the window counts from there.
+            # Starting the profiler takes time, so the window begins only now.
             self._begin = self._progress()
             self.start_ns = time.perf_counter_ns()
 

@@ -12,7 +12,7 @@ from typing import Literal
 from ..records import RequestRecord
 
 _SETTLE_TIMEOUT_S = 5.0
-# What the steps of a pass add up to; for the manifest, and to check the records against.
+# Totals over the steps of a pass, for the manifest and for consistency checks of the records.
 _COUNTS = (
     "step_count",
     "prefill_step_count",
@@ -29,8 +29,8 @@ StepPhase = Literal["prefill", "decode", "mixed"]
 class Share:
     """Share of one request in one step.
 
-    `is_prefill`: the tokens belong to the prompt. `gives_token`: the step produces an output token
-    of the request; so does the last prefill chunk.
+    `is_prefill` means that the tokens belong to the prompt. `gives_token` means that the step
+    produces an output token of the request, which is also true of the last prefill chunk.
     """
 
     request_id: str
@@ -79,9 +79,10 @@ def add_step(steps: list[list[int]], number: int) -> None:
 class StepRecorder:
     """Records token times and steps of every request of a pass; subclasses also profile.
 
-    The engine's thread writes, the load's thread reads. Times are absolute readings of
+    The engine's thread writes, and the load's thread reads. Times are absolute readings of
     `time.perf_counter_ns` until the run ends, because the start of the measured load is not known
-    earlier. A token's time is when the host receives it: when the engine could send it to a client.
+    earlier. A token's timestamp is the time when the host receives the token, and thus the earliest
+    time when the engine could send it to a client.
     """
 
     def __init__(self) -> None:
@@ -101,20 +102,20 @@ class StepRecorder:
             self._records.pop(name, None)
 
     def wait_for_tokens(self, record: RequestRecord, token_count: int) -> int:
-        """Return the number of tokens of a request, after waiting for imminent ones.
+        """Wait briefly for `token_count` tokens of a request; return the recorded number.
 
-        The engine returns a result while `tokens_came` is still running.
+        The engine may return a result while `tokens_came` is still running.
         """
         with self._lock:
             self._lock.wait_for(lambda: len(record.token_ns) >= token_count, _SETTLE_TIMEOUT_S)
             return len(record.token_ns)
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the pass may end early, and without a request in flight."""
+        """Return whether the pass may end while `record` is unfinished; with None, in general."""
         del record
         return False
 
-    # What the engine calls, on its own thread, in this order.
+    # Methods that the engine calls on its own thread, in this order.
 
     def between_steps(self) -> None:
         """Notification that no step is running; also sent while idle."""

@@ -1,8 +1,9 @@
 """LightLLM: its streaming API and its profiler.
 
-Profiles need a server that runs with `--enable_profiling torch_profiler`. It writes traces to its
-`LIGHTLLM_TRACE_DIR` some time after it has answered `/profiler_stop`. With `--enable_profiling
-nvtx` the same calls start and end a range for Nsight Systems, and it writes no file.
+Profiles need a server that runs with `--enable_profiling torch_profiler`. The server writes traces
+to its `LIGHTLLM_TRACE_DIR` some time after it has answered `/profiler_stop`. With
+`--enable_profiling nvtx`, the same calls start and end a range for Nsight Systems, and the server
+writes no file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TRACE = re.compile(r"lightllm-model_backend-node(\d+)_dev(\d+)(?:_tid(\d+))?\."
 
 
 class LightLlm(Dialect):
-    """LightLLM's `/generate_stream`: one event per token, the last one says `finished`."""
+    """LightLLM's `/generate_stream`: one event per token; the last one has `finished` set."""
 
     name = "lightllm"
     default_url = "http://127.0.0.1:8000"

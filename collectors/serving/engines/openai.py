@@ -20,9 +20,9 @@ NOTE = "no profile: the OpenAI API has no profiler; use an --engine that has one
 class Completions(Dialect):
     """`POST /v1/completions` with a stream of chunks.
 
-    `has_running_usage`: on request, the engine adds the number of tokens so far to every chunk.
-    Without it the tokens of a chunk are unknown, and only the last usage has the sum.
-    `can_ignore_end`: the engine can generate past the model's end token.
+    `has_running_usage` means that the engine can add the number of tokens so far to every chunk.
+    Otherwise, the number of tokens per chunk is unknown, and only the last `usage` has the total.
+    `can_ignore_end` means that the engine can generate past the model's end-of-sequence token.
     """
 
     generate_path = "/v1/completions"
@@ -64,20 +64,20 @@ class Completions(Dialect):
         if choices:
             choice = choices[0]
             reason = choice.get("finish_reason")
-            # An empty text before the end is a token that makes no character yet. At the end it may
-            # be none at all: only a running sum can tell.
+            # An empty text before the end is a token that does not complete a character yet. In the
+            # last chunk it may be no token at all, which only a running total shows.
             is_counted = self.has_running_usage and bool(usage)
             if choice.get("text") or reason is None or is_counted:
                 event.token_count = None
-            # Not all engines send [DONE], and usage may follow: a reason to finish is an end, and
-            # what still comes is read.
+            # Not all engines send [DONE], so a finish reason marks the last event. Later events,
+            # such as usage, are still read.
             event.is_last = reason is not None
             if reason == "abort":
                 event.error = "the engine aborted the request"
         return event
 
     def first_model(self, get: GetJson) -> dict[str, Any]:
-        """Return the first entry of `/v1/models`, or an empty one, and set the model from it."""
+        """Return the first entry of `/v1/models`, or an empty one, and set the model name."""
         answer = get("/v1/models")
         models = answer.get("data") if isinstance(answer, dict) else None
         card: dict[str, Any] = {}
@@ -90,15 +90,16 @@ class Completions(Dialect):
 class OpenAi(Completions):
     """Any server with a compatible `/v1/completions`: latency and throughput only.
 
-    A request tests whether the server accepts token ids as prompts, which the API allows but few
-    servers except vLLM do. The API has no option to generate past the model's end token.
+    A test request shows whether the server accepts token ids as prompts, which the API allows but
+    few servers other than vLLM support. The API has no option to generate past the model's
+    end-of-sequence token.
     """
 
     name = "openai"
     default_url = "http://127.0.0.1:8000"
     takes_token_ids = None
-    # There is no health call in the API: a server that lists its models is up. Where the model's
-    # name is given the list is not needed, and some servers have none.
+    # The API has no health check, so a server that lists its models is considered up. If the user
+    # names the model, the list is not needed; some servers do not have one.
     health_path = "/v1/models"
 
     def is_up(self, status: int) -> bool:

@@ -1,6 +1,6 @@
-"""SGLang: the completions API, and torch profiles by `/start_profile` and `/stop_profile`.
+"""SGLang: the completions API, and torch profiles through `/start_profile` and `/stop_profile`.
 
-The call that starts a profile has the folder for the traces.
+The call that starts a profile specifies the folder for the traces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .openai import Completions
 
 
 class Sglang(Completions):
-    """SGLang's completions, which take token ids."""
+    """SGLang's completions, which accept token ids."""
 
     name = "sglang"
     default_url = "http://127.0.0.1:30000"
@@ -33,14 +33,14 @@ class Sglang(Completions):
     trace_glob = "*.trace.json*"
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/server_info`, or its old name `/get_server_info`."""
+        """Query `/server_info`, or `/get_server_info` on older servers."""
         card = self.first_model(get)
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
         folder = info.get("model_path") or card.get("root")
         tensor = dialect.a_count(info.get("tp_size"), dialect.MOST_RANKS) or 1
         pipeline = dialect.a_count(info.get("pp_size"), dialect.MOST_RANKS // tensor) or 1
-        # Momentary state of every scheduler: large, and nothing that was asked for.
+        # Current state of every scheduler: large, and irrelevant for the manifest.
         info.pop("internal_states", None)
         server = dialect.without_secrets({**card, **info})
         return EngineFacts(

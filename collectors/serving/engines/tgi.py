@@ -15,9 +15,9 @@ NOTE = "no profile: Text Generation Inference has no profiler"
 
 
 class Tgi(Dialect):
-    """TGI's `/generate_stream`: text in, one event per token, errors as events of a 200 answer.
+    """TGI's `/generate_stream`: text prompts, one event per token, status 200 even for errors.
 
-    TGI has no parameter to generate past the model's end token.
+    TGI has no parameter to generate past the model's end-of-sequence token.
     """
 
     name = "tgi"
@@ -26,7 +26,7 @@ class Tgi(Dialect):
     takes_token_ids = False
 
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request; with `details` the last event counts tokens."""
+        """Return the JSON of a request; with `details`, the last event has the token count."""
         return {
             "inputs": prompt.text,
             "parameters": {

@@ -1,9 +1,9 @@
 """`--engine transformers`: continuous batching in this process, on a GPU or a CPU.
 
 The load is sent twice. Latency and throughput come from the first pass, which records only one list
-per step. In the second pass the profiler records a window of steps, with ranges for steps, phases,
-batches, and modules. Its requests are also recorded (`is_profiled`), to relate slow requests to
-their steps, but count in no figure.
+per step. In the second pass, the profiler records a window of steps, with ranges for steps, phases,
+batches, and modules. Its requests are also recorded (`is_profiled`) to relate slow requests to
+their steps, but they are excluded from all figures.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class TransformersEngine:
     """The `ServingEngine` for transformers' continuous batching."""
 
     def __init__(self, values: Mapping[str, Any], redactor: Redactor | None = None) -> None:
-        del redactor  # nothing here has a secret
+        del redactor  # this engine handles no secrets
         self._values = values
         self._model: Any = None
         self._logs = contextlib.ExitStack()
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
         environment.require(_PACKAGES, "--engine transformers")
-        # Before torch is loaded: its profiler would say at every start that it starts.
+        # Must be set before torch is loaded; otherwise the profiler logs a message at every start.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-        # Threads that spin at barriers take the cores from one another where there are too few.
+        # With too few cores, threads that spin at barriers take CPU time from working threads.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
         import transformers
@@ -128,7 +128,7 @@ def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     """Return the fastest attention that continuous batching can use here."""
     from ...model import flash_attention
 
-    # Requests of any length share a batch; what the package takes does not depend on it.
+    # Requests of all lengths share a batch; the package's requirements do not depend on the length.
     shape = flash_attention.attention_shape(config, 1)
     refusal = flash_attention.flash_package_problem(device, dtype, shape)
     if refusal is None:

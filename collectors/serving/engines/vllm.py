@@ -1,8 +1,8 @@
-"""vLLM: the completions API, and torch profiles by `/start_profile` and `/stop_profile`.
+"""vLLM: the completions API, and torch profiles through `/start_profile` and `/stop_profile`.
 
 Both calls exist only if the server was started with a profiler: `--profiler-config` (0.13 and
-later) or `VLLM_TORCH_PROFILER_DIR` (before). The server answers `/stop_profile` when the traces are
-written.
+later) or `VLLM_TORCH_PROFILER_DIR` (earlier versions). The server answers `/stop_profile` after it
+has written the traces.
 """
 
 from __future__ import annotations

@@ -13,18 +13,18 @@ LONGEST_EVENT_BYTES = 1 << 20
 """Maximum size of an event; longer ones are attacks or not an event stream."""
 
 _REASON_LENGTH = 200
-# After its last event an answer may bring usage figures, and then should end.
+# Time limit for the end of an answer after its last event: only usage figures may follow.
 _TAIL_S = 2.0
-# Of an answer that does not end no more is kept than this; none that is asked for is so long.
+# Maximum number of chunks of an answer, in case it never ends; no requested answer is that long.
 _MOST_PIECES = 1 << 16
 
 
 class SseReader:
-    r"""Takes server-sent events as they arrive and gives the payload of each that is complete.
+    r"""Incremental parser for server-sent events; returns the payload of each complete event.
 
-    The end of a line may be `\n`, `\r\n` or `\r`; several `data` lines of an event are joined;
-    comments (kept alive by them, TGI's) and other fields are left out. An event that ends with the
-    stream and not with an empty line is complete too: `rest` gives it.
+    Lines may end in `\n`, `\r\n`, or `\r`. Several `data` lines of an event are joined. Comments
+    (which TGI sends as keep-alive messages) and other fields are ignored. An event that ends with
+    the stream instead of an empty line is also complete; `rest` returns it.
     """
 
     __slots__ = ("_data", "_data_bytes", "_line", "_line_bytes")
@@ -38,10 +38,11 @@ class SseReader:
     def feed(self, packet: bytes) -> list[bytes]:
         """Return the payloads of the events that this packet completes.
 
-        `ValueError`: an event or a line is longer than `LONGEST_EVENT_BYTES`.
+        Raises:
+            ValueError: an event or a line is longer than `LONGEST_EVENT_BYTES`.
         """
         self._line_bytes += len(packet)
-        # Packets without the end of a line are only put aside: joining each would be quadratic.
+        # Packets without a line end are only stored: joining each would take quadratic time.
         is_cut_end = bool(self._line) and self._line[-1].endswith(b"\r")
         if b"\n" not in packet and b"\r" not in packet and not is_cut_end:
             self._line.append(packet)
@@ -49,7 +50,7 @@ class SseReader:
             return []
         text = b"".join((*self._line, packet)) if self._line else packet
         if b"\r" in text:
-            # A lone \r at the very end may be the first half of \r\n: it waits for the next packet.
+            # A final \r may be the first half of \r\n, so it is processed with the next packet.
             held = b"\r" if text.endswith(b"\r") else b""
             text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             text += held
@@ -79,7 +80,7 @@ class SseReader:
 
 
 class Attempt:
-    """Receives the answer to an attempt; `is_final`: a retry is useless."""
+    """Receives the answer to an attempt; `is_final` means that a retry is useless."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Attempt:
         self._is_stream = status == 200 and kind.startswith("text/event-stream")
 
     def body(self, at_ns: int, data: bytes) -> bool:
-        """Process a part of the answer; return False if no more is needed."""
+        """Process a part of the answer; return False if the rest is not needed."""
         if not self._is_stream:
             return self._text.body(at_ns, data)
         was_complete = self.is_complete
@@ -165,7 +166,7 @@ class Attempt:
         """End the attempt with an outcome; a retry may replace one that is not final."""
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
-        # The numbers of tokens, from what the pieces and the engine's sum say.
+        # The engine's total takes precedence over the sum of the chunks.
         counted = sum(1 if size is None else size for size in self._sizes)
         record.output_token_count = counted if self._total is None else self._total
         if None not in self._sizes and any(size != 1 for size in self._sizes):
@@ -205,7 +206,8 @@ class Attempt:
         if event.engine_request_id is not None:
             record.engine_request_id = event.engine_request_id
         if event.prompt_token_count is not None:
-            # Ids that the engine counts as we do stay ids; it may also have added some.
+            # The source stays `token_ids` unless the engine reports another number of tokens,
+            # for example because it has added special tokens.
             if record.prompt_source == "text" or (
                 event.prompt_token_count != record.prompt_token_count
             ):

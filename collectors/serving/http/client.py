@@ -6,7 +6,7 @@ timestamps would be late. Here each packet is only timestamped and stored; it is
 httptools) once all readable connections have been read.
 
 Servers are not trusted: headers and bodies have size limits, redirects are not followed, and
-anything else than HTTP raises `NotHttpError`. The caller limits the time.
+data that is not HTTP raises `NotHttpError`. The caller sets time limits.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
             self._over.exception()  # retrieved, so that asyncio does not warn
         self._over.cancel()
 
-    # What asyncio calls.
+    # Methods that asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -197,12 +197,12 @@ class Connection(asyncio.Protocol):
         self._packets.append((self._clock(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Process the last packets; the answer is complete or broken."""
+        """Process the last packets; the answer is then complete or broken."""
         self._drain()
         if self._over.done():
             return
         if self._has_head and not self._has_length:
-            # Framed by the end of the connection.
+            # Without a content length, the end of the connection ends the answer.
             self._over.set_result(None)
         else:
             reason = getattr(exc, "strerror", None) or str(exc or "") or "connection closed"
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
                 shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
                 raise NotHttpError(f"{error.__context__ or error}{shown}") from None
         pieces, self._pieces = self._pieces, []
-        # The parser keeps what has no end yet: a header, be it one after the body.
+        # The parser buffers incomplete headers, including trailers after the body.
         self._waiting_bytes = 0 if pieces else self._waiting_bytes + len(data)
         if self._waiting_bytes > _LONGEST_HEAD_BYTES:
             raise NotHttpError(f"its header is longer than {_LONGEST_HEAD_BYTES:,} bytes")
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         goes_on = not pieces or receiver.body(at_ns, b"".join(pieces))
         return self._is_whole or not goes_on
 
-    # What the parser calls.
+    # Methods that the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
 
     def on_headers_complete(self) -> None:
-        """Process the header, except of interim responses such as 100 Continue."""
+        """Process the header, unless it belongs to an interim response such as 100 Continue."""
         if self._parser.get_status_code() >= 200:
             self._has_head = True
             is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")

@@ -63,23 +63,24 @@ class Call:
 
 
 class Dialect(ABC):
-    """How to talk to one kind of engine.
+    """The HTTP API of one kind of engine.
 
     Attributes:
-        name: as `--engine` takes it.
-        default_url: where the engine listens unless told otherwise.
-        generate_path: answers a POST with a stream of events.
-        health_path: answers a GET with 2xx once the engine can take requests.
-        takes_token_ids: prompts may be token ids; None if only trying tells.
-        start_profile: the call that starts a profile; None if the engine offers none.
-        stop_profile: the call that stops it.
-        takes_trace_folder: `start_call` tells the server where to write traces.
-        has_written_when_stopped: stopping a profile is answered when the traces are written.
-        writes_traces: a profile ends in files; `facts` may find that it does not.
-        trace_variable: environment variable that tells a server that we launch where to write
-            traces, or None.
-        trace_glob: file names of traces.
-        model_name: the served model, where requests must name it.
+        name: value of `--engine`.
+        default_url: the engine's default address.
+        generate_path: path that answers a POST with a stream of events.
+        health_path: path that answers a GET with 2xx once the engine accepts requests.
+        takes_token_ids: whether prompts may be token ids; None if only a test request can show it.
+        start_profile: the call that starts a profile; None if the engine has no profiler.
+        stop_profile: the call that stops the profile.
+        takes_trace_folder: whether `start_call` passes the trace folder to the server.
+        has_written_when_stopped: whether the server answers the stop call only after it has
+            written the traces.
+        writes_traces: whether a profile writes trace files; `facts` may set this to False.
+        trace_variable: environment variable that passes the trace folder to a launched server, or
+            None.
+        trace_glob: file-name pattern of traces.
+        model_name: the served model, if requests must name it.
         extra_body: members that the user adds to the JSON of every request.
     """
 
@@ -208,10 +209,10 @@ def named_model(name: object) -> Model | None:
 
 
 def plain(text: str, length: int) -> str:
-    """Return a text in one line of at most so many characters, and safe to show.
+    """Return a text as a single line of at most `length` characters that is safe to display.
 
-    What could change how the text around it is shown (controls, surrogates, bidirectional marks)
-    becomes a replacement character.
+    Characters that could affect the display of the surrounding text (control characters,
+    surrogates, bidirectional marks) become replacement characters.
     """
     short = " ".join(text[: 4 * length].split())[:length]
     if short.isascii() and short.isprintable():
@@ -234,10 +235,12 @@ def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
 
 
 def an_answer(body: bytes) -> Any:
-    """Return what a server answers to a question about itself, as JSON that can be kept.
+    """Return a server's description of itself, sanitized for the manifest.
 
-    Numbers that JSON does not know are null, texts are plain and have a bounded length. What is no
-    JSON, or nested too deeply, is a `ValueError`.
+    NaN and infinite numbers become null; strings are limited in length and safe to display.
+
+    Raises:
+        ValueError: the text is not JSON, or is nested too deeply.
     """
     try:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)

@@ -35,7 +35,7 @@ from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
 
-# The key that OpenAI's own clients read; it is sent, and written nowhere.
+# The variable that OpenAI's clients read. The key is sent to the server but never written.
 _KEY_VARIABLE = "OPENAI_API_KEY"
 
 _ATTACH_TIMEOUT_S = 10.0
@@ -43,13 +43,13 @@ _LAUNCH_TIMEOUT_S = 600.0
 _TRACE_TIMEOUT_S = 600.0
 _END_TIMEOUT_S = 2.0
 _ASK_TIMEOUT_S = 30.0
-# All that is asked between the server's coming up and the load.
+# Time limit for all queries between the server's start and the load.
 _SETUP_TIMEOUT_S = 180.0
 _ANSWER_BYTES = 2 << 20
-# For a file system that shows late what another machine has written.
+# Network file systems may show files of another machine late.
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
-# Files that are open besides the connections.
+# Number of open files in addition to the connections.
 _OTHER_FILES = 128
 
 _OPEN_NOTE = (
@@ -93,7 +93,7 @@ class HttpEngine:
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
-            # Only a request for one token shows it.
+            # Only a test request can show it.
             takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])) is not None
         launch = None if self._launch is None else mask_text(self._launch)
         self._facts = replace(
@@ -105,7 +105,7 @@ class HttpEngine:
         return self._facts
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Run a load, and again for a profile; see `ServingEngine.run`."""
+        """Run a load, and repeat it for a profile; see `ServingEngine.run`."""
         raise_file_limit(min(plan.concurrency or len(plan.prompts), len(plan.prompts)))
         trace_dir, note = self._plan_profile(plan, folder)
         traces = TraceFolder(
@@ -163,8 +163,7 @@ class HttpEngine:
     def _loss(self, result: LoadResult) -> str | None:
         """Return how the server was lost during the load, or None.
 
-        A server that tracekit did not launch is checked again after errors that its end would
-        explain.
+        After failed requests, a health check shows whether the server still answers.
         """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
         gone = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
@@ -176,7 +175,7 @@ class HttpEngine:
         problem = self._problem(_ATTACH_TIMEOUT_S)
         if problem is not None:
             if self._server is not None:
-                # It may be ending at this very moment.
+                # The server may be about to exit.
                 self._server.wait(_END_TIMEOUT_S)
                 how = self._ended()
             return how or f"the server went away during the load: {problem}"
@@ -271,7 +270,7 @@ class HttpEngine:
         notes = [text for text in (result.profile_note, note) if text]
         result.profile_note = "; ".join(notes) or None
 
-    # What is asked before the load, in what is left of the time for that.
+    # Queries before the load, within the remaining setup time.
 
     def _generate(self, prompt: Prompt) -> bytes | None:
         return self._asked("POST", self._dialect.generate_path, self._dialect.encoded(prompt, 1))
@@ -325,9 +324,9 @@ def _key_headers(credentials: str | None) -> dict[str, str]:
 
 
 def _base_url(text: str) -> tuple[str, str | None]:
-    """Return the server's address without a path that the dialect adds itself, and its user.
+    """Return the server's address, without a trailing `/v1`, and the credentials of the URL.
 
-    The address has no user and password; these are `user:password`, None if there are none.
+    The dialect adds `/v1` itself. The credentials are `user:password`, or None.
     """
     url = text.strip().rstrip("/").removesuffix("/v1")
     wrong = UsageError(
@@ -337,7 +336,7 @@ def _base_url(text: str) -> tuple[str, str | None]:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
-    except ValueError:  # also of a name that cannot be one
+    except ValueError:  # also raised for invalid host names
         raise wrong from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise wrong
@@ -374,7 +373,11 @@ def listens_everywhere(port: int) -> bool:
 
 
 def raise_file_limit(connection_count: int) -> None:
-    """Raise the limit of open connections, or `WorkloadError` if the system refuses."""
+    """Raise the limit on open files for a number of connections.
+
+    Raises:
+        WorkloadError: the system refuses.
+    """
     needed = connection_count + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -398,11 +401,11 @@ _TAIL_BYTES = 4096
 
 
 class ServerProcess(Child):
-    """A server in a session of its own, so that it can be ended with whatever it has started.
+    """A server in its own session, so that tracekit can end it with all its descendants.
 
     Raises:
         UsageError: the command cannot be split into words.
-        WorkloadError: it cannot be run.
+        WorkloadError: the command cannot be run.
     """
 
     def __init__(
@@ -435,7 +438,7 @@ class ServerProcess(Child):
     def log_tail(self) -> str:
         """Return the last lines of the log, for error messages."""
         size = os.fstat(self._output.fileno()).st_size
-        # More than is shown: a secret may begin before.
+        # Read more than is shown, because a secret may begin earlier.
         begin = max(0, size - _TAIL_BYTES - self._redactor.longest_bytes)
         data = self._redactor.clean_bytes(os.pread(self._output.fileno(), size - begin, begin))
         return last_lines(data[-_TAIL_BYTES:].decode("utf-8", "replace"))

@@ -1,11 +1,11 @@
 """Asyncio load generator that times every request.
 
-One thread and event loop keep all requests in flight. Each request has its own connection, so none
-waits for another or fails with it, and each ends with a recorded outcome. Connections of a burst
-are opened in advance. Times are taken when a packet is read, before any parsing. The load of the
-client itself is measured and reported.
+One thread with one event loop handles all requests. Each request has its own connection, so no
+request waits for another or fails with it, and each ends with a recorded outcome. Connections of a
+burst are opened in advance. Packets are timestamped when they are read, before any parsing. The
+CPU load of the client itself is measured and reported.
 
-If the server is known to have ended, the load ends too.
+If the server is known to have exited, the load ends, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEFAULT_LENGTH_NS = 2 * NS_PER_S
 
 _POLL_S = 0.01
 _CONNECT_S = 10.0
-# Requests that are on their way when the server ends learn it from their connections.
+# Time for requests in flight to fail through their closed connections after the server has exited.
 _LOST_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
@@ -54,10 +54,11 @@ _REASON_LENGTH = 200
 
 
 class LoadGenerator:
-    """Carries out one load plan against one server.
+    """Executes one load plan against one server.
 
-    Without `start_call` there is no profile; some engines write traces while it is stopped, for
-    `stop_timeout_s` at most. `ended` says what the server ended with, once it has.
+    Without `start_call`, there is no profile. `stop_timeout_s` limits the call that stops the
+    profile, during which some engines write traces. `ended` returns the exit description of a
+    server that has exited, else None.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class LoadGenerator:
         self._result = self._runner.result
         self._cpu_ns = time.process_time_ns()
         self._lags_ns: list[int] = []
-        # Once the load under the profiler is over.
+        # Whether the profiled load is over.
         self._is_trace_over = False
 
     def run(self) -> LoadResult:
@@ -96,7 +97,7 @@ class LoadGenerator:
         assert task is not None
         load = asyncio.create_task(self._carry_out())
         end = asyncio.create_task(self._end_of_server())
-        # A signal ends the load early and raises nothing.
+        # A signal ends the load early without an exception.
         with signals_as_cancellation(task, asyncio.get_running_loop()):
             try:
                 await asyncio.wait((load, end), return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +116,7 @@ class LoadGenerator:
         return self._runner.finish()
 
     async def _end_of_server(self) -> str:
-        """Return the exit description of the server, once it has ended."""
+        """Wait until the server exits, and return its exit description."""
         while (how := self._ended()) is None:
             await asyncio.sleep(_POLL_S)
         return how
@@ -143,7 +144,7 @@ class LoadGenerator:
         load = asyncio.create_task(self._send(part))
         window = asyncio.create_task(self._profile(part, plan, start_call))
         try:
-            # Whichever is over first ends the other: a load of no use, or a window without a load.
+            # The first to finish ends the other: neither is useful alone.
             await asyncio.wait((load, window), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._stop_timeout_s = _INTERRUPTED_TIMEOUT_S
@@ -200,7 +201,8 @@ class LoadGenerator:
     def _profile_plan(self) -> ProfilePlan:
         """Fill in defaults of the profile window from the duration of the load.
 
-        Short loads are profiled completely, longer ones in the middle, where requests come and go.
+        Short loads are profiled completely, longer ones in the middle, where requests start and
+        end all the time.
         """
         plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
         if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
@@ -254,7 +256,7 @@ class LoadGenerator:
             *(asyncio.wait_for(self._client.connect(), limit_s) for _ in range(count)),
             return_exceptions=True,
         )
-        # One that cannot be opened now is tried again when it is needed, and recorded then.
+        # A connection that fails now is retried by its request, which records the outcome.
         connections = [item if isinstance(item, Connection) else None for item in opened]
         requests = [self._encoded(prompt) for prompt in part.prompts[:count]]
         return deque(zip(requests, connections, strict=True))
@@ -272,7 +274,7 @@ class LoadGenerator:
         connection: Connection | None,
     ) -> None:
         """Run one request with its retries; it always gets an outcome."""
-        # The gaps between attempts differ from request to request, or all would come at once again.
+        # Random delays between attempts prevent all failed requests from retrying at the same time.
         jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
         async with gate:
             if self._result.failure is not None:
@@ -311,7 +313,7 @@ class LoadGenerator:
                 await connection.exchange(data, attempt)
             attempt.end_of_answer()
         except TimeoutError:
-            # The connection may stay open after a whole answer.
+            # The server may keep the connection open after a complete answer.
             if attempt.is_complete:
                 attempt.finalize("")
             else:
@@ -348,7 +350,7 @@ class LoadGenerator:
             "loop_lag_p99_ns": lags_ns[(len(lags_ns) - 1) * 99 // 100],
             "loop_lag_max_ns": lags_ns[-1],
         }
-        # A load of a moment is all start-up, and says nothing about the client.
+        # In a load of less than a second, startup dominates, so the CPU load is not meaningful.
         if cpu_pct > _BUSY_PCT and wall_ns > NS_PER_S:
             result.notes.append(
                 f"the client was busy {cpu_pct:.0f} % of the time, which adds to the latencies"
@@ -361,7 +363,7 @@ class LoadGenerator:
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:
-    """Return the server's Retry-After, 0 without one."""
+    """Return the seconds of the server's Retry-After header, or 0 without one."""
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
     except ValueError:  # a date

@@ -24,10 +24,10 @@ _BLOCK_BYTES = 1 << 20
 
 
 class TraceFolder:
-    """A server's trace folder; files that are in it from the beginning are not of this run.
+    """A server's trace folder; existing files do not belong to this run.
 
-    It need not exist yet. `order` sorts traces by rank, and gives None for a file that is no
-    rank's; the redactor takes secrets out of what is copied.
+    The folder need not exist yet. `order` returns the sort key of a trace by rank, or None for a
+    file that belongs to no rank. The redactor removes secrets from copied traces.
     """
 
     def __init__(self, path: Path, glob: str, order: TraceOrder, redactor: Redactor) -> None:
@@ -42,8 +42,8 @@ class TraceFolder:
     ) -> tuple[list[str], str | None]:
         """Wait until the new traces are complete, and copy them as `rank<N>.json.gz`.
 
-        `expected_count` is how many ranks there are, None if only the files can tell. `tick` is
-        called while waiting. Returns the names, and a note if not all was complete in time.
+        `expected_count` is the number of ranks, or None if it is unknown. `tick` is called while
+        waiting. Returns the names, and a note if not all traces were complete in time.
         """
         deadline = time.monotonic() + timeout_s
         seen: dict[Path, tuple[int, int]] = {}
@@ -55,7 +55,7 @@ class TraceFolder:
                 complete -= {path for path in complete if sizes.get(path) != seen.get(path)}
                 quiet_since = time.monotonic()
             else:
-                # Only a file that has stopped growing is worth reading through.
+                # Files that still grow are not read, because the check reads the entire file.
                 complete |= {path for path in sizes if path not in complete and is_complete(path)}
             seen = sizes
             is_quiet = time.monotonic() - quiet_since >= _QUIET_S
@@ -117,7 +117,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
-    """Copy a trace; compressed ones without secrets byte by byte."""
+    """Copy a trace as gzip; a compressed trace without secrets is copied unchanged."""
     is_packed = source.suffix == ".gz"
     with gzip.open(source) if is_packed else source.open("rb") as opened:
         read = cast("IO[bytes]", opened)
@@ -130,7 +130,7 @@ def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
 
 
 def _overlapping(file: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
-    """Yield overlapping blocks of a file; nothing without secrets."""
+    """Yield overlapping blocks of a file, so that no secret is split; none without secrets."""
     rest = b""
     while redactor.longest_bytes and (block := file.read(_BLOCK_BYTES)):
         data = rest + block

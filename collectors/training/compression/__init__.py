@@ -27,8 +27,8 @@ def methods() -> list[str]:
 def install(ddp_model: Any, method: str, **options: Any) -> Compression:
     """Compress the gradients of a model from its next backward pass on.
 
-    Each method uses the options that apply to it and ignores the others. All methods average
-    parameters of one dimension (norms, biases) exactly.
+    Each method uses the options that apply to it and ignores the others. All methods average the
+    gradients of one-dimensional parameters (norms, biases) exactly.
 
     Raises:
         UsageError: the method does not exist, or an option is out of range.

@@ -26,12 +26,12 @@ COMPRESS = "compress"
 DECOMPRESS = "decompress"
 _ALIGNMENT_BYTES = 8
 
-# torch 2.13 renamed it and warns of the old name.
+# torch 2.13 renamed this function and warns about the old name.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 Received = Sequence[list[torch.Tensor]]
-"""What every rank sent, in rank order; for a summable codec, only the mean."""
+"""Messages of all ranks, in rank order; for a summable codec, only their mean."""
 
 
 class Codec(ABC):
@@ -49,7 +49,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Return this rank's message for a parameter, and store what it leaves out.
+        """Return this rank's message for a parameter, and store the residual.
 
         A summable codec returns one tensor of the gradient's type. Shapes and types depend only on
         those of the gradient, so they are the same on every rank.
@@ -57,7 +57,7 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Overwrite this rank's gradient with the common one."""
+        """Overwrite this rank's gradient with the gradient that all ranks decode."""
 
 
 @dataclass(slots=True)
@@ -122,16 +122,19 @@ class BucketHook:
         future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else [])
         self._pending.append(_Sent(finish, future))
         if torch._C._current_autograd_node() is None:
-            # The first step of a static graph: DDP sends when the backward pass is already over.
+            # In the first step of a static graph, DDP calls the hook after the backward pass.
             self._finish_all()
         elif (backward_pass := torch._C._current_graph_task_id()) != self._called_back_pass:
-            # Reentrant checkpointing nests passes, and any may be the one that DDP ends in.
+            # Reentrant checkpointing nests backward passes, and DDP may finish in any of them.
             self._called_back_pass = backward_pass
             torch.autograd.Variable._execution_engine.queue_callback(self._finish_all)
         return future
 
     def _finish_all(self) -> None:
-        """Decode what was sent; DDP's own callback, which waits for it, is queued later."""
+        """Decode all sent buckets.
+
+        DDP queues its own callback, which waits for the results, after this one.
+        """
         pending, self._pending = self._pending, []
         for sent in pending:
             sent.future.set_result(sent.finish())
@@ -146,7 +149,7 @@ class BucketHook:
             messages = [codec.encode(parameter, gradient) for parameter, gradient in coded]
             summed = list(exact)
             if codec.is_summable:
-                # One message for both: a small collective costs as much as a large one.
+                # One message for both, because a small collective takes as long as a large one.
                 summed += [tensor for message in messages for tensor in message]
             mean = torch.cat([tensor.reshape(-1) for tensor in summed]) if summed else None
             if mean is not None:
@@ -205,7 +208,7 @@ def pack(messages: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 def unpack(
     packed: torch.Tensor, like: Sequence[Sequence[torch.Tensor]]
 ) -> list[list[torch.Tensor]]:
-    """Return the tensors that `pack` packed, as views, with the shapes and types of this rank's."""
+    """Return the tensors in the result of `pack` as views, with the shapes and types of `like`."""
     places = iter(_places(packed, [tensor for message in like for tensor in message]))
     return [
         [next(places).view(tensor.dtype).view(tensor.shape) for tensor in message]

@@ -1,6 +1,6 @@
 """ACP-SGD: alternately compressed Power-SGD.
 
-Zhang et al., «Evaluation and Optimization of Gradient Compression for Distributed Deep Learning»,
+Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed Deep Learning",
 ICDCS 2023. Like Power-SGD it approximates a gradient matrix M by a low-rank product P Qᵀ, but
 computes and sends only one of the two factors per step, in turn:
 
@@ -25,7 +25,7 @@ _SEED = 20230718
 
 
 class _Matrix:
-    """State of one parameter: both factors, what was not sent, and which factor is next."""
+    """State of one parameter: both factors, the residual, and which factor is sent next."""
 
     __slots__ = ("basis", "residual", "sends_left")
 
@@ -49,7 +49,8 @@ class AlternatingLowRank(Codec):
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._matrices: dict[torch.Tensor, _Matrix] = {}
-        # Drawn on the CPU, in the order of first use, so that every rank begins with the same Q.
+        # Initial factors are drawn on the CPU in the order of first use, so that every rank begins
+        # with the same Q.
         self._generator = torch.Generator().manual_seed(_SEED)
 
     def takes(self, gradient: torch.Tensor) -> bool:

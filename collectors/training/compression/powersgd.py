@@ -1,6 +1,6 @@
 """Power-SGD, as implemented in torch.
 
-Vogels et al., «PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization»,
+Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
 NeurIPS 2019. This file only sets it up; the hook is part of `torch.distributed`.
 """
 
@@ -13,7 +13,7 @@ from tracekit.errors import UsageError
 from ...ranges import part
 from ._hook import COMPRESS, Compression, check_rank
 
-# A gradient of zeros has no direction; without it torch divides by zero there.
+# Prevents torch from dividing by zero for a gradient of zeros.
 _ORTHOGONALIZATION_EPSILON = 1e-8
 
 
@@ -55,8 +55,9 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
         with part(COMPRESS):
             future = powerSGD_hook(state, bucket)
         if is_gloo:
-            # The callbacks start collectives from gloo's threads. Beside those of the next bucket
-            # the ranks would start them in different orders, and gloo matches them by order.
+            # The callbacks start collectives from gloo's threads. Without this wait, ranks could
+            # start them and those of the next bucket in different orders, but gloo matches
+            # collectives by order.
             future.wait()
         return future
 
@@ -68,7 +69,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
         compression.sent_bytes = sent_count * item_bytes
         compression.sent_element_count = sent_count
 
-    # DDP compares annotations with classes; here they are text.
+    # DDP compares annotations with classes, but in this module they are strings.
     hook.__annotations__ = {}
     ddp_model.register_comm_hook(state, hook)
     return Compression(

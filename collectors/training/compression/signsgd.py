@@ -1,9 +1,9 @@
 """Sign-SGD with majority vote: one bit per element.
 
-Bernstein et al., «signSGD: Compressed Optimisation for Non-Convex Problems», ICML 2018: each rank
+Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018: each rank
 sends the signs of its gradient, and the majority sign wins. The vote is scaled by the mean
-magnitude of the elements, as in Karimireddy et al., «Error Feedback Fixes SignSGD and other
-Gradient Compression Schemes», ICML 2019, so that the gradient has its usual size.
+magnitude of the elements, as in Karimireddy et al., "Error Feedback Fixes SignSGD and other
+Gradient Compression Schemes", ICML 2019, so that the gradient has its usual size.
 
 Error feedback is not used, because it requires a mean of compressed gradients, not a majority.
 Bits cannot be summed in transit, so each rank receives the bits of all ranks (all-gather).

@@ -1,9 +1,9 @@
 """Top-k sparsification: sends only the elements of largest magnitude.
 
-Aji and Heafield, «Sparse Communication for Distributed Gradient Descent», EMNLP 2017, with the
-error feedback of Stich et al., «Sparsified SGD with Memory», NeurIPS 2018: what is not sent is
-added to the next gradient. The ranks choose different elements, so messages cannot be summed in
-transit: each rank receives all of them (all-gather) and averages.
+Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017, with the
+error feedback of Stich et al., "Sparsified SGD with Memory", NeurIPS 2018: unsent values are added
+to the next gradient. The ranks choose different elements, so messages cannot be summed in transit:
+each rank receives all of them (all-gather) and averages them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sparsifier(Codec):
     The residual has at least single precision: in bf16 a small gradient would be lost next to a
     large residual instead of adding up.
 
-    `density` is the share of elements to send, above 0 up to 1; at least one is sent.
+    `density` is the fraction of elements to send, above 0 and up to 1; at least one is sent.
     """
 
     is_summable = False
@@ -44,7 +44,7 @@ class Sparsifier(Codec):
         count = math.ceil(self._density * flat.numel())
         indices = residual.abs().topk(count, sorted=False).indices
         values = residual[indices].to(gradient.dtype)
-        # Not set to zero: what rounding to the gradient's type takes away is sent later.
+        # Subtracting instead of zeroing keeps the rounding error, which is sent later.
         residual[indices] -= values.to(residual.dtype)
         is_short = flat.numel() <= torch.iinfo(torch.int32).max
         return [indices.to(torch.int32) if is_short else indices, values]
@@ -53,7 +53,7 @@ class Sparsifier(Codec):
         """Write the mean of the ranks' sparse gradients, added in rank order."""
         total = torch.zeros_like(self._residuals[parameter])
         for indices, values in received:
-            # Within one message no index repeats, so that the sum does not depend on the order.
+            # Indices are unique within a message, so the sum does not depend on their order.
             total[indices.long()] += values.to(total.dtype)
         gradient.copy_(total.div_(len(received)).view(gradient.shape))
 

@@ -22,9 +22,10 @@ class Engine(ABC):
     """A framework that trains a model.
 
     Attributes:
-        module: the module whose qualified names the trace shows.
+        module: the module whose submodule names appear in the trace.
         notes: notes for the manifest.
-        needs_all_threads: whether it computes on threads that a plain profile misses.
+        needs_all_threads: whether it computes on threads that a profile of the calling thread
+            misses.
     """
 
     needs_all_threads = False

@@ -14,7 +14,7 @@ from ._engine import Engine, adamw
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type of the weights: fp32 for fp16, whose updates would underflow."""
+    """Return the type of the weights: fp32 for fp16, because fp16 updates would underflow."""
     return torch.bfloat16 if spec.precision == "bf16" else torch.float32
 
 
@@ -27,14 +27,14 @@ class DdpEngine(Engine):
         self._autocast = (
             torch.autocast(device.type, torch.float16) if is_half else contextlib.nullcontext()
         )
-        # Before DDP looks at the parameters: LoRA-FA's optimizer freezes some.
+        # Must precede DDP, which reads `requires_grad`: LoRA-FA's optimizer freezes parameters.
         self._optimizer = adamw(model, spec)
         self._scaler = torch.amp.GradScaler(device.type, enabled=is_half)
         self.ddp = DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
-            broadcast_buffers=False,  # a decoder's buffers are constants: rotary frequencies
+            broadcast_buffers=False,  # a decoder's buffers are constants (rotary frequencies)
         )
         self._compression: Any = None
         if spec.opt.compression:

@@ -17,9 +17,9 @@ from ..spec import TrainingSpec
 from ._engine import WEIGHT_DECAY, Engine, trained
 
 WHOLE_MODEL_SHARE = 0.25
-"""A stage-3 model above this share of a rank's memory is sharded while it is created."""
+"""A stage-3 model above this fraction of a rank's memory is sharded while it is created."""
 
-# Below this size DeepSpeed's defaults would keep every parameter gathered.
+# Below this number of parameters, DeepSpeed's defaults would keep every parameter gathered.
 _SMALL_MODEL = 500_000_000
 
 
@@ -31,10 +31,11 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 def construction(
     spec: TrainingSpec, size_bytes: int, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return the context for creating a model: under stage 3 it shards a large one on the fly.
+    """Return the context for creating a model: under stage 3, it shards large models on the fly.
 
-    A sharded model has the weights that torch draws per layer: transformers' initialization finds
-    empty ones. 4-bit weights are packed as a whole, so their model is created unsharded.
+    A model sharded this way keeps torch's per-layer initial weights, because transformers'
+    initialization sees empty ones. 4-bit weights can be packed only as a whole, so their model is
+    created unsharded.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -99,8 +100,8 @@ def _import(device: torch.device) -> Any:
     import deepspeed.ops
 
     if device.type != "cuda":
-        # Its collective for shared memory would be compiled for a minute; gloo is what we look at.
-        # The table has no public name: without it the run is slower to start, and no other.
+        # DeepSpeed's shared-memory collective takes a minute to compile, and would bypass gloo. If
+        # this private table is missing, only the start is slower.
         compatible = getattr(deepspeed.ops, "__compatible_ops__", {})
         compatible["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(
@@ -124,7 +125,7 @@ def _config(
     return {
         "train_micro_batch_size_per_gpu": spec.batch_size,
         "gradient_accumulation_steps": 1,
-        "gradient_clipping": 0.0,  # its default of 1 would be work that no other engine does
+        "gradient_clipping": 0.0,  # the default of 1 would be work that no other engine does
         "zero_optimization": zero,
         "bf16": {"enabled": spec.precision == "bf16"},
         "fp16": {"enabled": spec.precision == "fp16"},
@@ -145,9 +146,9 @@ def _config(
 def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
     """Return bucket sizes and stage 3 thresholds if DeepSpeed's are too large.
 
-    They are in elements. DeepSpeed allocates entire buckets, 1 GB by default: a small model would
-    need more memory with ZeRO than without. A reuse distance of 0 frees what the forward pass
-    gathered, as a model that needs stage 3 requires.
+    Sizes are in elements. DeepSpeed allocates entire buckets, 1 GB by default, so a small model
+    would need more memory with ZeRO than without. A reuse distance of 0 frees the parameters that
+    the forward pass has gathered, as models that need stage 3 require.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:
@@ -165,7 +166,7 @@ def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
 
 
 def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
-    """Return whether DeepSpeed's Adam exists or compiles; if not, print the reason."""
+    """Return whether DeepSpeed's Adam exists or compiles; if not, add the reason to `notes`."""
     from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
     from torch.utils.cpp_extension import CUDA_HOME
 
@@ -176,9 +177,9 @@ def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
         reason = "it does not support this machine"
     else:
         try:
-            # What DeepSpeed would do later, when there is no way back.
+            # DeepSpeed would compile it later, when a fallback is no longer possible.
             builder.load(verbose=False)
-        except Exception as error:  # noqa: BLE001 - whatever a compiler can fail with
+        except Exception as error:  # noqa: BLE001 - a compilation may raise any exception
             said = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {said[:200]}"
         else:

@@ -25,8 +25,8 @@ from ._engine import Engine, adamw
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
     """Return the type of the sharded weights.
 
-    Trained weights are fp32, as under ZeRO, and are cast for each pass; frozen weights with an
-    adapter would gain nothing from fp32.
+    Trained weights are fp32, as under ZeRO, and are cast for each pass. With an adapter, the frozen
+    weights would not benefit from fp32.
     """
     if spec.precision == "bf16" and spec.opt.adapter:
         return torch.bfloat16
@@ -34,7 +34,7 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 
 
 class Fsdp2Engine(Engine):
-    """A model with its decoder layers, and the rest as one group, sharded over all ranks."""
+    """A model sharded over all ranks: one group per decoder layer, and one for the rest."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         super().__init__(model)
@@ -68,9 +68,10 @@ ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
-    """Return the parameters that this torch's FSDP2 cannot shard: packed ones, as of torch 2.11.
+    """Return the parameters that FSDP2 of this torch version cannot shard: packed 4-bit weights.
 
-    FSDP2 first makes every shard a parameter that requires gradients, which integers cannot be.
+    As of torch 2.11, FSDP2 first creates every shard as a parameter that requires gradients, which
+    integers cannot.
     """
     packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
     if not packed:

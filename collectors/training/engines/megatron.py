@@ -57,7 +57,7 @@ def build(
 ) -> MegatronEngine:
     _check(spec, config)
     with warnings.catch_warnings():
-        # Every import warns that Apex and Transformer Engine are missing.
+        # Imports of megatron-core warn if Apex and Transformer Engine are missing.
         warnings.simplefilter("ignore", UserWarning)
         from megatron.core import parallel_state, tensor_parallel
         from megatron.core.models.gpt import GPTModel
@@ -134,7 +134,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameter count of the complete model, of which this rank has a part."""
+    """Return the parameter count of the complete model, derived from this rank's part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)
