@@ -39,7 +39,7 @@ def test_pairs_add_up_with_and_without_factors_of_the_user():
     assert lines[2] == "| pairs with a prediction | 2 of 3 | 1 of 2 | 1 of 1 |"
     assert lines[3] == "| median absolute error | 10.0 % | 0.0 % | 20.0 % |"
     assert lines[5] == "| worst | +20.0 % (long) | +0.0 % (right) | +20.0 % (long) |"
-    assert lines[7] == "| the interval holds what came | 1 of 2 | 1 of 1 | 0 of 1 |"
+    assert lines[7] == "| the interval contains the measured value | 1 of 2 | 1 of 1 | 0 of 1 |"
     assert page.summary(rows[:1]).splitlines()[3].endswith("| 0.0 % | 0.0 % | – |")
     assert page.summary(rows[2:]) == "Nothing was predicted.\n"
 
