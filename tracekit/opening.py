@@ -53,7 +53,8 @@ def tune_for_traces() -> None:
     """
     # A run creates millions of objects and few cycles: collecting cycles costs more than it frees.
     gc.set_threshold(200_000, 50, 50)
-    # The thread that reads ahead needs the interpreter often and briefly, between long calls of C.
+    # The thread that reads ahead needs the interpreter often and briefly, between long calls into C
+    # code.
     sys.setswitchinterval(0.0001)
 
 
@@ -152,7 +153,7 @@ def open_request(request: OpenRequest) -> Trace:
     folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    # Reports errors in this file before the trace is read, which may take long.
+    # Reports errors in this file before the trace is read, which can take a long time.
     peak_rates = () if request.peak_rates is None else points_of(request.peak_rates)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
@@ -370,7 +371,7 @@ FROM timed
 
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn about traces that were recorded one after the other: they may be different runs."""
+    """Warn about traces that were recorded one after the other: they may be from different runs."""
     found = connection.execute(_OTHER_TIMES).fetchone()
     if found and found[0]:
         _log.warning(
@@ -644,7 +645,7 @@ def _filled(
     """Fill the input tables of a store; `begun` is the reading of the first trace.
 
     Returns:
-        What creates the other relations, or None if there are no traces.
+        The object that creates the other relations, or None if there are no traces.
     """
     from tracekit.analysis.catalog import make_digest
     from tracekit.database.connections import session_of

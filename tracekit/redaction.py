@@ -39,8 +39,8 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 # Parameters of signed URLs with the signer or the signature: S3, Google, Azure (SAS), CloudFront,
-# Alibaba, Tencent, Akamai. The other parameters are no secrets, and so short that they would match
-# unrelated text.
+# Alibaba, Tencent, Akamai. The other parameters are not secrets, and are so short that they would
+# match unrelated text.
 _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
     r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
@@ -74,7 +74,7 @@ _QUOTED = (
     rf"(?:{_SEPARATOR})(?P<name>[A-Za-z][\w-]{{0,100}}?)(?:{_EQUALS})"
     rf"(?P<bare>(?:(?!{_SEPARATOR})[^\s\"'&#\\]){{1,4000}})"
 )
-# The signature of a request in a header, as AWS has it.
+# The signature of a request in a header, in AWS's format.
 _SIGNED = r"\bSignature=(?P<bare>[0-9A-Za-z+/_=-]{16,1000})"
 _OPTION_NAME = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)")
 
@@ -149,9 +149,9 @@ def secrets_in_text(text: str) -> set[str]:
 
 
 def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
-    """Return the values of variables with names of secrets.
+    """Return the values of variables whose names indicate secrets.
 
-    Paths are no secrets: `SSL_KEY=/etc/…` names a file.
+    Paths are not secrets: `SSL_KEY=/etc/…` names a file.
     """
     return {
         value.strip()
@@ -163,7 +163,7 @@ def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
 
 
 class Redactor:
-    """Removes known secrets from text, also if they are quoted for a URL or JSON.
+    """Removes known secrets from text, even if they are quoted for a URL or JSON.
 
     Args:
         secrets: the values. Values shorter than four characters are not removed.
@@ -233,7 +233,7 @@ class Redactor:
 
 
 def mask_json(value: Any) -> Any:
-    """Return a JSON value with all members with names of secrets masked, at any depth."""
+    """Return a JSON value with every member whose name indicates a secret masked, at any depth."""
     if isinstance(value, list):
         return [mask_json(item) for item in value]
     if isinstance(value, dict):
@@ -245,7 +245,7 @@ def mask_json(value: Any) -> Any:
 
 
 def mask_members(value: Any) -> None:
-    """Mask, in place, the text members of a JSON value with names of secrets.
+    """Mask, in place, the text members of a JSON value whose names indicate secrets.
 
     Unlike `mask_json`, it does not search inside text, and skips members named ``key`` or ``keys``,
     which are rarely secrets. It works at any depth, without recursion.

@@ -124,7 +124,7 @@ FIGURES = (
     ),
     Figure(
         _MTIA,
-        "queue of stream 102: most",
+        "maximum queue length of stream 102",
         1,
         "SELECT max_length FROM queue_length() WHERE stream = 102",
     ),
@@ -168,7 +168,7 @@ FIGURES = (
     ),
     Figure(
         _QUEUE,
-        "kinds of copies and sets",
+        "kinds of copies and memsets",
         4,
         "SELECT count(DISTINCT direction) FROM memcpy()",
     ),
@@ -189,7 +189,7 @@ FIGURES = (
     ),
     Figure(
         "nccl_parser_config",
-        "kernels of communication",
+        "communication kernels",
         21,
         "SELECT count(*) FROM device_events WHERE kind = 'comm'",
     ),

@@ -33,7 +33,7 @@ launch_fact AS (
     SELECT
         l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
-        -- Outside grad mode, in a trace whose ops have sequence numbers within it.
+        -- In an op outside grad mode, in a trace in which ops in grad mode have sequence numbers.
         s.op_id IS NOT NULL
         AND NOT s.is_in_grad_mode
         AND bool_or(s.is_in_grad_mode AND s.node_id IS NULL)
@@ -132,7 +132,7 @@ instant AS (
         own.phase IS NOT NULL
         AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
-    -- The forward op of a node is forward even if it launches nothing.
+    -- The forward op that created an autograd node marks a forward pass even if it launches nothing.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
     FROM launch_context AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
@@ -150,7 +150,7 @@ instant AS (
 ),
 
 -- Times that classify the launches around them. A forward pass may precede zero_grad if none
--- follows before the backward pass; such a zero_grad is no border.
+-- follows before the backward pass; such a zero_grad is not a boundary.
 told_moment AS (
     SELECT trace_id, at_ns, label
     FROM instant
@@ -221,9 +221,9 @@ SELECT
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
-    -- From the first call or work of the model on. Outside modules nothing marks the begin and end
-    -- of a model, so only work without an adjacent forward pass counts. Optimizer steps contain
-    -- GEMMs too, so only after the gradients are cleared is it a model.
+    -- Evaluation starts at the first call or the first work of the model. Outside modules nothing marks the beginning
+    -- and end of a model, so only work without an adjacent forward pass counts. Optimizer steps also contain GEMMs, so
+    -- such work counts only after the gradients are cleared.
     coalesce(
         bool_or(p.is_model_without_gradients) OVER block
         AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (

@@ -1,4 +1,4 @@
--- GPU time by the reason for which phase and module are known, per device.
+-- GPU time by how phase and module are known, per device.
 -- For each of the two, wall_ns adds up to the busy time. Analysis `why` shows single events.
 --
 -- Kind:     analysis

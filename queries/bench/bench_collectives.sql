@@ -1,7 +1,7 @@
 -- Collective benchmarks (`tracekit bench collectives`).
--- Figures 13 to 15 of the paper. Times are those of the slowest rank. Message sizes follow nccl-tests: the data of a
--- rank, for all-gather its output, for reduce-scatter its input. Bus bandwidth is algorithm bandwidth times 2(n-1)/n
--- for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, else 1. A single rank moves nothing.
+-- Figures 13 to 15 of arXiv 2311.03687. Times are those of the slowest rank. Message sizes follow nccl-tests: the data of one
+-- rank, which is its output for all-gather and its input for reduce-scatter. Bus bandwidth is algorithm bandwidth times
+-- 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, else 1. A single rank moves nothing.
 --
 -- Kind:     analysis
 -- Scope:    runs

@@ -1,5 +1,5 @@
 -- GEMM benchmarks (`tracekit bench gemm`) by shape and type.
--- Figure 11 and Table XII of the paper. Rates and their interval are those of the median time. The peak is the dense
+-- Figure 11 and Table XII of arXiv 2311.03687. Rates and their interval are those of the median time. The peak is the dense
 -- rate in the data sheet (queries/rules/devices.toml).
 --
 -- Kind:     analysis

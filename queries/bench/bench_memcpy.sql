@@ -1,5 +1,5 @@
 -- Copy benchmarks (`tracekit bench memcpy`) with time and bandwidth.
--- Figure 12 of the paper. A copy within one memory reads and writes it, so its traffic is twice its bytes; that is
+-- Figure 12 of arXiv 2311.03687. A copy within one memory reads and writes it, so its traffic is twice its bytes; that is
 -- compared with the bandwidth in the data sheet.
 --
 -- Kind:     analysis

@@ -9,7 +9,7 @@
 --   point_id  BIGINT
 --   origin    VARCHAR  run folder, or given (--peak-rates)
 --   run_name VARCHAR, measured_at VARCHAR, node_count INTEGER
---   is_known  BOOLEAN  the data sheets have a device of this name and number of units
+--   is_known  BOOLEAN  the data sheets list a device with this name and number of units
 --   family VARCHAR, op VARCHAR, outcome VARCHAR, device VARCHAR, device_name VARCHAR
 --   unit_count INTEGER, thread_count INTEGER, dtype VARCHAR, m BIGINT, n BIGINT, k BIGINT, batch BIGINT
 --   memory VARCHAR, message_bytes BIGINT, group_size INTEGER, backend VARCHAR, median_ns DOUBLE

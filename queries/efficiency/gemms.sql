@@ -1,7 +1,7 @@
 -- Matrix multiplications by op, size, and type, per device.
 -- GEMM ops with shapes (mm, addmm, bmm, linear, grouped, scaled, …), timed by all compute they launch; other GEMM
--- kernels have no size, with a reason. The peak is the dense rate of the operand type (queries/rules/devices.toml), or
--- that of tf32 if an fp32 GEMM runs on a tf32 kernel. The measured peak is from `tracekit bench`; higher clocks can
+-- kernels have no size; `reason` says why. The peak is the dense rate of the operand type (queries/rules/devices.toml),
+-- or that of tf32 if an fp32 GEMM runs on a tf32 kernel. The measured peak is from `tracekit bench`; higher clocks can
 -- exceed it.
 --
 -- Kind:     analysis

@@ -6,7 +6,7 @@
 -- Params:
 --   part      ANY     partition key
 --   start_ns  BIGINT  start, ns
---   end_ns    BIGINT  end, ns; NULL for an interval that delays nothing
+--   end_ns    BIGINT  end, ns; NULL to ignore the interval as a predecessor
 --   id        ANY     tie-breaker for equal starts
 
 -- Latest end of all previous intervals; NULL for the first.

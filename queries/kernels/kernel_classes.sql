@@ -1,5 +1,5 @@
 -- GPU time by kernel class, per device.
--- A collective has the class of its record, which its kernel name may not show (SendRecv).
+-- The class of a collective is that of its record in collective_events; the kernel name may not show it (SendRecv).
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,14 +1,14 @@
 -- Ranks, nodes, and links that are slower than their peers.
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
 -- (1.4826 × median absolute deviation) and by 1 %; a link likewise, by its transfer time and 10 %. A node replaces its
--- ranks if most of them are outliers. If half or more of a stage is slow alike, `ranks` names them together. Needs at
--- least four ranks or three groups; clocks of ranks are not compared.
+-- ranks if most of them are outliers. If half or more of the ranks of a stage are similarly slow, one row of kind
+-- `ranks` lists them all. Needs at least four ranks or three groups; clocks of ranks are not compared.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    rank_waits
 -- Columns:
---   kind                  VARCHAR    rank, node, link, or ranks (several that are slow alike)
+--   kind                  VARCHAR    rank, node, link, or ranks (several that are similarly slow)
 --   name                  VARCHAR    which one
 --   ranks                 INTEGER[]  ranks concerned; for links, the pair or the first of the group
 --   node                  VARCHAR    machine; NULL if unknown or several

@@ -1,5 +1,5 @@
 -- Training throughput by number of ranks, with weak-scaling efficiency.
--- Figure 4 of the paper. Runs that differ only in the number of ranks and machines form a configuration. The base is
+-- Figure 4 of arXiv 2311.03687. Runs that differ only in the number of ranks and machines form a configuration. The base is
 -- the run with the fewest ranks; if there are several, their mean, and none of them has a speedup. The batch size per
 -- rank stays the same.
 --

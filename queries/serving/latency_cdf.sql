@@ -1,5 +1,5 @@
 -- Latency CDF of requests, per run.
--- Figures 7 to 10 of the paper; metrics as in `latency`.
+-- Figures 7 to 10 of arXiv 2311.03687; metrics as in `latency`.
 --
 -- Kind:     analysis
 -- Scope:    runs

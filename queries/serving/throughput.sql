@@ -1,5 +1,5 @@
 -- Tokens and requests per second of each serving run.
--- Figure 6 of the paper. The interval extends from the first measured request sent to the end of the last successful
+-- Figure 6 of arXiv 2311.03687. The interval extends from the first measured request sent to the end of the last successful
 -- one, including ramp-up and tail, without warm-up. Only successful requests count. Prompts sent as text have no token
 -- count until the server confirms it. For incomplete runs, answered_pct is the share of the load that was answered.
 --

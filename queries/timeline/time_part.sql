@@ -1,6 +1,6 @@
 -- Part of the device time that work of a kind occupies exclusively.
--- Compute takes precedence over communication, and that over copies; the rest of these two is exposed. Without work,
--- the device is idle.
+-- Compute takes precedence over communication, and communication over copies; what remains of both is exposed. Without
+-- work, the device is idle.
 --
 -- Kind:   function
 -- Access: private

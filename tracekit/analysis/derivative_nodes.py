@@ -1,4 +1,4 @@
-"""Finds autograd nodes whose ops have sequence numbers without recomputing forward work.
+"""Finds autograd nodes whose ops have sequence numbers although they recompute nothing.
 
 A backward pass runs with grad mode off, so its ops have no sequence numbers. If they do, either
 forward work is recomputed (activation checkpointing), or the whole pass runs with grad mode on
@@ -6,8 +6,9 @@ forward work is recomputed (activation checkpointing), or the whole pass runs wi
 
 The last op of a node distinguishes the two. Checkpointing recomputes when a node unpacks a saved
 tensor, or in a backward pass inside the node; then the node computes its gradient in the grad mode
-of the pass. A node that torch generated (``MmBackward0``) always does so. A node of the program may
-run no torch op after recomputing, so an adjacent node in the pass must agree.
+of the pass. A node that torch generated (``MmBackward0``) always computes its gradient this way. A
+user-defined node may run no torch op after recomputing, so a generated node in the pass must
+confirm that the pass is differentiated: the previous one, else the next.
 
 A user-defined Function has a number in any grad mode. A node that calls one (the backward pass of a
 collective is a collective) recomputes only if a torch op in it has a number, if another node runs

@@ -43,7 +43,7 @@ class View(Protocol):
         """Title of the table; may contain any characters."""
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page, from 0, only with rows that match a search."""
+        """Return a page, counted from 0, of the rows that match a search."""
 
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the equivalent commands and SQL."""

@@ -1,8 +1,8 @@
 """Differences of percentiles and rates, with intervals: pure statistics.
 
 - The interval of a percentile is its bootstrap interval, as for medians of steps: see `statistics`.
-- If the interval of a percentile would include the largest or smallest value, there is none,
-  because values beyond are unknown. A 99th percentile therefore needs about 500 requests.
+- A percentile has no interval if it would include the largest or smallest value, because values
+  beyond these are unknown. A 99th percentile therefore needs about 500 requests.
 - A rate is a sum divided by a sum of times. Adjacent values are correlated, so blocks of adjacent
   values are resampled (Künsch 1989), with a fixed seed.
 """
@@ -178,7 +178,7 @@ def rate_difference(
     if min(map(len, blocks)) < LEAST_BLOCKS:
         return Interval(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
-    # As a ratio: rates are positive and vary by factors with few answers.
+    # A ratio, because rates are positive, and with few values they vary by factors.
     drawn = sorted(
         _rate(source.choices(blocks[1], k=len(blocks[1])))
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)

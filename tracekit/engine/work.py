@@ -23,7 +23,7 @@ class Rank:
     Attributes:
         trace_id: id in the complete run.
         location: location of the file.
-        text_bytes: approximate JSON text, which determines the size of batches.
+        text_bytes: approximate size of the JSON text, which determines the size of batches.
         identity: value that changes whenever the file does; None if unknown.
         run_id: run of its folder, or None.
     """
@@ -49,7 +49,7 @@ class Batch:
 
     @property
     def text_bytes(self) -> int:
-        """Approximate JSON text, bytes."""
+        """Approximate size of the JSON text, bytes."""
         return sum(rank.text_bytes for rank in self.ranks)
 
     def split(self) -> list[Batch]:
@@ -103,7 +103,7 @@ class Failure:
         rank: the trace.
         reason: the reason.
         hint: what to do.
-        is_of_disk: whether the disk is full, and not the trace at fault.
+        is_of_disk: whether a full disk, not the trace, is the cause.
     """
 
     rank: Rank

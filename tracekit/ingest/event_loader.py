@@ -107,5 +107,5 @@ def _insert_sql(trace_id: int) -> str:
 
 
 def _stand_in(text: str) -> str:
-    """Return SQL for the negative number that replaces a text as process or thread id."""
+    """Return SQL for the negative number that replaces a process or thread id that is text."""
     return f"-1 - (hash({text}) % 1000000007)::BIGINT"

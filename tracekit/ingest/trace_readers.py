@@ -126,7 +126,8 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def _is_foreign_perfetto(head: bytes) -> bool:
-    # A first field of type bytes, not a line feed before text: protos/perfetto/trace/trace.proto.
+    # The first byte is the tag of a field of type bytes, which is also a line feed; control bytes
+    # after it exclude text. See protos/perfetto/trace/trace.proto.
     return not _is_xspace(head) and head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
 
 
@@ -136,7 +137,7 @@ def is_execution_trace(head: bytes) -> bool:
 
 
 def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
-    """Return a reader that refuses files of a known kind with a hint how to convert them."""
+    """Return a reader that refuses files of a known kind with a hint on what to do instead."""
 
     def refuse(stream: ByteStream) -> TraceReader:
         raise TraceError(f"{stream.path}: {what}", hint=hint.replace("FILE", stream.path.name))
