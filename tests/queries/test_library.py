@@ -250,7 +250,7 @@ RULES = CATALOG.functions["attribution_rules"].sql
 
 
 def test_each_reason_has_a_case():
-    listed = set(re.findall(r"^        \('([a-z ]+)', '", RULES, re.MULTILINE))
+    listed = set(re.findall(r"^        \(\s*'([a-z ]+)',\s*'", RULES, re.MULTILINE))
     given = set(re.findall(r"reason: '([a-z ]+)'", RULES)) | {"own range", "module call"}
     # Some stand in place of what the launch context says, whichever rule asks for them.
     assert given == (listed - {"capture", "annotation", "query length"}) | {"phase"}
@@ -260,7 +260,7 @@ def test_each_reason_has_a_case():
 
 @pytest.mark.parametrize("decides", ["phase", "module"])
 def test_the_rules_stand_in_the_order_of_their_numbers(decides):
-    listed = [int(rule) for rule in re.findall(rf"\('{decides}', (\d+), '", RULES)]
+    listed = [int(rule) for rule in re.findall(rf"\(\s*'{decides}', (\d+),\s*'", RULES)]
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)
     tried = list(dict.fromkeys(int(rule) for rule in branches))
