@@ -2,8 +2,7 @@
 -- The first matching rule of `attribution_rules` decides. If the launch context of an event in a training trace does
 -- not determine its phase, the phase comes from adjacent launches (`adjacent_launches`). An event without a recorded
 -- launch takes its attribution from the event it repeats (`repeated_launches`), or from its name if all events of that
--- name ran in one phase. Everything else has phase other and the named
--- row (unattributed).
+-- name ran in one phase. Everything else has phase other and the named row (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
