@@ -1,12 +1,12 @@
 -- Memory in use at the peak of each device, by category, phase, module, op, and line at once.
--- Rows add up to the peak. Memory allocated before the recording is one row, (before the recording).
+-- Rows add up to the peak. One row, (before the recording), contains all memory allocated before the recording.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memory_peaks per block
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, or (before the recording); files may define others
+--   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, (before the recording), or as in the file
 --   phase        VARCHAR  phase of the allocation; NULL for (before the recording)
 --   module_path  VARCHAR  module path of the allocation, or a named row in parentheses
 --   op           VARCHAR  innermost op around the allocation
