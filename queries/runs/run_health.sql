@@ -1,5 +1,5 @@
 -- Data-quality checks of runs.
--- For a single run, these rows are also the last ones of analysis `health`. Metrics that do not apply have no row.
+-- For a single run, analysis `health` also ends with these rows. Metrics that do not apply have no row.
 --
 -- Kind:     analysis
 -- Scope:    runs
