@@ -18,19 +18,19 @@
 
 -- lost_time           time 0 although other records start an hour later or more; or start and
 --                     duration 0 of device work, a launch call, or an op: lost by the profiler
--- other_clock         negative time although other records start an hour later or more, or more than
---                     10^6 s (11 days) from the median times of all host processes
--- outside_recording   device work that starts before the host records by more than their length (at
---                     least 1 s), or ends after them by more than that length plus all work that
---                     may have been queued
--- left_over           work without a launch that ended before the host records, followed by a pause
---                     as long as the host records (at most 1 s, at least 1 ms)
--- delivered_twice     duplicate record with the same correlation ID, or with two IDs if longer than
---                     1 µs
+-- other_clock         negative time although other records start an hour later or more, or more
+--                     than 10^6 s (11 days) from the median times of all host processes
+-- outside_recording   device work that starts before the host records by more than their length
+--                     (at least 1 s), or ends after them by more than that length plus all work
+--                     that may have been queued
+-- left_over           work without a launch that ended before the host records, followed by a
+--                     pause as long as the host records (at most 1 s, at least 1 ms)
+-- delivered_twice     duplicate record with the same correlation ID, or with two IDs if longer
+--                     than 1 µs
 -- no_durations        most work has zero length: all work is excluded
 -- wrong_unit          most work outside graphs lasts more than 100 times the time until the next
---                     work on its stream, or most launch calls take under 50 ns and most work under
---                     1 µs: all work is excluded
+--                     work on its stream, or most launch calls take under 50 ns and most work
+--                     under 1 µs: all work is excluded
 -- outlasts_recording  work without a launch that is longer than the extent of the host records and
 --                     launched work together (at least 1 ms)
 -- outlasts_next       ends after the next work of its stream, and more than 100 µs after the start
