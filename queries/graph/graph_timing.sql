@@ -1,4 +1,4 @@
--- Recorded time of each node, and the latest that delays no end: `graph_replay` with recorded times.
+-- Recorded time of each node, and the latest time that delays the end of no trace.
 --
 -- Kind:     table
 -- Made:     when asked for
