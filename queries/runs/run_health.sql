@@ -10,7 +10,7 @@
 --   value     DOUBLE   value
 --   unit      VARCHAR  count or pct
 --   severity  VARCHAR  ok, note, or warn
---   meaning   VARCHAR  what it means for the figures
+--   meaning   VARCHAR  what the value means for the results
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit IN ('count', 'pct') AND value IS NOT NULL AND meaning IS NOT NULL
 
