@@ -6,7 +6,7 @@
 -- Family:   memory_peaks per block
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, (before the recording), or the file's
+--   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, (before the recording), or recorded
 --   phase        VARCHAR  phase of the allocation; NULL for (before the recording)
 --   module_path  VARCHAR  module path of the allocation, or a named row in parentheses
 --   op           VARCHAR  innermost op around the allocation
