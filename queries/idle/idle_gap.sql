@@ -63,7 +63,7 @@
 -- examine that other thread (thread_waits). The thread spent more than half of that part:
 --   profiler        host waited                 in profiler overhead
 --   data_loading    host waited                 in a data loader
---   allocator       host waited                 allocating or freeing memory, or the launch call ran
+--   allocator       host waited                 allocating or freeing memory, or in a launch call
 --                                               while another thread did (driver lock)
 --   comm_wait       host waited                 waiting for other ranks
 --   host_sync       host waited                 in a synchronization or blocking copy (host_waits);
@@ -75,7 +75,8 @@
 --   unknown         waited for some thread      waiting for an unknown holder of a lock or queue
 --   host_sync       launch call waited          the launch call blocked and started before the gap
 -- Or none of these:
---   launch_latency  launch call was running     started before the gap, returned within short_call_ns
+--   launch_latency  launch call was running     it started before the gap and returned within
+--                                               short_call_ns
 --   host_bound      host was at work            see op_id, module_id, and python_event_id
 WITH work AS (
     SELECT
