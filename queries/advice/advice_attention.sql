@@ -65,7 +65,7 @@ pieces AS (
 ),
 
 chosen AS (
-    -- Rolled-up paths have * instead of layer numbers, so match any number.
+    -- Rolled-up paths lack module numbers, so let each part of the path match any number.
     SELECT
         *,
         if(
