@@ -193,8 +193,8 @@ numbered_forward AS (
         OR CASE
             WHEN label_after IN ('backward', 'recompute', 'derivative')
                 THEN is_model_block AND NOT is_on_node_thread
-            -- GEMMs before the optimizer work on gradients (PowerSGD, Newton-Schulz) and belong to
-            -- no model.
+            -- GEMMs between a backward pass and the optimizer process gradients (PowerSGD,
+            -- Newton-Schulz) and belong to no model.
             WHEN label_after = 'optimizer' THEN FALSE
             ELSE is_model_block OR coalesce(label_after = 'forward', FALSE)
         END
