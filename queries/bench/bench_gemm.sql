@@ -1,6 +1,6 @@
 -- GEMM benchmarks (`tracekit bench gemm`) by shape and type.
--- Figure 11 and Table XII of arXiv 2311.03687. Rates are computed from the median time and its confidence interval. The
--- peak is the dense rate in the data sheet (queries/rules/devices.toml).
+-- Reproduces Figure 11 and Table XII of arXiv 2311.03687. Rates are computed from the median time and its confidence
+-- interval. The peak is the dense rate in the data sheet (queries/rules/devices.toml).
 --
 -- Kind:     analysis
 -- Scope:    runs

@@ -1,6 +1,6 @@
 -- Copy benchmarks (`tracekit bench memcpy`) with time and bandwidth.
--- Figure 12 of arXiv 2311.03687. A copy within one memory reads and writes it, so its traffic is twice its bytes. That
--- traffic is compared with the memory bandwidth in the data sheet.
+-- Reproduces Figure 12 of arXiv 2311.03687. A copy within one memory reads and writes it, so its traffic is twice its
+-- bytes. That traffic is compared with the memory bandwidth in the data sheet.
 --
 -- Kind:     analysis
 -- Scope:    runs
