@@ -1,4 +1,4 @@
--- Recorded time of each node, and the latest time that delays the end of no trace.
+-- Recorded time of each node, and the latest time at which it delays the end of no trace.
 --
 -- Kind:     table
 -- Made:     when asked for
