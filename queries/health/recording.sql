@@ -1,7 +1,7 @@
 -- Profiler overhead, incomplete events, and host clock resolution of each trace.
--- A thread cannot start two calls at the same time. If more than 10 % of the launch calls of a trace start together
--- with another one on the same thread, the host clock is coarse. Its resolution is then the shortest time between two
--- calls.
+-- A thread cannot start two calls at the same time. If more than 10 % of the launch calls of a trace start at the same
+-- time as another call of the same thread, the host clock is coarse. Its resolution is then the shortest time between
+-- two calls.
 --
 -- Kind:     table
 -- Columns:
