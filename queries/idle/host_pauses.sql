@@ -1,8 +1,8 @@
 -- Host stalls: times of at least 2 ms without any recorded activity on the host.
 -- During a stall, no thread has an open op, runtime call, wait, or profiler overhead, and no launching thread has an
--- open range or Python call that contains no op or call. A stall ends at the latest when the next step starts, and
--- before the last launch. Its place is the next op; the stall is repeated if more than half of the steps have one
--- before that op.
+-- open range or Python call that contains no op or call. A stall ends at the latest when the next step starts. Time
+-- after the last launch does not count. Its place is the next op; the stall is repeated if more than half of the steps
+-- have one before that op.
 --
 -- Kind:     table
 -- Made:     when asked for
