@@ -1,5 +1,5 @@
 -- Kernel class refined by the launching op.
--- The name of a kernel shows how it computes, not what for: cuDNN convolutions and attention libraries use GEMM
+-- The name of a kernel shows how it computes, not its purpose: cuDNN convolutions and attention libraries use GEMM
 -- kernels. GEMM kernels, and kernels of class other, get the class of the convolution or attention op that launched
 -- them.
 --
