@@ -1,5 +1,5 @@
 -- Peak memory and unused reserved memory of each device.
--- Unused reserved memory is the cost of caching and fragmentation.
+-- Unused reserved memory is held by caching and fragmentation.
 --
 -- Kind:     analysis
 -- Scope:    trace
