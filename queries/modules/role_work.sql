@@ -217,14 +217,14 @@ section AS (
         lead(t.pass) OVER (
             PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.section
         ) IS NOT NULL AS is_followed,
-        -- Position in the section of the GEMM that ends the MLP (down projection).
+        -- Position of the GEMM in the section that ends the MLP (down projection).
         CASE
             WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
             WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
                 THEN coalesce(
                     list_position(p.summed_sizes, given_before),
                     list_position(p.summed_sizes, given_before // 2),
-                    -- The recompute ends with this GEMM: the rest of the MLP was not recomputed.
+                    -- In this case, the rest of the MLP was not recomputed.
                     if(p.first_given_size = given_before, 1, NULL)
                 )
             WHEN p.product_count IN (1, 2) THEN 1
