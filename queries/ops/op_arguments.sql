@@ -1,6 +1,6 @@
 -- Ops by argument shapes, types, and strides, with host and GPU time.
--- Like `ops`, but split by recorded arguments (torch.profiler with record_shapes) and optionally by module or enclosing
--- op.
+-- Splits the rows of `ops` by recorded arguments (torch.profiler with record_shapes) and optionally by module or
+-- enclosing op.
 --
 -- Kind:     analysis
 -- Scope:    trace
