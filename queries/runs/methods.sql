@@ -1,7 +1,7 @@
 -- Training throughput and peak memory by method, one row per run.
--- Tables III, IV, and IX of arXiv 2311.03687, including runs that ran out of memory. Throughput covers all ranks and is
--- measured without the profiler. Memory is the peak of the framework's allocator on the rank with the highest peak, or
--- process memory without an accelerator.
+-- Reproduces Tables III, IV, and IX of arXiv 2311.03687, including runs that ran out of memory. Throughput covers all
+-- ranks and is measured without the profiler. Memory is the peak of the framework's allocator on the rank with the
+-- highest peak, or process memory without an accelerator.
 --
 -- Kind:     analysis
 -- Scope:    runs
