@@ -1,7 +1,7 @@
 -- CDF of the queueing time of requests, per run.
 -- The queueing time lasts from sending a request to the start of the first engine step that served it. Requests count
--- if their first step was recorded, including profiled ones; warm-up requests are excluded. Times of client and trace
--- use the clock of the same machine, so values may be slightly negative.
+-- if their first step was recorded, including profiled ones; warm-up requests are excluded. Client and trace record
+-- times separately, so values may be slightly negative.
 --
 -- Kind:     analysis
 -- Scope:    run
