@@ -1,5 +1,5 @@
 -- Step time measured without the profiler, with its 10th and 90th percentiles if known.
--- From the run manifest or `--plain-step`.
+-- The values come from the run manifest or `--plain-step`.
 --
 -- Kind:     table
 -- Made:     when asked for
