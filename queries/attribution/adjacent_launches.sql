@@ -13,8 +13,8 @@
 --   before_ts_ns       BIGINT                    start of that launch, ns
 --   label_after        VARCHAR                   phase (or zero_grad, derivative) of the next classified launch; NULL if none
 --   after_ts_ns        BIGINT                    start of that launch, ns
---   is_proven_forward  BOOLEAN                   in an op with a sequence number, after the forward op of an autograd node
---   is_on_node_thread  BOOLEAN                   its thread runs autograd nodes
+--   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, after the forward op of an autograd node
+--   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block: in a complete module call, or not next to a forward pass
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
@@ -134,7 +134,8 @@ instant AS (
         own.phase IS NOT NULL
         AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
-    -- The forward op that created an autograd node marks a forward pass even if it launches nothing.
+    -- The forward op that created an autograd node marks a forward pass, even if it launches
+    -- nothing.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
     FROM launch_context AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id

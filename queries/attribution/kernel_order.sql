@@ -8,7 +8,7 @@
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, piece BIGINT
 --   phase     VARCHAR  forward, recompute, backward, or optimizer; NULL if unknown
---   is_named  BOOLEAN  determined by the name of the kernel
+--   is_named  BOOLEAN  the phase follows from the name of the kernel
 
 WITH silent AS (
     SELECT trace_id

@@ -11,7 +11,7 @@
 --   trace_id           INTEGER -> trace
 --   event_id           BIGINT -> record                   launch, op, or allocator event
 --   op_id              BIGINT -> record.event_id          innermost op; for an op, the op itself
---   node_id            BIGINT -> record.event_id          autograd node around it
+--   node_id            BIGINT -> record.event_id          autograd node around the event
 --   forward_op_id      BIGINT -> record.event_id          forward op of the node, by sequence number
 --   is_recompute       BOOLEAN                            forward work recomputed for the backward pass
 --   is_derivative      BOOLEAN                            work of a backward pass that is itself differentiated
@@ -19,13 +19,13 @@
 --   module_id          INTEGER -> module
 --   module_source      VARCHAR                            source of the module, as in module
 --   forward_module_id  INTEGER -> module.module_id        module of the forward op
---   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around it
---   range_id           INTEGER -> module.module_id        innermost user range around it, as in module
+--   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around the event
+--   range_id           INTEGER -> module.module_id        innermost user range around the event, as in module
 --   forward_range_id   INTEGER -> module.module_id        user range of the forward op
---   is_unmarked        BOOLEAN                            no user range around it, except those of torch.compile
---   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a phase in its name
+--   is_unmarked        BOOLEAN                            no user range around the event, except those of torch.compile
+--   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a phase in its name
 --   marked_phase       VARCHAR                            phase in the name of that marker
---   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a named row
+--   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a named row
 --   marked_row         VARCHAR                            named row of that marker
 --   is_weak_row        BOOLEAN                            the named row applies only outside modules
 --   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, or bmm1

@@ -5,7 +5,7 @@
 -- Kind:     view
 -- Columns:
 --   trace_id      INTEGER -> trace
---   event_id      BIGINT -> event        device event, or the one that ended the gap
+--   event_id      BIGINT -> event        device event, or for a gap, the device event that ended it
 --   piece BIGINT, rank INTEGER, device VARCHAR -> device_windows
 --   stream        BIGINT                 stream; NULL for gaps
 --   step          BIGINT -> step_ranges  step; for gaps, the step of the host
