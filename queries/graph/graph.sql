@@ -12,7 +12,7 @@
 --   bound_wall_ns   BIGINT   exclusive busy time of the work whose start binding edges determine, ns
 --   bound_pct       DOUBLE   bound_wall_ns as a share of the busy time of the rank, 0 to 100
 --   weight_ns       BIGINT   sum of the weights of binding edges, ns
---   unexplained_ns  BIGINT   sum of the unexplained time of edges with more than 15 µs of it, ns
+--   unexplained_ns  BIGINT   sum of the unexplained time of edges that have more than 15 µs, ns
 -- Invariant: binding_count <= edge_count
 -- Empty: device_events: no GPU work was recorded
 

@@ -7,7 +7,7 @@
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace
---   shift_ns  BIGINT  added to all times of the trace, ns
+--   shift_ns  BIGINT  shift to add to all times of the trace, ns
 
 WITH rank_count AS (
     SELECT count(*) AS trace_count

@@ -19,7 +19,7 @@
 --   quick_ns     BIGINT   weight with the 10th percentile of latencies, ns
 --   slow_ns      BIGINT   weight with the 90th percentile of latencies, ns
 --   loading_ns   BIGINT   part of the weight inside a data loader, ns
---   is_binding   BOOLEAN  has the latest arrival time of all edges into its target
+--   is_binding   BOOLEAN  the edge has the latest arrival time of all edges into its target
 --   rest_ns      BIGINT   unexplained time before target_ns, ns; 0 unless binding
 
 WITH edge AS (
