@@ -7,7 +7,7 @@
 -- Columns:
 --   trace_id          INTEGER -> trace
 --   overhead_count    BIGINT  number of profiler overhead events
---   overhead_ns       BIGINT  sum of their durations, ns
+--   overhead_ns       BIGINT  sum of durations of profiler overhead events, ns
 --   unfinished_count  BIGINT  number of events still open at the end of the recording, including starts without an end
 --   stray_end_count   BIGINT  number of span ends without a recorded start
 --   host_clock_ns     BIGINT  resolution of a coarse host clock, ns; NULL if below 20 µs
