@@ -6,7 +6,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 20                                                                                                                              rows per device; 0 for all
+--   limit       BIGINT = 20                                                                                                                              number of rows per device; 0 for all
 --   min_gap_ns  BIGINT = 0                                                                                                                               minimum length, ns
 --   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only this cause
 -- Columns:
