@@ -9,9 +9,9 @@
 --   event_id     BIGINT -> record.event_id  call
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   ts_ns        BIGINT                     start, ns; like pid and tid, NULL if implausible and no previous call exists
---   is_replay    BOOLEAN                    launches a graph
---   is_kernel    BOOLEAN                    launches a kernel or graph, not a copy or memset
---   is_captured  BOOLEAN                    captured into a graph instead of executed
+--   is_replay    BOOLEAN                    the call launches a graph
+--   is_kernel    BOOLEAN                    the call launches a kernel or graph, not a copy or memset
+--   is_captured  BOOLEAN                    the call was captured into a graph instead of executed
 --   is_missing   BOOLEAN                    the work of the call is missing in the file or has no usable time
 
 WITH launch_call AS (
