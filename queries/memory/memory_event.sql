@@ -17,7 +17,7 @@
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
 --   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
 --   end_place        BIGINT                 place of the event that ended the allocation; NULL if in use until the end of the recording
---   is_at_peak       BOOLEAN                in use at the peak of the device
+--   is_at_peak       BOOLEAN                the block is in use at the peak of the device
 --   op_name          VARCHAR                innermost op around the event, or in its call stack
 --   module_id INTEGER -> module, row_name VARCHAR
 --   phase            VARCHAR                phase; other if unknown
