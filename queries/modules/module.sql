@@ -16,7 +16,7 @@
 --   source         VARCHAR                      source of the name: tk (range or replayed kernel), nn.Module, range, or frame
 --   rollup_path    VARCHAR                      path with layer numbers replaced by *
 --   position       INTEGER                      position in the tree, depth first, in call order
---   last_position  INTEGER                      position of its last descendant
+--   last_position  INTEGER                      position of the last descendant of the module
 -- Invariant: position <= last_position
 -- Invariant: depth = 0 OR parent_id IS NOT NULL
 
