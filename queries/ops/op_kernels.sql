@@ -11,8 +11,7 @@
 --   name      VARCHAR  kernel, copy, or op
 --   class     VARCHAR
 --   op_count  BIGINT   number of op calls that launched the kernel
---   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE
---   wall_ns   BIGINT   exclusive busy time, ns
+--   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE, wall_ns BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND (op IS NULL OR op_count <= kernel_count)
 
 WITH ran AS (
