@@ -13,14 +13,14 @@
 --   matched_by      VARCHAR  seq or order
 --   number          BIGINT   sequence number, or position within group and class, from 1
 --   match_id        VARCHAR  common ID of the collective on all ranks
---   rank_count      BIGINT   number of ranks that recorded it
+--   rank_count      BIGINT   number of ranks that recorded the collective
 --   expected_count  INTEGER  size of the group, or of the job if the group is unknown; 2 for send/receive pairs
 --   message_bytes   BIGINT
 --   dur_ns          BIGINT   duration on this rank, ns
 --   transfer_ns     BIGINT   shortest duration of all ranks, ns; NULL if not matched
 --   wait_ns         BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
 --   is_last         BOOLEAN  this rank arrived last; NULL if not matched
---   reason          VARCHAR  why it is not matched; else NULL
+--   reason          VARCHAR  why the collective is not matched; else NULL
 --   own_ns          BIGINT   time from the end of all previous communication on the device, ns; 0 for the first
 --   is_first        BOOLEAN  first collective of the device
 --   sender_rank     BIGINT   sender of a send/receive pair

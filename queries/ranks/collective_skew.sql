@@ -12,7 +12,7 @@
 --   matched_by            VARCHAR  seq or order; NULL if not matched
 --   number                BIGINT   sequence number, or position within group and class, from 1; NULL if not matched
 --   call_count            BIGINT   number of calls on all ranks
---   rank_count            BIGINT   number of ranks that recorded it
+--   rank_count            BIGINT   number of ranks that recorded the collective
 --   expected_count        INTEGER  size of the group, or of the job if the group is unknown; NULL if both are unknown
 --   message_bytes         BIGINT   largest message size of all ranks, bytes
 --   transfer_ns           BIGINT   shortest duration, ns

@@ -6,7 +6,7 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 50  rows, longest waits first; 0 for all
+--   limit  BIGINT = 50  number of rows, longest waits first; 0 for all
 -- Columns:
 --   straggler_rank        INTEGER  rank that arrived last
 --   node                  VARCHAR
