@@ -10,7 +10,7 @@
 --   recorded_step_ns   BIGINT   mean recorded step, ns
 --   work_ns            BIGINT   GPU busy time per step, ns
 --   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
---   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if unknown
+--   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only their median is known
 --   high_ns            BIGINT   90th percentile of the measured steps, ns
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct           DOUBLE   idle share of the measured step, 0 to 100; NULL if not measured, or if shorter than the work
