@@ -1,6 +1,6 @@
 -- Allocator calls (cudaMalloc, cudaFree) inside steps, and fragmented GPU memory.
--- These calls also synchronize the device. Calls of the first marked step are ignored. Memory is fragmented if a tenth
--- of it lies unused at the peak while at least 80 % is reserved.
+-- These calls also synchronize the device. Calls in the first marked step are ignored. Memory counts as fragmented if
+-- at least 80 % of it is reserved and at least 10 % is reserved but unused at the peak.
 --
 -- Kind:     advice
 -- Scope:    run

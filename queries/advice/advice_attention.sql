@@ -1,6 +1,7 @@
 -- Unfused attention: softmax kernels between two batched matrix multiplications.
--- Fused attention removes the work between the two and speeds up the GEMMs by up to 2×, because scores stay in cache
--- and masked ones are skipped. Without modules, any softmax between two batched GEMMs on a stream counts.
+-- A fused kernel removes the softmax, mask, and copy kernels between the two GEMMs. It also speeds up the GEMMs by up
+-- to 2× because scores stay in cache and masked scores are skipped. In traces without modules, any softmax between two
+-- batched GEMMs on a stream counts.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -54,7 +55,7 @@ pieces AS (
         sum(work_count) AS work_count,
         sum(work_ns)::BIGINT AS work_ns
     FROM sections
-    -- The softmax of a loss also runs between GEMMs, but those belong to other modules.
+    -- The softmax of a loss also runs between GEMMs, but in another module than those GEMMs.
     WHERE
         softmax_count > 0
         AND is_behind_batched
@@ -64,7 +65,7 @@ pieces AS (
 ),
 
 chosen AS (
-    -- Rolled-up paths have lost their module numbers.
+    -- Rolled-up paths lack module numbers, so let each part of the path match any number.
     SELECT
         *,
         if(

@@ -1,5 +1,5 @@
 -- A busy GPU with most of its memory free: a larger batch may fit.
--- A trace of one batch size cannot show how much longer a step takes then.
+-- A trace of one batch size cannot show how much longer a step with a larger batch takes, so no gain is given.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Convolution biases that a following batch norm cancels.
--- Batch norm subtracts the mean of each channel, and with it any bias. On accelerators the bias costs an add in the
--- forward and a sum in the backward pass; only convolutions with such kernels count.
+-- Batch norm subtracts the mean of each channel, which also removes any bias. On accelerators, the bias costs an add
+-- kernel in the forward pass and a sum kernel in the backward pass. Only convolutions with such kernels count.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -27,7 +27,7 @@ convolution AS MATERIALIZED (
         AND EXISTS (FROM added)
 ),
 
--- Batch norm counts its batches between the two.
+-- Next op after the convolution. Batch norm may first increment its batch counter (aten::add_).
 next_op AS (
     SELECT trace_id, pid, tid, ts_ns, name
     FROM event
@@ -49,8 +49,8 @@ biased AS (
         ON c.trace_id = n.trace_id AND c.pid = n.pid AND c.tid = n.tid AND c.end_ns <= n.ts_ns
 ),
 
--- The backward pass does not show which sums belong to normalized convolutions, so their share of
--- the forward pass is used.
+-- The backward pass does not show which sum kernels belong to convolutions with batch norm, so use
+-- the share of such convolutions in the forward pass.
 share AS (SELECT avg(is_normed::INTEGER) AS normed FROM biased WHERE NOT is_backward),
 
 gone AS (

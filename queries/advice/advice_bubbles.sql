@@ -1,6 +1,6 @@
 -- Pipeline bubbles: time stages wait for each other.
--- A schedule costs at least (stages - 1) / (micro-batches + stages - 1) of a step. How much longer twice as many, half
--- as large micro-batches take needs another run.
+-- A schedule costs at least (stages - 1) / (micro-batches + stages - 1) of a step. No gain is given because the time of
+-- smaller micro-batches is unknown until they are measured.
 --
 -- Kind:     advice
 -- Scope:    run

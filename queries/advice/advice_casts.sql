@@ -1,6 +1,6 @@
 -- Kernels that cast between fp32 and 16-bit types, such as those of autocast.
--- 16-bit weights need no casts, but activations widened by norms or losses still do; half to all of the casts are
--- assumed to go.
+-- 16-bit weights need no casts, but activations that norms or losses widen to fp32 still do. The gain assumes that
+-- between half and all of the casts disappear.
 --
 -- Kind:     advice
 -- Scope:    run

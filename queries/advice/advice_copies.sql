@@ -1,6 +1,6 @@
 -- Host-to-device copies that delay the host or the GPU.
--- Copies from pageable memory block the host until they start. Copies from pinned memory on a stream of their own are
--- ignored because they already overlap with compute.
+-- A copy from pageable memory blocks the host until it starts. Copies from pinned memory on a separate stream are
+-- ignored, unless the host waits for them, because they already overlap with compute.
 --
 -- Kind:     advice
 -- Scope:    run

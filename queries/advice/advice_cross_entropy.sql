@@ -1,6 +1,6 @@
 -- Unfused cross-entropy that writes the logits of the complete vocabulary several times.
--- A fused kernel is assumed to take as long as the softmax backward kernel. Copies and fills next to a loss kernel
--- count as casts of the logits if they take at least a fifth of its time.
+-- A fused kernel is assumed to take as long as the softmax backward kernel. Copy and fill kernels within four events of
+-- a loss kernel count as casts of the logits if they take at least a fifth of its time.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -41,7 +41,7 @@ gone AS (
         (SELECT sum(w.dur_ns) FROM work AS w WHERE w.phase = p.phase AND w.op_name = p.op_name)
             AS all_ns
     FROM part AS p
-    -- The softmax backward kernel remains.
+    -- The softmax backward kernel stands for the fused kernel, so it stays.
     WHERE p.op_name <> 'aten::_log_softmax_backward_data'
 )
 

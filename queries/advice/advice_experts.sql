@@ -1,5 +1,6 @@
 -- Imbalanced load of experts across ranks.
--- Compares the compute of modules and kernels named after experts with the mean of the ranks that exchange tokens.
+-- Compares the GPU time of modules and kernels with expert names on each rank with the mean over all ranks that take
+-- part in all-to-alls.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Communication in the backward pass that is not overlapped with compute.
--- A gain is given only for gradient reductions on GPUs. The backward pass needs the results of other collectives right
--- away, and on a CPU overlapped communication competes with compute for the same cores.
+-- A gain is given only for gradient reductions on GPUs. The backward pass needs the results of other collectives
+-- immediately, and on a CPU, overlapped communication competes with compute for the same cores.
 --
 -- Kind:     advice
 -- Scope:    run

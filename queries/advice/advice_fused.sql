@@ -1,6 +1,6 @@
 -- Kernel chains that a library offers as one fused kernel.
--- Chains are those of queries/rules/fusions.toml and `[[fusion]]` of a rules file. The fused kernel is assumed to take
--- as long as the longest of the chain; copies inside the chain disappear.
+-- The chains come from queries/rules/fusions.toml and from `[[fusion]]` in a rules file. The fused kernel is assumed to
+-- take as long as the longest kernel of the chain, and copies inside the chain disappear.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,7 @@
 -- GPU idle time while the CPU launches kernels too late, by phase.
 -- Excludes host stalls (1 ms or more without an open op, or within a single op), data loading, phases below 1 % of the
--- window, and phases launched mostly by graphs. The change captures a complete training step in a CUDA graph, or the
--- regions of compiled code; otherwise a tenth of the host time is assumed to remain.
+-- window, and phases in which graphs launch most of the work. The suggested change captures the complete training step
+-- or the compiled regions in a CUDA graph. If neither is possible, a tenth of the host time is assumed to remain.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -67,7 +67,8 @@ in_use AS (
     ) AS seen
 ),
 
--- With Dynamo regions, the forward CompiledFunction is nested in its region.
+-- If Dynamo regions are recorded, select only those: the forward CompiledFunction is nested in
+-- them.
 region AS (
     SELECT string_agg(format('range={} x0-0.1', name), '; ' ORDER BY name) AS change
     FROM (
@@ -124,7 +125,7 @@ SELECT
             THEN
                 'Launch fewer, larger kernels (torch.compile, fused ops), capture a graph with '
                 || 'the device runtime, or use a larger batch'
-        -- Engines only: a plain generate loop also has phases of serving.
+        -- Only for serving engines: a plain generate() loop also has decode and prefill phases.
         WHEN
             bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
             AND NOT EXISTS (FROM generating_launch)

@@ -1,5 +1,5 @@
 -- Kernels that convert tensors between memory formats.
--- NCHW to NHWC or back: conversions of cuDNN and batched transposes of MIOpen.
+-- Counts the conversions of cuDNN between NCHW and NHWC and the batched transposes of MIOpen.
 --
 -- Kind:     advice
 -- Scope:    run

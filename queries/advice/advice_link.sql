@@ -1,5 +1,6 @@
 -- Process groups with far slower transfers than comparable groups.
--- Comparable groups have the same purpose, size, and collective; at least three are needed (see `stragglers`).
+-- Comparable groups have the same purpose, size, and collective. The comparison needs at least three such groups (see
+-- `stragglers`).
 --
 -- Kind:     advice
 -- Scope:    run
@@ -7,8 +8,8 @@
 
 WITH slow AS (FROM group_transfers WHERE is_outlier),
 
--- Time of all transfers that the change selects: per class and group, or per rank for send/receive
--- pairs.
+-- The change selects transfers by class and group, or by rank for send/receive pairs, so sum over
+-- all transfers that it selects.
 chosen AS (
     SELECT
         class, pg_name, transfer_ns,

@@ -1,11 +1,11 @@
 -- Time the program waits for data.
--- Data is loaded in the training process, or by workers that cannot keep up. The suggested number of workers keeps pace
--- with the step, plus one, at most eight.
+-- Data is loaded in the training process, or in workers that are too slow. The suggested number of workers is one more
+-- than needed to keep up with the steps, and at most eight.
 --
 -- Kind:     advice
 -- Scope:    run
 
--- The range of a loader and its Python function are one wait.
+-- A loader range and the Python function inside it are the same wait, so merge overlapping waits.
 WITH waits AS (
     SELECT (trace_id, pid, tid) AS part, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns
     FROM host_waits

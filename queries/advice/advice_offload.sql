@@ -1,6 +1,6 @@
 -- Exposed copies of offloaded optimizer states, gradients, or activations.
--- Copies in the optimizer, and those of at least 1 MiB from the device in the forward and backward pass or back in the
--- backward pass.
+-- Counts all host-device copies in the optimizer phase, device-to-host copies of at least 1 MiB in the forward pass,
+-- and copies of at least 1 MiB in either direction in the backward pass.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- ZeRO or FSDP sharding on a single rank.
--- It saves no memory there and only adds hooks, gathers, and reductions. A gain is given only for FSDP, whose hooks are
--- recorded as ranges.
+-- On one rank, sharding saves no memory and only adds hooks, gathers, and reductions. A gain is given only for FSDP
+-- because its hooks are recorded as ranges.
 --
 -- Kind:     advice
 -- Scope:    run

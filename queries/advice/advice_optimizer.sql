@@ -1,7 +1,7 @@
 -- Optimizer steps with many small kernels where one fused kernel would do.
--- Unfused Adam reads and writes 20 tensors per parameter, fused Adam 7 (SGD with momentum: 8 and 5). On an H200, fused
--- Adam takes 0.35 to 0.55 of the time of foreach kernels. Kernels below 5 µs are launch-bound: after fusion, a tenth
--- of their time remains, and 2 to 10 % of the host time in `Optimizer.step`. On a CPU, temporaries also cause page
+-- Unfused Adam reads and writes 20 tensors per parameter, and fused Adam 7 (SGD with momentum: 8 and 5). On an H200,
+-- fused Adam takes 0.35 to 0.55 times as long as foreach kernels. Kernels below 5 µs are launch-bound: fusion leaves a
+-- tenth of their time, and 2 to 10 % of the host time in `Optimizer.step`. On a CPU, temporaries also cause page
 -- faults.
 --
 -- Kind:     advice
@@ -25,7 +25,7 @@ WITH work AS (
     WHERE row_name = '(optimizer)' AND kind = 'compute'
 ),
 
--- Optimizers with a fused kernel in torch; Adagrad on CPU only.
+-- Optimizers that have a fused kernel in torch (Adagrad: on CPU only).
 named AS (
     SELECT
         count(*) > 0 AS has_range,

@@ -1,5 +1,6 @@
 -- Host stalls that recur in more than half of the steps.
--- Times of at least 2 ms without any event on a host thread, at the same place of the step.
+-- A stall is an interval of at least 2 ms in which no host thread has an event. Stalls recur if they end before the
+-- same op.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -14,7 +15,7 @@ WITH pauses AS (
     GROUP BY trace_id
 ),
 
--- The place with the most time: its longest stall, or the first of equally long ones.
+-- The op with the most stall time before it. Of equally long stalls, report the first.
 places AS (
     SELECT
         trace_id, place, step_count,

@@ -1,6 +1,6 @@
 -- Matrix multiplications in a wider data type than the device needs to be fast, such as fp32.
--- fp32 (including TF32) on devices with known peaks, and fp64 on any device. A type of half the width is assumed to
--- take half the time.
+-- Reports fp32 (including TF32) on devices with known peak rates, and fp64 on any device. A type of half the width is
+-- assumed to take half the time.
 --
 -- Kind:     advice
 -- Scope:    run

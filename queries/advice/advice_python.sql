@@ -1,7 +1,7 @@
 -- Python calls and program ranges that keep the GPU idle without launching any work.
--- Each host-caused gap is sampled at 25, 50, and 75 %: the innermost Python function or range on the busy thread.
--- Ignores data loaders and engine workers that poll for a batch (other rules), torch's own functions, and ranges of
--- collectives.
+-- Samples each host-caused gap at 25, 50, and 75 % of the host's part, and attributes it to the innermost Python
+-- function or range on the busy thread. Ignores data loaders and engine workers that poll for a batch (covered by other
+-- rules), functions of torch itself, and ranges of collectives.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -94,7 +94,7 @@ SELECT
     || ' remove' AS change,
     least(l.idle_ns, t.call_ns) AS cost_ns,
     CASE l.name
-        -- The profiler's name of gc.collect.
+        -- The profiler's name for gc.collect.
         WHEN '<built-in function collect>'
             THEN
                 'Remove gc.collect() from the loop, or call it every n steps. gc.freeze() after '

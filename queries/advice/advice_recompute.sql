@@ -1,6 +1,7 @@
 -- Cost of recomputing activations in the backward pass.
 -- If allocator events are recorded, the memory that activations would occupy without recomputation is compared with the
--- free memory, less a reserve of 5 %. If it does not fit, only a part of the layers is suggested.
+-- free memory, minus a reserve of 5 %. If the activations do not fit, the advice suggests disabling recomputation for
+-- only some layers.
 --
 -- Kind:     advice
 -- Scope:    run

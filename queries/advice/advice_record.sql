@@ -1,6 +1,6 @@
 -- Recording settings that would explain more of the trace.
--- Stacks for host-caused idle time without Python events, stream synchronization for unexplained stalls, a longer
--- warm-up for work missing in the trace, a finer host clock, and the traces of missing ranks.
+-- Suggests stacks for host-caused idle time without Python events, recorded stream synchronization for unexplained
+-- stalls, a longer warm-up for missing GPU work, a finer host clock, and the traces of missing ranks.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -33,7 +33,7 @@ idle AS (
         )::BIGINT AS awaited_ns,
         coalesce(sum(idle_ns) FILTER (reason = 'host clock too coarse'), 0)::BIGINT AS coarse_ns
     FROM idle_gap AS g
-    -- Recurring host stalls have a rule of their own.
+    -- Recurring host stalls have their own rule, advice_pauses.
     ASOF LEFT JOIN pause AS p ON g.trace_id = p.trace_id AND g.end_ns > p.start_ns
     WHERE reason IS DISTINCT FROM 'nothing recorded' OR coalesce(p.end_ns <= g.start_ns, TRUE)
     GROUP BY g.trace_id

@@ -1,6 +1,6 @@
 -- Host work of a serving engine that keeps the GPU idle, by stage.
--- Scheduling, input preparation, sampling, token processing, and detokenization, recognized by functions of vLLM,
--- SGLang, LightLLM, and transformers and by tracekit's ranges `tk/stage`.
+-- Covers scheduling, input preparation, sampling, token processing, and detokenization. Stages are recognized by
+-- functions of vLLM, SGLang, LightLLM, and transformers, and by tracekit's ranges `tk/stage`.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -60,8 +60,8 @@ named AS (
         FROM event
         WHERE
             (is_annotation(category) OR is_python_call(category))
-            -- One combined pattern for all names; the stage patterns are applied to the matches
-            -- only.
+            -- Filter all names with one combined pattern first, and apply the pattern of each stage
+            -- only to the matches.
             AND regexp_matches(
                 name,
                 '^tk/stage/|vllm/|sglang/|lightllm/|continuous_batching/|logits_process|detokenizer'

@@ -1,7 +1,7 @@
 -- Prefill steps that delay decoding requests.
--- A step delays the requests that decode in it, or around it if it only prefills. If prefill steps take three times as
--- long as decode steps, smaller chunks are suggested; if chunks are small but delays still exceed a third of the time,
--- separate prefill engines.
+-- A mixed step delays the requests that decode in it. A prefill-only step delays the requests that decode before and
+-- after it. If prefill steps take three times as long as decode steps, the advice suggests smaller chunks. If chunks
+-- are already small but delays exceed a third of the time, it suggests separate prefill engines.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,7 @@
 -- Waiting time of requests before they run, by cause.
--- The client's concurrency limit, the engine's batch limit, or a full KV cache (estimated at 80 % occupancy). A request
--- runs from its first token to its end. Limits come from the manifest or the server's command line; closed-loop and
--- burst loads never count as held back by the client.
+-- The cause is the client's concurrency limit, the engine's batch limit, or a full KV cache (estimated at 80 %
+-- occupancy). A request counts as running from its first token to its end. Limits come from the manifest or the
+-- server's command line. With closed-loop and burst loads, the client is never the cause.
 --
 -- Kind:     advice
 -- Scope:    runs

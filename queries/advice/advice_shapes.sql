@@ -1,6 +1,6 @@
 -- 16-bit matrix multiplications with sizes that do not suit tensor cores.
--- Tensor cores need N and K in multiples of 8. The padded time is estimated from the fastest kind of aligned product
--- with at most twice as many operations that ran at least three times.
+-- Tensor cores need N and K to be multiples of 8. The time after padding is estimated from the fastest aligned GEMM
+-- that has at most twice as many operations and ran at least three times.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -68,7 +68,7 @@ reached AS (
     GROUP BY ALL
 ),
 
--- Changes select kernels by name, so include all work of the kernel.
+-- A change selects kernels by name, so sum all work of the kernel.
 kernels AS (
     SELECT
         p.op_name, p.name,

@@ -1,6 +1,6 @@
 -- Many small collectives, bound by latency rather than bandwidth.
--- Median message below 1 MiB and at least ten per step (or window). On a CPU, communication threads also compete with
--- compute for the same cores.
+-- Reported if the median message is below 1 MiB and there are at least ten collectives per step (or window). On a CPU,
+-- communication threads also compete with compute for the same cores.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,5 +1,5 @@
 -- Single ops that run long on the CPU while the GPU is idle.
--- Reported if they cause at least a fifth of the host-caused idle time.
+-- Reported if these ops cause at least a fifth of the host-caused idle time.
 --
 -- Kind:     advice
 -- Scope:    run

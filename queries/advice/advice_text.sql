@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
--- chosen_name escapes a name for use in a change; `*` still matches any text. in_ms formats a time. at_rank adds the
--- rank to a location. is_user_python recognizes Python calls outside torch and builtins. of_ranks tells how many ranks
--- a sum covers; mean_ns is the mean over them.
+-- chosen_name replaces characters with a special meaning in a change by `?`; `*` still matches any text. in_ms formats
+-- a time. at_rank adds the rank to a location. is_user_python recognizes Python calls outside torch and builtins.
+-- of_ranks returns the number of ranks that a sum covers as text, and mean_ns the mean over the traces.
 --
 -- Kind:     function
 

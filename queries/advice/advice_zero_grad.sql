@@ -1,6 +1,6 @@
 -- Kernels that set gradients to zero.
--- With `zero_grad(set_to_none=False)`, each gradient is written once more, and the next backward pass adds to it
--- instead of writing it.
+-- With `zero_grad(set_to_none=False)`, a kernel writes zeros to each gradient, and the next backward pass adds to the
+-- gradient instead of overwriting it.
 --
 -- Kind:     advice
 -- Scope:    run

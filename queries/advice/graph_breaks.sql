@@ -1,4 +1,4 @@
--- Calls that wait for the GPU between two kernel launches of one step; a CUDA graph cannot hold them.
+-- Calls that wait for the GPU between two kernel launches of one step and so prevent capturing it in a CUDA graph.
 --
 -- Kind:     table
 -- Made:     when asked for

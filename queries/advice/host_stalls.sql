@@ -1,6 +1,6 @@
 -- GPU idle gaps of at least 1 ms in which one op runs unusually long on the CPU.
--- The op covers 80 % of the gap, and takes at least five times its median or is the only call. A late launch is not to
--- blame.
+-- The op is open during at least 80 % of the gap. It takes at least five times its median duration, or is called only
+-- once.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -43,7 +43,7 @@ long_op AS (
         AND NOT starts_with(o.name, 'ProfilerStep#')
 ),
 
--- The device is part of the key because gaps are disjoint only within a device.
+-- Gaps are disjoint only within a device, so the device is part of the key.
 span AS (
     SELECT (trace_id, pid, tid, device) AS part, (trace_id, gap_id) AS id, start_ns, end_ns
     FROM gap

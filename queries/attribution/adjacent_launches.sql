@@ -1,8 +1,8 @@
 -- Nearest classified launches before and after each launch of unknown phase, in training traces.
--- Unclassified launches between the same two classified ones form a block: between forward and backward lies the loss,
--- between zero_grad and backward a forward pass, and so on. A differentiated backward pass is labeled derivative. Work
--- in an op with a sequence number is forward, unless it follows a backward pass without another forward pass: grad mode
--- also numbers work on gradients.
+-- Launches of unknown phase between the same two classified launches form a block. A block between forward and backward
+-- is the loss, a block between zero_grad and backward is a forward pass, and so on. The label `derivative` marks a
+-- backward pass that is itself differentiated. An op with a sequence number is forward, unless it follows a backward
+-- pass without another forward pass in between, because grad mode also numbers work on gradients.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE is_training
@@ -13,10 +13,10 @@
 --   before_ts_ns       BIGINT                    start of that launch, ns
 --   label_after        VARCHAR                   phase (or zero_grad, derivative) of the next classified launch; NULL if none
 --   after_ts_ns        BIGINT                    start of that launch, ns
---   is_proven_forward  BOOLEAN                   in an op with a sequence number, after a forward op of a node
---   is_on_node_thread  BOOLEAN                   its thread runs autograd nodes
---   is_model_block     BOOLEAN                   the block contains work that neither an optimizer step nor data loading does
---   is_evaluation      BOOLEAN                   a model runs in the block without gradients, as a complete call or without an adjacent forward pass
+--   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, after the forward op of an autograd node
+--   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
+--   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
+--   is_evaluation      BOOLEAN                   a model runs without gradients in the block: in a complete module call, or not next to a forward pass
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
@@ -33,7 +33,8 @@ launch_fact AS (
     SELECT
         l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
-        -- In an op outside grad mode, in a trace in which ops in grad mode have sequence numbers.
+        -- In a trace whose ops have sequence numbers in grad mode, an op without one ran outside
+        -- grad mode.
         s.op_id IS NOT NULL
         AND NOT s.is_in_grad_mode
         AND bool_or(s.is_in_grad_mode AND s.node_id IS NULL)
@@ -44,8 +45,8 @@ launch_fact AS (
     WHERE t.is_training
 ),
 
--- A module call without gradients may be forward or evaluation, depending on whether the complete
--- outermost call has none.
+-- A launch without gradients inside a module call is evaluation if the complete outermost call has
+-- no launch with gradients, and may otherwise be forward.
 launch_phase AS MATERIALIZED (
     SELECT
         *,
@@ -61,8 +62,8 @@ node_thread AS (
 ),
 
 -- Outermost module calls, and whether they contain launches in grad mode. Rotary embeddings and
--- masks without gradients belong to a forward pass; a call without any launch in grad mode is
--- separate.
+-- masks without gradients belong to a forward pass. A call without any launch in grad mode is not
+-- part of one.
 module_call AS (
     SELECT e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e
@@ -115,7 +116,8 @@ silent AS MATERIALIZED (
     WHERE p.own.phase IS NULL OR (p.is_module_call AND c.launch_id IS NOT NULL)
 ),
 
--- Classified launches and zero_grad (which may launch nothing), and model work of unknown phase.
+-- Classified launches, calls of zero_grad (which may launch nothing), and model work of unknown
+-- phase.
 instant AS (
     SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
     FROM silent
@@ -132,7 +134,8 @@ instant AS (
         own.phase IS NOT NULL
         AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
-    -- The forward op that created an autograd node marks a forward pass even if it launches nothing.
+    -- The forward op that created an autograd node marks a forward pass, even if it launches
+    -- nothing.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
     FROM launch_context AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
@@ -150,7 +153,7 @@ instant AS (
 ),
 
 -- Times that classify the launches around them. A forward pass may precede zero_grad if none
--- follows before the backward pass; such a zero_grad is not a boundary.
+-- follows before the backward pass. Such a zero_grad is not a boundary.
 told_moment AS (
     SELECT trace_id, at_ns, label
     FROM instant
@@ -191,7 +194,8 @@ numbered_forward AS (
         OR CASE
             WHEN label_after IN ('backward', 'recompute', 'derivative')
                 THEN is_model_block AND NOT is_on_node_thread
-            -- GEMMs on gradients (PowerSGD, Newton-Schulz), not of a model.
+            -- GEMMs between a backward pass and the optimizer process gradients (PowerSGD,
+            -- Newton-Schulz) and belong to no model.
             WHEN label_after = 'optimizer' THEN FALSE
             ELSE is_model_block OR coalesce(label_after = 'forward', FALSE)
         END
@@ -221,9 +225,9 @@ SELECT
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
-    -- Evaluation starts at the first call or the first work of the model. Outside modules nothing marks the beginning
-    -- and end of a model, so only work without an adjacent forward pass counts. Optimizer steps also contain GEMMs, so
-    -- such work counts only after the gradients are cleared.
+    -- Evaluation starts at the first call or the first work of the model. Outside modules, nothing
+    -- marks the start and end of a model, so only work without an adjacent forward pass counts.
+    -- Optimizer steps also contain GEMMs, so such work counts only after the gradients are cleared.
     coalesce(
         bool_or(p.is_model_without_gradients) OVER block
         AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (

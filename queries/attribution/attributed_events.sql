@@ -1,5 +1,5 @@
 -- Device events with class, launch, op, module, phase, and step.
--- Combines device_events with `attribution`, and with the class from collective_events where there is one. Input of
+-- Combines device_events with `attribution`, and takes the class from collective_events for collectives. Input of
 -- analyses by phase, module, step, or launch.
 --
 -- Kind:     view
@@ -9,15 +9,15 @@
 --   name             VARCHAR                   kernel, copy, or op
 --   class VARCHAR, kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT
 --   wall_ns BIGINT, correlation BIGINT, bytes BIGINT, launch_id BIGINT -> event.event_id
---   launch_delay_ns  BIGINT                    time from the end of the launch to the start on the device, ns; negative if it started before
+--   launch_delay_ns  BIGINT                    time from the end of the launch to the start on the device, ns; negative if the work started earlier
 --   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR, module_id INTEGER -> module
 --   row_name VARCHAR
---   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
+--   module_reason    VARCHAR                   how the module or named row is known, as in attribution_reasons()
 --   phase            VARCHAR                   phase; other if unknown
 --   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
 --   step             BIGINT -> step_ranges     step whose range on the host contains the launch
---   like_event_id    BIGINT -> event.event_id  linked device event that an event without a launch repeats; NULL if none
---   is_inferred      BOOLEAN                   phase, module, or row was not determined by the launch context
+--   like_event_id    BIGINT -> event.event_id  for an event without a launch, the linked device event that it repeats; else NULL
+--   is_inferred      BOOLEAN                   phase, module, or named row is inferred, not determined by the launch context
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

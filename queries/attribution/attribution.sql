@@ -1,7 +1,8 @@
 -- Launch, op, module, phase, and step of each device event, with the deciding rules and reasons.
--- The first matching rule of `attribution_rules` decides. Phases that the launch context does not determine come from
--- adjacent launches in training traces (`adjacent_launches`). Events without a recorded launch take over from the event they
--- repeat (`repeated_launches`), or from their name if it ran in one phase only. Everything else is other and (unattributed).
+-- The first matching rule of `attribution_rules` decides. If the launch context of an event in a training trace does
+-- not determine its phase, the phase comes from adjacent launches (`adjacent_launches`). An event without a recorded
+-- launch takes its attribution from the event it repeats (`repeated_launches`), or from its name if all events of that
+-- name ran in one phase. Everything else has phase other and the named row (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
@@ -9,26 +10,26 @@
 --   trace_id         INTEGER -> trace
 --   event_id         BIGINT -> event            device event
 --   piece BIGINT, launch_id BIGINT -> event.event_id
---   launch_delay_ns  BIGINT                     time from the end of the launch to the start on the device, ns; negative if it started before
+--   launch_delay_ns  BIGINT                     time from the end of the launch to the start on the device, ns; negative if the work started earlier
 --   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR
 --   op_class         VARCHAR                    kernel class by name and op (class_by_op)
 --   module_id INTEGER -> module, row_name VARCHAR
---   module_reason    VARCHAR                    how module or row is known, as in attribution_reasons()
+--   module_reason    VARCHAR                    how the module or named row is known, as in attribution_reasons()
 --   module_rule      INTEGER                    deciding rule, as in attribution_rules(); NULL if none
 --   phase            VARCHAR                    phase; other if unknown
 --   phase_reason     VARCHAR                    how the phase is known, as in attribution_reasons()
 --   phase_rule       INTEGER                    deciding rule, as in attribution_rules(); NULL if none
 --   step             BIGINT -> step_ranges      step whose range on the host contains the launch
---   like_event_id    BIGINT -> event.event_id   linked device event that an event without a launch repeats; NULL if none
---   captured_id      BIGINT -> record.event_id  captured call that provides op and module of a graph replay
---   is_inferred      BOOLEAN                    phase, module, or row was not determined by the launch context
+--   like_event_id    BIGINT -> event.event_id   for an event without a launch, the linked device event that it repeats; else NULL
+--   captured_id      BIGINT -> record.event_id  captured call that provides the op and module of an event in a graph replay
+--   is_inferred      BOOLEAN                    phase, module, or named row is inferred, not determined by the launch context
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (phase_reason = 'none') = (phase = 'other')
 -- Invariant: (module_reason = 'none') = (row_name IS NOT DISTINCT FROM '(unattributed)')
 
--- Threads with launches but without any other events, in traces with ops: torch records ops only of
--- threads it knows.
+-- Threads that have launches but no other events, in traces with ops. torch records ops only on
+-- threads that it knows.
 WITH silent_launch AS (
     SELECT l.trace_id, l.launch_id
     FROM launch AS l
@@ -56,8 +57,8 @@ launch_fact AS (
             s.row_marker_id
         ) IS NOT NULL AS is_placed_by_capture,
         if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
-        -- A phase given by the replay's context overrides the capture; module and phase given by
-        -- the kernel override both.
+        -- A phase from the launch context of the replay overrides that of the capture. A phase or
+        -- module in the annotation of the kernel overrides both.
         coalesce(c.replay_phase, a.phase, a.module_id::VARCHAR) IS NOT NULL AS tells_itself,
         if(tells_itself, NULL, s.node_id) AS node_id,
         s.is_recompute AND NOT tells_itself AS is_recompute,
@@ -105,7 +106,8 @@ with_own_phase AS (SELECT * FROM own_phase('launch_fact')),
 with_input AS (
     SELECT
         *,
-        -- Host-to-device copies outside modules, autograd, and other phases are model inputs.
+        -- Host-to-device copies of model inputs: outside modules and autograd, and in no other
+        -- phase.
         copy_of(class) = 'h2d'
         AND module_id IS NULL
         AND node_id IS NULL
@@ -134,7 +136,7 @@ linked AS MATERIALIZED (
     FROM with_module
 ),
 
--- Names that ran in one phase only, with their row if it is always the same.
+-- Kernel names whose events all ran in one phase, with their named row if it is always the same.
 name_fact AS (
     SELECT
         trace_id, name,

@@ -1,8 +1,8 @@
 -- Ordered rules that decide the phase and module of each device event.
--- attribution_rules() lists each rule; the CASE branches below return its decision and reason, and the first match
--- wins. own_phase, decided_phase, and decided_module add their decision to a relation of facts: a struct of rule,
--- reason, and result (NULL and reason `none` if undecided). decided_without_launch makes both decisions for events
--- without a recorded launch, from what was decided for others.
+-- attribution_rules() lists the rules. The CASE branches below implement them, and the first match wins. own_phase,
+-- decided_phase, and decided_module add a column with the decision to a relation of facts: a struct of rule, reason,
+-- and result (NULL and reason `none` if undecided). decided_without_launch decides phase and module for events without
+-- a recorded launch, from the decisions for other events.
 --
 -- Kind:   function
 -- Params:
@@ -10,7 +10,7 @@
 -- Columns:
 --   decides   VARCHAR  phase or module (attribution_rules)
 --   rule      INTEGER  rule number, in order (attribution_rules)
---   question  VARCHAR  what the rule asks (attribution_rules)
+--   question  VARCHAR  condition of the rule, as a question (attribution_rules)
 --   reason    VARCHAR  reason (attribution_reasons)
 --   meaning   VARCHAR  explanation of the reason (attribution_reasons)
 
@@ -104,7 +104,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
     ) AS listed (decides, rule, question)
 );
 
--- Phase determined by the launch context alone.
+-- Phase determined by the launch context, without adjacent launches.
 CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
     SELECT
         *,
@@ -129,8 +129,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
             WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
             WHEN own IS NOT NULL THEN own
-            -- With grad mode on, every op has a sequence number, so it proves a forward pass only
-            -- if an op of that pass is linked to an autograd node.
+            -- With grad mode on, every op has a sequence number. It proves a forward pass only if
+            -- an op of that pass is linked to an autograd node.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}
             WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
             WHEN kernel_phase IS NOT NULL
@@ -173,12 +173,12 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 18, reason: 'adjacent launches', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
                 THEN {rule: 19, reason: 'adjacent launches', phase: 'forward'}
-            -- Between calls for generation, tokens are sampled; between calls for evaluation,
-            -- losses are computed.
+            -- Sampling runs between generation calls, and the computation of losses between
+            -- evaluation calls.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
                 THEN {rule: 20, reason: 'adjacent launches', phase: label_before}
-            -- Optimizers run no model work, but work on gradients between a backward pass and the
-            -- optimizer may contain GEMMs, and anything may precede the first zero_grad.
+            -- Optimizers run no model, but work on gradients between a backward pass and the
+            -- optimizer may contain GEMMs, and any work may precede the first zero_grad.
             WHEN
                 (
                     is_model_block
@@ -205,7 +205,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
     FROM query_table(facts)
 );
 
--- Requires decided_phase.
+-- Call decided_phase first.
 CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
     WITH judged AS (
         SELECT
@@ -217,7 +217,7 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 AND has_modules
                 AND (node_id IS NOT NULL OR coalesce(by_phase_rule.phase = 'forward', FALSE)),
                 call_reason: if(module_source IN ('tk', 'range'), 'own range', 'module call'),
-                -- Communication of a hook is not gradient accumulation.
+                -- Communication in a gradient hook is not gradient accumulation.
                 own_row: if(
                     kind = 'comm' AND marked_row = '(gradient accumulation)',
                     '(communication)',

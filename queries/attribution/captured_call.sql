@@ -1,13 +1,13 @@
 -- Calls captured into graphs, with the kernel each one enqueues.
--- Calls between the begin and end of a capture are recorded but run only in replays. In capture-only files, executed
--- calls are included because they show which kernel an op launches.
+-- Calls between the start and the end of a capture are recorded, but their work runs only in replays. In files that
+-- contain only captures, executed calls are included because they show which kernel an op launches.
 --
 -- Kind:     table
 -- Input:    launch WHERE contains(name, 'GraphLaunch')
 -- Columns:
 --   trace_id    INTEGER -> trace
 --   event_id    BIGINT -> record           call
---   pid         BIGINT                     process ID; negative for another file
+--   pid         BIGINT                     process ID; negative for calls from a --capture file
 --   tid BIGINT, ts_ns BIGINT, end_ns BIGINT
 --   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for executed calls
 --   kernel      VARCHAR                    kernel name, copy, or set; NULL if unknown

@@ -1,8 +1,8 @@
 -- Launches of prefill and decode passes in traces without phase ranges.
--- Only for traces without training and with shapes. A pass begins with the embedding of its tokens, whose count per
--- sequence is the query length. A process generates if single-token passes follow a longer one with the same embedding,
--- or attend to more tokens than their own. A pass ends with the next one, after at most 1.5 times the longest of its
--- kind.
+-- Covers only traces without training and with recorded shapes. A pass starts with the embedding of its tokens; the
+-- number of tokens per sequence is the query length. A thread generates if single-token passes follow a longer pass
+-- with the same embedding, or if they attend to more than one token. A pass ends when the next one starts, and at the
+-- latest after 1.5 times the longest pass of its kind.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases

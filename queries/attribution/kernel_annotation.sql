@@ -1,7 +1,7 @@
--- Module, phase, and op that kernels carry themselves.
--- Since torch 2.12 (torch.cuda.graph_annotations), kernels of graph replays carry module_fqn, name, and autograd_phase,
--- which are more specific than the launch context of the graph. Kernels in traces of Triton's Proton carry their
--- scopes.
+-- Module, phase, and op recorded in the annotations of kernels.
+-- Since torch 2.12 (torch.cuda.graph_annotations), kernels of graph replays have the annotations module_fqn, name, and
+-- autograd_phase. They are more specific than the launch context of the graph. In traces of Triton's Proton, kernels
+-- record their scopes.
 --
 -- Kind:     table
 -- Input:    launch WHERE contains(name, 'GraphLaunch') UNION ALL SELECT 1 FROM event_kind WHERE category = 'scope'

@@ -1,14 +1,14 @@
 -- Training phase of kernels by name and order, in traces without autograd nodes, modules, and phases.
--- From the first backward kernel to the first optimizer kernel is backward (named forward kernels in between are
--- recompute); from an optimizer to the next backward pass is forward. Without optimizer kernels, order counts only
--- within one launch or step.
+-- Kernels between a backward kernel and the next backward or optimizer kernel are backward, or recompute if their name
+-- says forward. Kernels between an optimizer kernel and the next backward kernel are forward. In traces without
+-- backward or without optimizer kernels, order counts only within one launch or step.
 --
 -- Kind:     table
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, piece BIGINT
 --   phase     VARCHAR  forward, recompute, backward, or optimizer; NULL if unknown
---   is_named  BOOLEAN  determined by its own name
+--   is_named  BOOLEAN  the phase follows from the name of the kernel
 
 WITH silent AS (
     SELECT trace_id

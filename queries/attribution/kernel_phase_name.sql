@@ -1,6 +1,6 @@
 -- Training phase in the name of a kernel; NULL if the name contains none.
--- Names of PyTorch, cuDNN, FlashAttention, CUTLASS, and Triton: backward, bwd, bprop, dgrad, wgrad; forward, fwd,
--- fprop. Optimizer kernels and multi_tensor_apply are optimizer.
+-- Recognizes names of PyTorch, cuDNN, FlashAttention, CUTLASS, and Triton (backward, bwd, bprop, dgrad, wgrad; forward,
+-- fwd, fprop). Optimizer kernels and multi_tensor_apply are optimizer.
 --
 -- Kind:   function
 -- Access: private

@@ -1,32 +1,33 @@
 -- Launch context: op, module, autograd node, and ranges around each launch and op.
 -- Rows are launches, ops with a sequence number, all ops in traces without an accelerator, and allocator events. An
--- autograd node leads to its forward op (and module) by sequence number on its forward thread: the latest before the
--- node. Forward threads are numbered by the profiler; each stands for the thread whose ops have most of the numbers. In
--- a differentiated backward pass (create_graph=True), nodes lead back to ops of the first pass.
+-- autograd node is linked to its forward op (and module): the latest op before the node with the same sequence number
+-- on its forward thread. The profiler numbers forward threads; each number stands for the thread whose ops have most of
+-- the sequence numbers. In a differentiated backward pass (create_graph=True), nodes lead to ops of the first forward
+-- pass.
 --
 -- Kind:     table
 -- Input:    scratch.walked
 -- Columns:
 --   trace_id           INTEGER -> trace
 --   event_id           BIGINT -> record                   launch, op, or allocator event
---   op_id              BIGINT -> record.event_id          innermost op; an op is its own
---   node_id            BIGINT -> record.event_id          autograd node around it
+--   op_id              BIGINT -> record.event_id          innermost op; for an op, the op itself
+--   node_id            BIGINT -> record.event_id          autograd node around the event
 --   forward_op_id      BIGINT -> record.event_id          forward op of the node, by sequence number
 --   is_recompute       BOOLEAN                            forward work recomputed for the backward pass
---   is_derivative      BOOLEAN                            work of a backward pass that is differentiated itself
+--   is_derivative      BOOLEAN                            work of a backward pass that is itself differentiated
 --   is_in_grad_mode    BOOLEAN                            in an op with a sequence number, so grad mode is on
 --   module_id          INTEGER -> module
 --   module_source      VARCHAR                            source of the module, as in module
 --   forward_module_id  INTEGER -> module.module_id        module of the forward op
---   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around it
---   range_id           INTEGER -> module.module_id        innermost user range around it, as in module
+--   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around the event
+--   range_id           INTEGER -> module.module_id        innermost user range around the event, as in module
 --   forward_range_id   INTEGER -> module.module_id        user range of the forward op
---   is_unmarked        BOOLEAN                            no user range around it, except those of torch.compile
---   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a phase in its name
---   marked_phase       VARCHAR                            that phase
---   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a named row
---   marked_row         VARCHAR                            that row
---   is_weak_row        BOOLEAN                            the row applies only outside modules
+--   is_unmarked        BOOLEAN                            no user range around the event, except those of torch.compile
+--   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a phase in its name
+--   marked_phase       VARCHAR                            phase in the name of that marker
+--   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a named row
+--   marked_row         VARCHAR                            named row of that marker
+--   is_weak_row        BOOLEAN                            the named row applies only outside modules
 --   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, or bmm1
 -- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
 -- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)
@@ -55,7 +56,7 @@ surrounded AS (
         ON w.trace_id = h.trace_id AND w.hook_number = h.number
 ),
 
--- Of ops that begin at the same time, the innermost is the latest, as in nesting.
+-- Of ops that start at the same time, the innermost op comes last, as in table nesting.
 forward_op AS (
     SELECT DISTINCT ON (trace_id, pid, tid, sequence_number, n.ts_ns)
         n.*,
@@ -117,8 +118,8 @@ own_forward AS (
     ASOF INNER JOIN forward_op AS f USING (trace_id, pid, tid, sequence_number, ts_ns)
 ),
 
--- From a node to the node it differentiates, back to one of a forward op. Limited to the eighth
--- order, because the cost is quadratic and files may claim thousands.
+-- Follow each node to the node it differentiates, until a node of a forward op. Stop after eight
+-- orders of differentiation: the cost is quadratic, and malformed files may claim thousands.
 first_forward AS (
     WITH RECURSIVE back AS (
         SELECT trace_id, node_id, first_node_id, 2 AS derivative_order

@@ -1,7 +1,7 @@
 -- Launch and step of each device event.
--- Linked by correlation ID; if several calls share it, by the last one before the event, else the nearest. On cpu an op
--- is its own launch. Without a launch, the step is that of the op with its External id, else that of the linked events
--- around it on the stream if both agree.
+-- Events are linked by correlation ID. If several calls share an ID, the last call before the event is its launch, or
+-- else the nearest call. On cpu, each op is its own launch. Without a launch, the step is that of the op with the same
+-- External id, or else that of the linked events before and after it on the stream if both agree.
 --
 -- Kind:     table
 -- Input:    device_events
@@ -10,10 +10,10 @@
 --   event_id         BIGINT -> event        device event
 --   piece BIGINT, launch_id BIGINT -> event.event_id
 --   launch_ts_ns     BIGINT                 start of the launch, ns
---   launch_delay_ns  BIGINT                 time from its end to the start on the device, ns; negative if it started before
+--   launch_delay_ns  BIGINT                 time from the end of the launch to the start on the device, ns; negative if the work started earlier
 --   link             VARCHAR
 --   step             BIGINT -> step_ranges  step whose range on the host contains the launch
---   step_ts_ns       BIGINT                 start of that range, ns
+--   step_ts_ns       BIGINT                 start of the range of that step, ns
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (launch_id IS NULL) = (launch_ts_ns IS NULL) AND (step IS NULL) = (step_ts_ns IS NULL)
 
@@ -35,7 +35,7 @@ shared_launch AS (
     ORDER BY trace_id, correlation, ts_ns, launch_id
 ),
 
--- Join only the first call of each ID, to avoid all pairs of events and calls that share one.
+-- Join only the first call of each ID, because several calls and many events may share an ID.
 first_launch_pair AS (
     SELECT
         d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.correlation, l.launch_id,

@@ -1,5 +1,5 @@
--- Names of ranges, Python calls, and ops with a meaning for attribution.
--- The rules of queries/rules/ranges.toml applied to each distinct name. Ops are included without a rule, too.
+-- Names of ranges, Python calls, and ops that determine the attribution.
+-- Applies the rules of queries/rules/ranges.toml to each distinct name. Ops without a rule are also included.
 --
 -- Kind:     table
 -- Columns:
@@ -8,10 +8,10 @@
 --   name          VARCHAR  name of the range, call, or op
 --   rule_id       INTEGER  deciding rule; NULL for a plain op
 --   means         VARCHAR  meaning, as in range_rule; op for a plain op
---   phase         VARCHAR  phase of the contents
---   row_name      VARCHAR  named row for contents outside modules
---   is_weak       BOOLEAN  the row applies only outside modules
---   layer         VARCHAR  begin: layer numbering restarts; next: this is the next layer
+--   phase         VARCHAR  phase of the work inside
+--   row_name      VARCHAR  named row of the work inside, if outside modules
+--   is_weak       BOOLEAN  the named row applies only outside modules
+--   layer         VARCHAR  begin: layer numbering restarts; next: the next layer starts
 --   label         VARCHAR  name of the module or part
 --   module_class  VARCHAR  module class
 

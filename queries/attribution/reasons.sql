@@ -1,5 +1,6 @@
 -- GPU time by how phase and module are known, per device.
--- For each of the two, wall_ns adds up to the busy time. Analysis `why` shows single events.
+-- wall_ns adds up to the busy time for the phase reasons, and again for the module reasons. Analysis `why` explains
+-- single events.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,7 +1,7 @@
 -- GPU events without a recorded launch, matched to the launched events they repeat.
--- A section of a stream without launches is aligned with a linked one with the same kernels in the same order. Streams
--- without enough distinct kernels, such as those of communication only, use the event one step later if 90 % of such
--- names agree. Other events have no row.
+-- A section of a stream without launches is matched with a section that has launches and the same kernels in the same
+-- order. Streams with too few distinct kernels, such as communication streams, are matched with the event at the same
+-- position one to three steps later, if the names agree for 90 % of the events. Events without a match have no row.
 --
 -- Kind:     table
 -- Input:    launch_link WHERE launch_id IS NULL
@@ -21,7 +21,7 @@ WITH numbered AS (
     WHERE d.trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
 ),
 
--- Events that name alignment does not match.
+-- Events that alignment by kernel names does not match.
 unaligned AS (
     SELECT n.*
     FROM numbered AS n
@@ -52,7 +52,7 @@ period AS (
     GROUP BY trace_id, device, stream
 ),
 
--- Materialized, so that the join below is on the position only.
+-- Materialized so that the join below uses only the position.
 expected AS MATERIALIZED (
     SELECT
         u.trace_id, u.event_id, u.device, u.stream, u.name, ahead.steps,

@@ -1,8 +1,8 @@
--- Captured call behind each device event of a graph replay.
--- A replay matches a capture if both have the same kernels, copies, and memsets in the same order: of graph nodes, or
--- of time on a single stream. Kernel names of a capture come from its calls, or from the same op with the same
--- arguments elsewhere in the file. Among identical captures (layers of a model), the nearest replays that match only
--- one capture decide. Replays with grids of several sizes stem from several captures and match none.
+-- Captured call that corresponds to each device event of a graph replay.
+-- A replay matches a capture if both have the same kernels, copies, and memsets in the same order. The order is that of
+-- graph node numbers, or of time on a single stream. Kernel names of a capture come from its calls, or from the same op
+-- with the same arguments elsewhere in the file. If captures are identical (layers of a model), the nearest replays
+-- that match only one capture decide. Replays with different grid sizes stem from several captures and match none.
 --
 -- Kind:     table
 -- Input:    captured_call WHERE capture_id IS NOT NULL
@@ -12,7 +12,7 @@
 --   call_id           BIGINT -> captured_call.event_id  captured call
 --   replay_id         BIGINT -> event.event_id          launch of the graph
 --   captured_op_id    BIGINT -> record.event_id         innermost op around the captured call
---   op_id             BIGINT -> record.event_id         that op in this replay; NULL outside ops
+--   op_id             BIGINT -> record.event_id         ID for that op in this replay; NULL outside ops
 --   op_name           VARCHAR
 --   replay_phase      VARCHAR                           phase of the launch context of the graph
 --   replay_module_id  INTEGER -> module.module_id       module around that launch
@@ -141,7 +141,8 @@ unlike_capture AS (
     QUALIFY count(*) OVER (PARTITION BY trace_id, kernels) = 1
 ),
 
--- Offset between the numbers of replay and capture, for replays that match only one capture.
+-- For replays that match only one capture: difference between the number of the capture and the
+-- position of the replay.
 anchored AS (
     SELECT
         p.*,

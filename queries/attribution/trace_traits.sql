@@ -1,11 +1,11 @@
--- Kinds of attribution evidence in each trace.
+-- Kinds of evidence for attribution that each trace contains.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id     INTEGER -> trace
 --   is_training  BOOLEAN  autograd nodes ran
---   has_modules  BOOLEAN  modules are known for some launch, op, or annotated kernel
---   has_phases   BOOLEAN  phases are named for some launch, op, or annotated kernel
+--   has_modules  BOOLEAN  the module is known for at least one launch, op, or annotated kernel
+--   has_phases   BOOLEAN  a range or annotation names the phase of at least one launch, op, or kernel
 
 SELECT
     trace.trace_id,

@@ -1,6 +1,6 @@
 -- Attribution rules tried for a device event, and the deciding one.
--- The first rows are the facts, followed by the rules in order up to the deciding one. Select events by `event_id` or
--- `kernel`; the longest ones are shown.
+-- The first rows of an event list its facts. The rules follow in order, up to the rule that decided. Select events by
+-- `event_id` or `kernel`; of the matching events, the longest ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -13,12 +13,12 @@
 --   rank        INTEGER
 --   event_id    BIGINT   device event
 --   decides     VARCHAR  phase or module, or facts
---   rule        INTEGER  rule number; NULL for facts and if no rule decided
---   question    VARCHAR  what was asked
+--   rule        INTEGER  rule number; NULL for facts, and if no rule decided
+--   question    VARCHAR  condition of the rule, as a question
 --   evidence    VARCHAR  facts that the rule compared
---   answer      VARCHAR  decision: phase, module, or row; NULL unless decided
---   reason      VARCHAR  how that is known, as in analysis reasons
---   is_decided  BOOLEAN  this row decided; NULL for facts
+--   answer      VARCHAR  decision: phase, module, or named row; NULL unless this rule decided
+--   reason      VARCHAR  how the answer is known, as in analysis reasons
+--   is_decided  BOOLEAN  this rule decided; NULL for facts
 -- Keep:     event_id, decides, rule, evidence, answer, reason
 -- Invariant: coalesce(is_decided, FALSE) = (answer IS NOT NULL)
 -- Invariant: (answer IS NULL) = (reason IS NULL)

@@ -1,32 +1,32 @@
 -- Busy and idle time of each device, one row per device event and idle gap segment.
--- wall_ns and idle_ns add up to the device window; grouped by `tracekit pivot`. Idle segments have the class and kind
--- idle, their cause as reason, and the host context of idle_gap.
+-- wall_ns and idle_ns add up to the device window. `tracekit pivot` groups these rows. Idle segments have class and
+-- kind idle, the cause as reason, and the host context from idle_gap.
 --
 -- Kind:     view
 -- Columns:
 --   trace_id      INTEGER -> trace
---   event_id      BIGINT -> event        device event, or the one that ended the gap
+--   event_id      BIGINT -> event        device event, or for a gap, the device event that ended it
 --   piece BIGINT, rank INTEGER, device VARCHAR -> device_windows
 --   stream        BIGINT                 stream; NULL for gaps
---   step          BIGINT -> step_ranges  step; for gaps that of the host
+--   step          BIGINT -> step_ranges  step; for gaps, the step of the host
 --   phase         VARCHAR                phase; other if unknown
---   module        VARCHAR                module path with layer numbers replaced by *, or a named row in parentheses
+--   module        VARCHAR                module path with layer numbers replaced by *, or a named row such as (optimizer)
 --   module_path VARCHAR, module_class VARCHAR
 --   layer         INTEGER                layer number
 --   class         VARCHAR                kernel class, or idle
 --   kind          VARCHAR                compute, comm, memcpy, or idle
---   op            VARCHAR                innermost op around the launch; for gaps as in idle_gap
+--   op            VARCHAR                innermost op around the launch; for gaps, as in idle_gap
 --   name          VARCHAR                kernel, copy, or op; NULL for gaps
---   kernel        VARCHAR                the same, as a dimension of a pivot
+--   kernel        VARCHAR                same as name, as a dimension of `tracekit pivot`
 --   launch        VARCHAR                launch call of the event, or of the work that ended the gap
 --   link          VARCHAR
 --   reason        VARCHAR                how the phase is known, as in attribution_reasons(), or cause of the gap
 --   ts_ns         BIGINT                 start, ns since the first event
---   dur_ns        BIGINT                 duration, of a gap segment its length, ns
+--   dur_ns        BIGINT                 duration of the event or gap segment, ns
 --   wall_ns       BIGINT
 --   kernel_ns     BIGINT                 duration, ns
 --   idle_ns       BIGINT
---   kernel_count  BIGINT                 1 for a device event, 0 for its further pieces and for gaps
+--   kernel_count  BIGINT                 1 for the first piece of a device event, 0 for other pieces and gaps
 --   bytes         BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND (wall_ns = 0 OR idle_ns = 0) AND wall_ns <= kernel_ns
 

@@ -1,7 +1,8 @@
 -- Collective benchmarks (`tracekit bench collectives`).
--- Figures 13 to 15 of arXiv 2311.03687. Times are those of the slowest rank. Message sizes follow nccl-tests: the data of one
--- rank, which is its output for all-gather and its input for reduce-scatter. Bus bandwidth is algorithm bandwidth times
--- 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, else 1. A single rank moves nothing.
+-- Reproduces Figures 13 to 15 of arXiv 2311.03687. Times are those of the slowest rank. Message sizes follow
+-- nccl-tests: the data of one rank, which is the output for all-gather and the input for reduce-scatter. Bus bandwidth
+-- is algorithm bandwidth times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, and 1
+-- for the rest. A single rank has no bus bandwidth because it transfers nothing.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -25,7 +26,7 @@
 --   low_bus_bytes_per_s   DOUBLE   bus bandwidth at high_ns, bytes/s
 --   high_bus_bytes_per_s  DOUBLE   bus bandwidth at low_ns, bytes/s
 --   is_best               BOOLEAN  highest bus bandwidth of its run, op, backend, and group
---   is_smallest           BOOLEAN  smallest point with a time, for the latency
+--   is_smallest           BOOLEAN  smallest message with a time; its time is the latency
 --   timer                 VARCHAR
 --   thread_count          INTEGER  number of host threads per rank
 --   reason                VARCHAR  why there is no time or no bandwidth

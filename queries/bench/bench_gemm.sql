@@ -1,6 +1,6 @@
 -- GEMM benchmarks (`tracekit bench gemm`) by shape and type.
--- Figure 11 and Table XII of arXiv 2311.03687. Rates and their interval are those of the median time. The peak is the dense
--- rate in the data sheet (queries/rules/devices.toml).
+-- Reproduces Figure 11 and Table XII of arXiv 2311.03687. Rates are computed from the median time and its confidence
+-- interval. The peak is the dense rate in the data sheet (queries/rules/devices.toml).
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -10,10 +10,10 @@
 --   run              VARCHAR
 --   device           VARCHAR  cpu or cuda:0
 --   device_name      VARCHAR
---   op               VARCHAR  mm; grouped_mm: several products per call; scaled_mm: 8-bit floats with scales
---   series           VARCHAR  curve of the point
+--   op               VARCHAR  mm; grouped_mm: several GEMMs per call; scaled_mm: 8-bit floats with scales
+--   series           VARCHAR  curve that the point belongs to
 --   dtype            VARCHAR
---   m                BIGINT   rows of the product, of one of a group
+--   m                BIGINT   rows of the output; for grouped_mm, of one GEMM
 --   n BIGINT, k BIGINT, batch BIGINT, median_ns DOUBLE
 --   low_ns           DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
 --   high_ns          DOUBLE   upper bound of the confidence interval of the median, ns

@@ -1,5 +1,6 @@
 -- Launch benchmarks (`tracekit bench launches`) of kernels, graphs, and ops.
--- wall_clock is the host time of the call; cuda_event the time per call on the device with a full queue.
+-- The timer wall_clock measures the host time of a call. The timer cuda_event measures the time per call on the device
+-- while the launch queue is full.
 --
 -- Kind:     analysis
 -- Scope:    runs

@@ -1,6 +1,6 @@
 -- Copy benchmarks (`tracekit bench memcpy`) with time and bandwidth.
--- Figure 12 of arXiv 2311.03687. A copy within one memory reads and writes it, so its traffic is twice its bytes; that is
--- compared with the bandwidth in the data sheet.
+-- Reproduces Figure 12 of arXiv 2311.03687. A copy within one memory reads and writes it, so its traffic is twice its
+-- bytes. That traffic is compared with the memory bandwidth in the data sheet.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -20,11 +20,11 @@
 --   bytes_per_s          DOUBLE   copy rate, bytes/s
 --   low_bytes_per_s      DOUBLE   copy rate at high_ns, bytes/s
 --   high_bytes_per_s     DOUBLE   copy rate at low_ns, bytes/s
---   traffic_bytes_per_s  DOUBLE   bytes read and written in one memory, bytes/s; NULL between two
+--   traffic_bytes_per_s  DOUBLE   bytes read and written per second by a copy within one memory; else NULL
 --   peak_bytes_per_s     DOUBLE   memory bandwidth in the data sheet, bytes/s
 --   peak_pct             DOUBLE   traffic as a share of the peak, percent; above 100 if caches hold the copy
 --   is_best              BOOLEAN  fastest point of its run, device, direction, and kind of memory
---   is_smallest          BOOLEAN  smallest point with a time, for the latency
+--   is_smallest          BOOLEAN  smallest copy with a time; its time is the latency
 --   timer VARCHAR, thread_count INTEGER
 --   clock_hz             BIGINT   clock right after the measurement (NVML)
 --   memory_clock_hz      BIGINT   memory clock right after the measurement

@@ -1,5 +1,5 @@
 -- Benchmark points of one family with the confidence interval of the median: bench_points(wanted).
--- Rows of table benchmark with all columns; unusable times are NULL.
+-- Returns rows of table `benchmark` with all columns. Times that cannot be used are NULL.
 --
 -- Kind:     function
 -- Access:   private

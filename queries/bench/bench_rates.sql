@@ -1,15 +1,15 @@
 -- Functions that turn benchmark times into rates.
--- A memory rate requires copies far beyond any cache: 256 MiB each for source and target, the size of the largest known
--- cache (MI300X Infinity Cache).
+-- A memory rate is given only for copies far larger than any cache: at least 256 MiB each for source and target. The
+-- largest known cache (MI300X Infinity Cache) has that size.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
 --   op             VARCHAR  what was measured: mm, d2d, all_reduce, …
---   m              BIGINT   rows of the product
---   n              BIGINT   columns of the product
+--   m              BIGINT   rows of the output
+--   n              BIGINT   columns of the output
 --   k              BIGINT   inner dimension
---   batch          BIGINT   products per call; NULL for one
+--   batch          BIGINT   GEMMs per call; NULL for one
 --   message_bytes  BIGINT   bytes copied, or message size of a collective
 --   group_size     INTEGER  number of ranks
 --   call_ns        DOUBLE   time of one call, ns

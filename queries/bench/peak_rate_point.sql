@@ -1,5 +1,5 @@
--- Benchmark points that the devices of the traces can be compared with.
--- From the run named by `--peak-rates`, else from the run folders of the traces.
+-- Benchmark points that provide measured peak rates for the devices of the traces.
+-- Points come from the run named by `--peak-rates`, or else from the run folders of the traces.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -7,7 +7,7 @@
 -- Input:    benchmark
 -- Columns:
 --   point_id  BIGINT
---   origin    VARCHAR  run folder, or given (--peak-rates)
+--   origin    VARCHAR  run folder, or given (by --peak-rates)
 --   run_name VARCHAR, measured_at VARCHAR, node_count INTEGER
 --   is_known  BOOLEAN  the data sheets list a device with this name and number of units
 --   family VARCHAR, op VARCHAR, outcome VARCHAR, device VARCHAR, device_name VARCHAR
@@ -17,7 +17,7 @@
 WITH dated AS (
     SELECT
         run_id, folder_name, node_count,
-        -- A time without a zone is UTC.
+        -- A timestamp without a time zone is UTC.
         epoch_us(try_cast(
             if(
                 regexp_matches(created_at, 'T.*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$'),

@@ -1,4 +1,4 @@
--- Factor from algorithm to bus bandwidth by collective class, as in nccl-tests.
+-- Ratio of bus bandwidth to algorithm bandwidth by collective class, as in nccl-tests.
 --
 -- Kind:     function
 -- Params:
@@ -8,5 +8,6 @@
 CREATE OR REPLACE MACRO bus_factor(class, group_size) AS
 wire_factor(collective_of(class), group_size);
 
--- Range names with the purpose of a collective in parentheses: «FSDP::all_gather (layers.1)».
+-- Pattern of range names with the purpose of a collective in parentheses, such as `FSDP::all_gather
+-- (layers.1)`.
 CREATE OR REPLACE MACRO comm_label() AS '^\w+::\w+ \((.+)\)$';

@@ -1,4 +1,4 @@
--- Classification of collectives by name, and their bus bandwidth factor as in nccl-tests.
+-- Functions that classify collectives by name and compute their bus bandwidth factor as in nccl-tests.
 -- Recognizes names of c10d ops (c10d::_allgather_base_), NCCL records (_allgather_base, all_to_allv), and backend
 -- ranges (nccl:all_reduce).
 --

@@ -1,6 +1,6 @@
--- Device-to-device copies that carry out a collective.
--- NCCL 2.28 and later can use copy engines, and torch's symmetric memory its own copies, launched within the call.
--- Copies of ATen ops count only between devices.
+-- Device-to-device copies that transfer the data of a collective.
+-- NCCL 2.28 and later can transfer data with copy engines. torch's symmetric memory transfers data with copies that it
+-- launches within the call. Copies launched by ATen ops count only if they are between two devices.
 --
 -- Kind:     table
 -- Access:   private
@@ -48,7 +48,8 @@ called AS (
         )
 ),
 
--- Calls of a thread are nested, so the open call is the previous one that ends last.
+-- Calls of a thread nest, so the innermost open call is the last of the previous calls that is
+-- still open.
 around AS (
     SELECT
         *,

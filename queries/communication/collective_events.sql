@@ -1,9 +1,9 @@
 -- Collectives on each device, with process group, message size, and bus factor.
--- One row per device event of kind comm. Its details come from the kernel's arguments, else from the
--- record_param_comms, the backend's range (nccl:all_reduce), and the c10d op around its launch. The message is the
--- input; for all-gathers the output. On cpu a collective has two rows: the c10d op and the backend's span, which takes
--- the class of the latest matching op because gloo runs a reduce-scatter as an all-reduce. is_transfer marks the row
--- that represents the collective.
+-- One row per device event of kind comm. The details come from the kernel's arguments, or else from the
+-- record_param_comms, the backend's range (nccl:all_reduce), and the c10d op around the launch. The message is the
+-- input, or the output of all-gathers. On cpu, a collective has two rows: the c10d op and the backend's span. The span
+-- takes the class of the latest matching op because gloo runs a reduce-scatter as an all-reduce. is_transfer marks the
+-- row that represents the collective.
 --
 -- Kind:     table
 -- Input:    device_events WHERE kind = 'comm'
@@ -14,10 +14,10 @@
 --   name          VARCHAR                           kernel, op, or span
 --   class         VARCHAR
 --   class_source  VARCHAR                           source of the class: kernel arguments, record_param_comms, range, op, or name
---   collective    VARCHAR                           name in the source; NULL if only the kernel's name is known
+--   collective    VARCHAR                           name in that source; NULL if only the name of the kernel is known
 --   pg_name       VARCHAR                           process group; NULL if unknown
 --   pg_desc       VARCHAR
---   pg_ranks      VARCHAR                           global ranks as text, as recorded (possibly truncated)
+--   pg_ranks      VARCHAR                           global ranks of the process group, as recorded (possibly truncated)
 --   group_size    INTEGER
 --   seq           BIGINT                            sequence number within the group (Seq)
 --   dtype         VARCHAR                           element type
@@ -29,12 +29,12 @@
 --   wall_ns       BIGINT                            exposed part, ns
 --   step          BIGINT                            step of the event
 --   phase         VARCHAR
---   is_transfer   BOOLEAN                           represents the collective; the first of several copies
---   call_ns       BIGINT                            duration of the collective, ns; of several copies from first start to last end
+--   is_transfer   BOOLEAN                           this row represents the collective; of several copies, the first one
+--   call_ns       BIGINT                            duration of the collective, ns; for several copies, from the first start to the last end
 --   out_bytes     BIGINT                            output size on this rank, bytes; NULL if unknown
 --   peer_rank     BIGINT                            global rank of the peer of a send or receive
 --   is_send       BOOLEAN                           send rather than receive; NULL for other collectives
---   label         VARCHAR                           purpose given by the range around the launch, such as layers.1 of «FSDP::all_gather (layers.1)»
+--   label         VARCHAR                           purpose in the name of the range around the launch: layers.1 for `FSDP::all_gather (layers.1)`
 
 WITH comm AS (
     SELECT
@@ -48,7 +48,7 @@ WITH comm AS (
     WHERE e.kind = 'comm'
 ),
 
--- Device events, and the few CPU events that can describe what is launched inside them.
+-- Device events, and the CPU events that can describe the collectives launched inside them.
 source_id AS (
     SELECT trace_id, event_id
     FROM comm
@@ -113,8 +113,8 @@ measured_source AS (
     SELECT
         *,
         collective_class(coalesce(said[1], name)) AS said_class,
-        -- c10d ops with an output argument list it first. Tensor lists without shapes have no
-        -- elements, whereas a tensor without dimensions has one.
+        -- c10d ops list the output argument first, if they have one. A tensor list without shapes
+        -- has no elements, whereas a tensor without dimensions has one.
         try(
             if(
                 regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
@@ -183,8 +183,9 @@ sourced_comm AS (
     QUALIFY device IS NOT NULL
 ),
 
--- In order of trust: the kernel's own arguments, the record, the backend's range, the op; on cpu
--- the op, then the span. Each member comes from the first source that has it.
+-- From the most to the least reliable source: the kernel's own arguments, record_param_comms, the
+-- backend's range, the op. On cpu: the op, then the span. Each value comes from the first source
+-- that has it.
 trusted_comm AS (
     SELECT
         * EXCLUDE (said, record, annotation, op, label),
@@ -212,7 +213,8 @@ known_comm AS (
     FROM trusted_comm
 ),
 
--- Records name the group size. Otherwise, all groups listed in the file may have the same size.
+-- record_param_comms contains the group size. Without it, use the size of the groups listed in the
+-- file if all have the same size.
 listed_group AS (
     SELECT trace_id, min(pg_size) AS pg_size
     FROM process_group
@@ -226,7 +228,8 @@ sized_comm AS (
         try_cast(
             coalesce(
                 k.first_source.group_size, g.pg_size,
-                -- All-gathers and reduce-scatters change the size by a factor of the group size.
+                -- The sizes of input and output of an all-gather or reduce-scatter differ by the
+                -- group size.
                 if(
                     collective_of(k.class) IN ('allgather', 'reducescatter'),
                     greatest(
@@ -256,7 +259,7 @@ weighed_comm AS (
 called_comm AS (
     SELECT
         *,
-        -- A kernel is one collective; the copies of one call are one collective.
+        -- Each kernel is one collective. All copies of one call are one collective.
         if(
             is_copy,
             (launch_thread, class, coalesce(op.end_ns, record.end_ns, annotation.end_ns))::VARCHAR,
@@ -286,9 +289,10 @@ placed_comm AS (
     SELECT
         p.*, t.rank,
         try_cast(p.first_source.pg_ranks AS BIGINT[]) AS ranks,
-        -- Part of an all-to-all that stays on the rank.
+        -- Part of an all-to-all that stays on this rank.
         p.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
-        -- Some versions of torch record the rank within the group.
+        -- Some versions of torch record the peer's rank within the group instead of its global
+        -- rank.
         if(
             list_contains(ranks, p.first_source.peer_rank)
             AND p.first_source.peer_rank IS DISTINCT FROM t.rank,

@@ -1,6 +1,6 @@
 -- Single collectives with size and bandwidth, the longest first.
--- Definitions as in `communication`, which sums these rows. On cpu a collective has two rows, and only the backend's
--- span has bytes and a bandwidth.
+-- Definitions are those of `communication`, which sums these rows. On cpu, a collective has two rows, and only the row
+-- of the backend's span has bytes and bandwidth.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -24,11 +24,11 @@
 --   start_ns               BIGINT   start, ns since the first event of the trace
 --   dur_ns                 BIGINT
 --   wall_ns                BIGINT   exposed part, ns
---   algorithm_bytes_per_s  DOUBLE   algorithm bandwidth, bytes/s; several copies count from first start to last end
+--   algorithm_bytes_per_s  DOUBLE   algorithm bandwidth, bytes/s; for several copies, from the first start to the last end
 --   bus_bytes_per_s        DOUBLE
 --   reason                 VARCHAR  why a bandwidth is missing; else NULL
---   label                  VARCHAR  purpose given by the range around the launch, such as a layer
---   span_of                VARCHAR  transfer, or call: the op of a separate transfer (cpu), or a further copy
+--   label                  VARCHAR  purpose in the name of the range around the launch, such as a layer
+--   span_of                VARCHAR  transfer; or call for the op of a separate transfer (cpu), and for each further copy
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- View:

@@ -1,8 +1,9 @@
 -- Time, overlap, and bandwidth of collectives, per device.
 -- Bus bandwidth is bytes / duration times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
--- all-to-all, else 1. The message is the input; for all-gathers the output. Bandwidths cover collectives with known
--- arguments. On cpu, the c10d op and the backend's span both count as time, but only the span as a call with bytes. The
--- measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend, and group size.
+-- all-to-all, and 1 for the rest. The message is the input, or the output of all-gathers. Bandwidths cover collectives
+-- with known arguments. On cpu, both the c10d op and the backend's span count as time, but only the span counts as a
+-- call with bytes. The measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend,
+-- and group size.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,12 +12,12 @@
 --   by_label  BOOLEAN = false  split by the purpose given by ranges, such as a layer
 -- Columns:
 --   rank INTEGER, device VARCHAR, class VARCHAR
---   collective                     VARCHAR  name, as in the call; NULL if only the kernel's name is known
---   class_source                   VARCHAR  kernel arguments, record_param_comms, range, op, or name
+--   collective                     VARCHAR  name as in the call; NULL if only the name of the kernel is known
+--   class_source                   VARCHAR  source of the class: kernel arguments, record_param_comms, range, op, or name
 --   pg_name VARCHAR, pg_desc VARCHAR, group_size INTEGER
 --   call_count                     BIGINT   number of collectives
 --   kernel_ns BIGINT, comm_ns BIGINT
---   wall_ns                        BIGINT   exposed part, ns; adds up to exposed_comm_ns
+--   wall_ns                        BIGINT   exposed part, ns; adds up to exposed_comm_ns of analysis timeline
 --   overlapped_pct                 DOUBLE   share of comm_ns with concurrent compute, 0 to 100
 --   wall_pct                       DOUBLE
 --   kernel_pct                     DOUBLE   kernel_ns as a share of the device window, percent; overlap counts twice
@@ -26,8 +27,8 @@
 --   message_bytes                  BIGINT   sum of message sizes, bytes
 --   algorithm_bytes_per_s          DOUBLE
 --   bus_bytes_per_s                DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
---   kernel_count                   BIGINT   number of device events: call_count, and on cpu the calls of the spans
---   sized_ns                       BIGINT   sum of durations with known message size, ns; NULL for none or 0
+--   kernel_count                   BIGINT   number of device events; above call_count if the op (on cpu) or several copies count too
+--   sized_ns                       BIGINT   sum of durations of collectives with known message size, ns; NULL if 0
 --   reason                         VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
 --   label                          VARCHAR  purpose given by ranges, if by_label
 --   measured_peak_bus_bytes_per_s  DOUBLE   measured peak bus bandwidth, bytes/s

@@ -1,5 +1,5 @@
 -- Time, overlap, and bandwidth of collectives, summed over all devices.
--- Shares refer to the sum of the device windows; bandwidths to collectives with known message size.
+-- Shares are relative to the sum of the device windows. Bandwidths cover collectives with known message size.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -13,8 +13,8 @@
 --   overlapped_pct   DOUBLE     share of comm_ns with concurrent compute, 0 to 100
 --   wall_pct         DOUBLE     wall_ns as a share of all windows, 0 to 100
 --   sized_count      BIGINT     number of collectives with known message size
---   sized_ns         BIGINT     sum of durations with known message size, ns; NULL if 0
---   message_bytes    BIGINT     sum of message sizes, bytes; NULL if never known
+--   sized_ns         BIGINT     sum of durations of collectives with known message size, ns; NULL if 0
+--   message_bytes    BIGINT     sum of the known message sizes, bytes; NULL if none is known
 --   algorithm_bytes_per_s  DOUBLE
 --   bus_bytes_per_s  DOUBLE     bus bandwidth, bytes/s; NULL if a group size is unknown
 --   reasons          VARCHAR[]  why a bandwidth is missing or covers fewer than call_count

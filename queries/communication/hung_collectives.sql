@@ -1,8 +1,8 @@
 -- Collectives that some ranks did not enter or finish, or called differently.
--- From flight recorder dumps of all ranks; one row per collective, or per unfinished point-to-point call. A rank is
--- missing if its last call in the group came earlier, or if it has none and its dump is complete; calls that fell out
--- of a dump are ignored. Calls with one number are a coalesced collective. Sizes of all_to_all, scatter, and *_v may
--- differ, as may types of scatter and broadcast. Gloo only records that a call has ended.
+-- Each row is a collective or an unfinished point-to-point call in flight recorder dumps. A rank is missing if its last
+-- call in the group came earlier, or if its complete dump has no call in the group. Calls that have been overwritten in
+-- a dump are ignored. Calls with the same sequence number are one coalesced collective. Sizes of all_to_all, scatter,
+-- and *_v may differ, as may types of scatter and broadcast. Gloo records only that a call has ended.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,14 +12,14 @@
 --   pg_name VARCHAR, pg_desc VARCHAR
 --   seq             BIGINT   sequence number within the group
 --   is_p2p          BOOLEAN  point-to-point call (numbered separately)
---   names           VARCHAR  calls of the ranks
+--   names           VARCHAR  names of the calls, over all ranks
 --   sizes           VARCHAR  input sizes
 --   problem         VARCHAR  missing, mismatch, or unfinished
---   missing_ranks   VARCHAR  ranks that did not enter it
---   waiting_ranks   VARCHAR  ranks that entered but did not finish it
---   finished_ranks  VARCHAR  ranks that finished it
+--   missing_ranks   VARCHAR  ranks that did not enter the collective
+--   waiting_ranks   VARCHAR  ranks that entered the collective but did not finish it
+--   finished_ranks  VARCHAR  ranks that finished the collective
 --   undumped_ranks  VARCHAR  ranks without a dump
---   line            VARCHAR  program line of the call on a waiting rank, or else on any
+--   line            VARCHAR  program line of the call on a waiting rank, or else on any rank
 -- Keep:     pg_name, seq, problem, missing_ranks, waiting_ranks, names, line
 -- Empty: event: the files contain no events
 -- Empty: all ranks entered and finished every collective in the dumps
@@ -56,7 +56,7 @@ entry AS (
     WHERE e.category = 'flight_recorder'
 ),
 
--- Calls of a rank under one sequence number.
+-- Combine calls of a rank that have the same sequence number.
 call AS (
     SELECT
         rank, pg_name, ranks, is_p2p, seq,

@@ -1,7 +1,7 @@
 -- Bandwidth of collectives in NCCL inspector logs.
--- The logs contain the last finished collective of each interval, so spanned_count gives the number from first to last.
--- Times are integral µs on the clock named by timing_source. The message is the data of one rank; algorithm bandwidth
--- of all-gather and reduce-scatter counts the data of all ranks.
+-- NCCL logs only the last finished collective of each interval; spanned_count also includes the collectives that were
+-- not logged. Times are integral µs on the clock named by timing_source. The message is the data of one rank. Algorithm
+-- bandwidth of all-gather and reduce-scatter counts the data of all ranks.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -18,19 +18,19 @@
 --   message_bytes           BIGINT   message size of a rank, bytes
 --   timing_source           VARCHAR  kernel_gpu, kernel_cpu, or collective_cpu; NULL if unknown
 --   collective_count        BIGINT   number of collectives in the log
---   spanned_count           BIGINT   number of collectives of the communicator from first to last in the log; sends and receives are numbered separately
+--   spanned_count           BIGINT   number of collectives from the first to the last in the log; sends and receives are counted separately
 --   time_ns                 BIGINT   sum of durations, ns
 --   min_time_ns             BIGINT   minimum duration, ns
 --   max_time_ns             BIGINT   maximum duration, ns
 --   algorithm_bytes_per_s   DOUBLE
---   bus_bytes_per_s         DOUBLE   bus bandwidth, bytes/s; NULL for unknown kinds
+--   bus_bytes_per_s         DOUBLE   bus bandwidth, bytes/s; NULL if the collective is not recognized
 --   stated_bus_bytes_per_s  DOUBLE   bus bandwidth stated in the log, time-weighted mean, bytes/s
 -- Keep:      comm, comm_rank, collective, message_bytes, collective_count, bus_bytes_per_s, time_ns
 -- Invariant: collective_count >= 1 AND collective_count <= spanned_count AND min_time_ns <= max_time_ns
 -- Empty: no file is an NCCL inspector log (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)
 
 WITH factors (collective, is_of_all, bus_factor, per_rank) AS (
-    -- per_rank: (group_size - 1) / group_size of the message crosses the links of a rank.
+    -- per_rank means that (group_size - 1) / group_size of the message crosses the links of a rank.
     VALUES
     ('AllReduce', FALSE, 2, TRUE),
     ('AllGather', TRUE, 1, TRUE),

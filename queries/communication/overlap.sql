@@ -1,19 +1,19 @@
 -- Compute that overlaps with communication, by collective class and kernel.
--- Each nanosecond belongs to one collective and one kernel, those that started first; rows of a class add up to its
--- communication time.
+-- Each nanosecond belongs to one collective and one kernel. If several run at once, it belongs to the one that started
+-- first. The rows of a collective class add up to its communication time.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    collective_events
 -- Params:
---   limit  BIGINT = 10  kernels per class, the rest in one row; 0 for all
+--   limit  BIGINT = 10  number of kernels per class; one row combines the rest; 0 for all
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   comm_class     VARCHAR  class of the collectives
 --   comm_ns        BIGINT
 --   compute_class  VARCHAR  kernel class; NULL for (exposed) and (others)
 --   compute_name   VARCHAR  kernel or op; (exposed), or (others) beyond the limit
---   overlap_ns     BIGINT   communication time it overlaps with, ns
+--   overlap_ns     BIGINT   communication time that overlaps with the kernel, ns
 --   comm_pct       DOUBLE   overlap_ns as a share of comm_ns, 0 to 100
 -- Invariant: 0 <= overlap_ns AND overlap_ns <= comm_ns
 

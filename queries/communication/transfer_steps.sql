@@ -1,5 +1,6 @@
 -- Mean time per step of collectives and copies by class, over the devices.
--- A device with steps but without such work counts as 0. The rows (all) add up all of a kind, so overlap counts twice.
+-- A device that has steps but no such work counts as 0. The rows (all) sum over all classes of a kind, so overlapping
+-- work counts twice.
 --
 -- Kind:     analysis
 -- Scope:    run

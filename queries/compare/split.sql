@@ -1,7 +1,8 @@
 -- Busy and idle time of each step in detail, for `tracekit compare`.
--- Busy rows are keyed by class, phase, module, op with shape, and name; idle rows by cause, phase, module, and the op
--- that kept the CPU busy. Work and gaps are split where steps begin on the device, so wall_ns adds up to the length of
--- each step and to the window. Idle time outside the window has the cause before_first_work or behind_last_work.
+-- Busy rows are keyed by class, phase, module, op with shape, and name. Idle rows are keyed by cause, phase, module,
+-- and the op that kept the CPU busy. Work and gaps are split at the start of each step on the device, so wall_ns adds
+-- up to the length of each step and to the window. Idle time before the first work or after the last work of the device
+-- has the cause before_first_work or behind_last_work.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -9,13 +10,13 @@
 --   rank INTEGER, device VARCHAR
 --   step          BIGINT   step number; NULL outside steps, or if none are marked
 --   part          VARCHAR  compute, exposed_comm, exposed_memcpy, or idle
---   class         VARCHAR  kernel class; for idle time its cause
+--   class         VARCHAR  kernel class; for idle time, the cause
 --   phase         VARCHAR
---   module_path   VARCHAR  module path with layers rolled up, or a named row in parentheses
---   op            VARCHAR  innermost op around the launch; for idle time the op that kept the CPU busy
---   shape         VARCHAR  argument shapes of the op, else the grid of the kernel; for collectives the message size
+--   module_path   VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   op            VARCHAR  innermost op around the launch; for idle time, the op that kept the CPU busy
+--   shape         VARCHAR  argument shapes of the op, or else grid of the kernel; for collectives, the message size
 --   name          VARCHAR  kernel, copy, or op; NULL for idle time
---   kernel_count  BIGINT   number of device events that begin here, or of gaps
+--   kernel_count  BIGINT   number of device events that start in this step, or of gaps
 --   kernel_ns     BIGINT   sum of durations within the step, ns
 --   wall_ns       BIGINT
 -- Keep:     rank, step, part, class, phase, module_path, kernel_count, wall_ns
@@ -34,8 +35,8 @@ step_end AS (
     GROUP BY trace_id, device
 ),
 
--- Every point in time of a device belongs to one interval: a step, or the time before, between, or
--- after steps.
+-- Intervals that tile the time of each device: the steps, and the times before, between, and after
+-- steps.
 tile AS (
     SELECT * FROM step_span
     UNION ALL

@@ -1,6 +1,7 @@
 -- GPU time in torch.compile regions, by graph, kernel, and generated file.
--- Modules inside a region are not called; regions, sequence numbers, and kernel arguments provide the attribution. Rows
--- without a pass hold work outside regions, so wall_ns adds up to the busy time of the device if limit is 0.
+-- torch.compile does not call the modules inside a region, so regions, sequence numbers, and kernel arguments provide
+-- the attribution. Rows without a pass contain the work outside regions, so with `limit` 0, wall_ns adds up to the busy
+-- time of the device.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,11 +12,11 @@
 --   pass          VARCHAR  forward or backward; NULL outside regions
 --   graph         VARCHAR  graph number (frame/entry); NULL if unknown
 --   phase         VARCHAR
---   module_path   VARCHAR  module path, or a named row in parentheses; NULL outside regions
+--   module_path   VARCHAR  module path, or a named row such as (optimizer); NULL outside regions
 --   name          VARCHAR  kernel, copy, or op; NULL outside regions
 --   class         VARCHAR  kernel class; NULL outside regions
 --   kernel_file   VARCHAR  generated file with the kernel, if recorded
---   region_count  BIGINT   number of region spans that launched it; 0 outside regions
+--   region_count  BIGINT   number of region calls that launched the kernel; 0 outside regions
 --   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT, wall_pct DOUBLE
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: (pass IS NULL) = (region_count = 0)

@@ -1,5 +1,5 @@
 -- Device events launched inside torch.compile regions.
--- Each belongs to the innermost open region on the launching thread.
+-- Each event belongs to the innermost region that is open on the launching thread.
 --
 -- Kind:     table
 -- Input:    compiled_regions

@@ -1,5 +1,5 @@
--- Forward and backward passes of torch.compile regions, with their graph.
--- Dynamo regions carry the graph number (frame/entry) in their name. A forward pass belongs to the region around it; a
+-- Forward and backward passes of torch.compile regions, with their graph number.
+-- The names of Dynamo regions contain the graph number (frame/entry). A forward pass belongs to the region around it. A
 -- backward pass belongs to the region of the forward pass with the same sequence number.
 --
 -- Kind:     table
@@ -36,7 +36,7 @@ region AS (
     WHERE is_region
 ),
 
--- Event IDs and parts are unique within a trace only.
+-- Event IDs are unique only within a trace, so number the passes.
 pass_start AS (
     SELECT part, row_number() OVER () AS id, trace_id, event_id, ts_ns AS at_ns
     FROM span
@@ -56,7 +56,7 @@ forward AS (
     INNER JOIN span AS r ON a.trace_id = r.trace_id AND a.around_id = r.event_id
 ),
 
--- Sequence numbers recur, so the last preceding forward pass is used.
+-- Sequence numbers recur, so use the last forward pass before the backward pass.
 backward AS (
     SELECT s.trace_id, s.event_id, f.graph
     FROM span AS s

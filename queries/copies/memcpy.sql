@@ -1,6 +1,6 @@
 -- Copies and memsets by direction and memory.
--- Bandwidth is bytes over the sum of durations, for copies with known bytes. The measured peak is the rate measured by
--- `tracekit bench` for the same device, direction, and kind of host memory.
+-- Bandwidth is bytes over the sum of durations, for copies whose size is known. The measured peak is the rate measured
+-- by `tracekit bench` for the same device, direction, and kind of host memory.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -9,13 +9,13 @@
 --   rank                       INTEGER
 --   device                     VARCHAR  device number
 --   direction                  VARCHAR
---   name                       VARCHAR  name, as recorded, with the kinds of memory
+--   name                       VARCHAR  name as recorded, with the kinds of memory
 --   copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
---   bytes                      BIGINT   bytes moved, where known; NULL if never known
---   sized_count                BIGINT   number of copies with known bytes
---   bandwidth_bytes_per_s      DOUBLE   bandwidth of copies with known bytes, bytes/s
---   sized_ns                   BIGINT   sum of durations of copies with known bytes, ns; NULL for none or 0
---   measured_peak_bytes_per_s  DOUBLE   measured peak rate of such copies, bytes/s
+--   bytes                      BIGINT   sum of the known sizes, bytes; NULL if none is known
+--   sized_count                BIGINT   number of copies with known size
+--   bandwidth_bytes_per_s      DOUBLE   bandwidth of copies with known size, bytes/s
+--   sized_ns                   BIGINT   sum of durations of copies with known size, ns; NULL if 0
+--   measured_peak_bytes_per_s  DOUBLE   measured peak rate of this kind of copy, bytes/s
 --   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR
 -- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, measured_peak_pct
 -- View:
@@ -40,7 +40,7 @@ WITH summed AS (
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
--- Corresponding kind of copy in tracekit bench, if the name shows it.
+-- Corresponding kind of copy in tracekit bench, if the name of the copy tells.
 named AS (
     SELECT
         *,

@@ -1,6 +1,6 @@
 -- Copy and memset rate over time, by direction and device.
--- The device window is divided into equal parts. A copy moves its bytes evenly over its duration, so bytes add up to
--- those of `memcpy`. Rates are means over the part, idle time included.
+-- The device window is divided into equal parts. A copy is assumed to transfer its bytes evenly over its duration, so
+-- bytes add up to those of `memcpy`. Rates are means over the part, including idle time.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -24,7 +24,8 @@ WITH copies AS (
         e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, w.window_ns,
         e.ts_ns - w.start_ns AS from_ns,
         greatest(e.end_ns - w.start_ns, from_ns + 1) AS to_ns,
-        -- First and last part it lies in; zero-length events lie in the first only.
+        -- First and last part that the copy runs in. A zero-length event belongs only to its first
+        -- part.
         least(from_ns * $points::HUGEINT // w.window_ns, $points - 1) AS first_part,
         greatest(
             least((e.end_ns - w.start_ns) * $points::HUGEINT // w.window_ns, $points - 1),
@@ -40,7 +41,7 @@ placed AS (
     FROM copies
 ),
 
--- Parts begin at integral ns.
+-- Parts start at integral ns.
 bounded AS (
     SELECT
         *,

@@ -1,6 +1,6 @@
 -- Copy time per step by direction, for each device.
--- Copies belong to the step whose range on the host contains their launch; others are excluded. The row (all) covers
--- all directions.
+-- A copy belongs to the step whose range on the host contains its launch. Copies launched outside of steps are
+-- excluded. The row (all) sums over all directions.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,7 +12,7 @@
 --   step_count      BIGINT
 --   copy_count      BIGINT   number of copies in all steps
 --   kernel_ns BIGINT, wall_ns BIGINT
---   bytes           BIGINT   bytes copied, where known; NULL if never known
+--   bytes           BIGINT   sum of the known sizes, bytes; NULL if none is known
 --   step_kernel_ns  DOUBLE   kernel_ns per step, ns
 --   step_wall_ns    DOUBLE   wall_ns per step, ns
 --   step_bytes      DOUBLE   bytes per step

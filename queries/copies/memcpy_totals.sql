@@ -6,9 +6,9 @@
 -- Input:    memcpy
 -- Columns:
 --   direction VARCHAR, copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
---   bytes                  BIGINT  bytes moved, where known; NULL if never known
---   sized_count            BIGINT  number of copies with known bytes
---   sized_ns               BIGINT  sum of durations of copies with known bytes, ns; NULL if 0
+--   bytes                  BIGINT  sum of the known sizes, bytes; NULL if none is known
+--   sized_count            BIGINT  number of copies with known size
+--   sized_ns               BIGINT  sum of durations of copies with known size, ns; NULL if 0
 --   bandwidth_bytes_per_s  DOUBLE  bytes / sized_ns, bytes/s
 -- View:
 --   chart  name=memcpy form=bars title="Copies and memsets by direction" y=direction order=rows x=kernel_ns

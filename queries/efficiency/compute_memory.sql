@@ -1,8 +1,8 @@
 -- Compute time by phase, op class, and type, with its roofline bound.
--- FLOPs and ideal bytes come from op shapes (`op_costs`), the time from all compute that the ops launched. Work is
--- memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Uncounted work has rows without a
--- class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds refer to the data sheet, those with
--- measured_peak_ to rates measured by `tracekit bench`. Tensors in a cache can exceed the memory rate.
+-- FLOPs and ideal bytes come from op shapes (`op_costs`), and the time from all compute kernels that the ops launched.
+-- Work is memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Work that cannot be counted
+-- has rows without op class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds use data-sheet
+-- rates; columns measured_peak_… use rates of `tracekit bench`. Tensors in a cache can exceed the memory rate.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -10,7 +10,7 @@
 --   rank INTEGER, device VARCHAR, phase VARCHAR
 --   op_class                     VARCHAR  op class; NULL for uncounted work
 --   dtype                        VARCHAR  operand type; NULL for uncounted work
---   op_count                     BIGINT   number of ops, or kernels without a known op
+--   op_count                     BIGINT   number of ops; without known ops, of kernels
 --   kernel_ns                    BIGINT   sum of durations, ns
 --   kernel_pct                   DOUBLE   share of the compute of the device, 0 to 100
 --   flops                        BIGINT
@@ -20,15 +20,15 @@
 --   intensity_flop_per_byte      DOUBLE   flops / bytes
 --   ridge_flop_per_byte          DOUBLE   peak rate / memory bandwidth
 --   bound                        VARCHAR  compute or memory
---   attainable_pct               DOUBLE   share of the attainable rate, 0 to 100; see reason if above
+--   attainable_pct               DOUBLE   achieved rate as a share of the attainable rate, percent; see reason if above 100
 --   peak_source                  VARCHAR  source of peak and bandwidth
 --   top_op                       VARCHAR  op with the most time
---   reason                       VARCHAR  why something is missing; else NULL
+--   reason                       VARCHAR  why a value is missing or implausible; else NULL
 --   measured_peak_flop_per_s           DOUBLE   measured peak GEMM rate for the type, FLOP/s
 --   measured_peak_memory_bytes_per_s   DOUBLE   measured peak memory rate, bytes/s
---   measured_peak_ridge_flop_per_byte  DOUBLE   ratio of the two
+--   measured_peak_ridge_flop_per_byte  DOUBLE   ratio of the two measured rates
 --   measured_peak_bound                VARCHAR  compute or memory, by the measured rates
---   measured_peak_attainable_pct       DOUBLE   share of the measured attainable rate, percent
+--   measured_peak_attainable_pct       DOUBLE   achieved rate as a share of the attainable rate by the measured rates, percent
 --   measured_peak_source               VARCHAR  source of the measured rates
 --   measured_peak_reason               VARCHAR  why a measured rate is missing; else NULL
 -- Keep:     rank, device, phase, op_class, dtype, kernel_ns, kernel_pct, flop_per_s, memory_bytes_per_s, bound,

@@ -1,5 +1,5 @@
 -- Data type in which the kernels of an op compute.
--- fp32 GEMMs may compute in tf32, which has another peak; the kernel name shows it.
+-- An fp32 GEMM may compute in tf32, which has a different peak rate. The kernel name shows which.
 --
 -- Kind:     function
 -- Access:   private

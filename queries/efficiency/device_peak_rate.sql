@@ -1,7 +1,8 @@
 -- Measured peak rates of each device, or why there are none.
--- The highest rate of each kind from `--peak-rates`, else from the run folder. Rates apply only to the measured device:
--- names and SM counts must match (a partition may have the name of the full device), on a CPU the number of threads,
--- and for collectives the number of machines. Rates given on the command line also apply to devices without a name.
+-- Contains the highest rate of each kind from `--peak-rates`, or else from the run folder. Rates apply only to the
+-- device they were measured on: the name and the number of SMs must match (a partition may have the name of the full
+-- device), on a CPU the number of threads, and for collectives the number of machines. Rates from the command line also
+-- apply to devices without a name.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -11,16 +12,16 @@
 --   device           VARCHAR  device number, or cpu; * for all devices of the trace
 --   device_name      VARCHAR  device model, as in the measurement
 --   thread_count     INTEGER  host threads of the measurement; NULL if irrelevant
---   kind             VARCHAR  product, memory, copy, or collective; NULL if the reason covers all
---   dtype            VARCHAR  operand type of a product
+--   kind             VARCHAR  product (GEMM), memory, copy, or collective; NULL if the reason applies to all kinds
+--   dtype            VARCHAR  operand type of a GEMM
 --   op               VARCHAR  copy direction (h2d, d2h, d2d, h2h) or collective (all_reduce, …)
 --   memory           VARCHAR  host memory of a copy: pinned or pageable
 --   backend          VARCHAR  nccl or gloo
 --   group_size       INTEGER  number of ranks of a collective
---   flop_per_s       DOUBLE   rate of a product, FLOP/s
+--   flop_per_s       DOUBLE   rate of a GEMM, FLOP/s
 --   bytes_per_s      DOUBLE   rate of a copy, or of memory (read and written), bytes/s
 --   bus_bytes_per_s  DOUBLE   bus bandwidth of a collective, bytes/s
---   origin           VARCHAR  given or run folder
+--   origin           VARCHAR  given (by --peak-rates) or run folder
 --   measured_at      VARCHAR  time of the measurement, UTC; NULL if unknown
 --   source           VARCHAR  run, date, and point of the measurement
 --   reason           VARCHAR  why no rate applies; else NULL
@@ -45,7 +46,7 @@ WITH peak_rate AS MATERIALIZED (
     INNER JOIN peak_rate_point AS p ON c.point_id = p.point_id
 ),
 
--- In tracekit's own workloads only this variable sets the threads of a rank.
+-- In tracekit's own workloads, only this variable determines the number of threads of a rank.
 host AS (
     SELECT
         a.trace_id,
@@ -75,14 +76,15 @@ listed AS (
     FROM device
 ),
 
--- Devices of one kind share a row, because those that ran are not always listed.
+-- If all listed devices are of one model, all devices of the trace share one row: traces do not
+-- always list the devices that ran.
 alike AS (
     SELECT trace_id, count(DISTINCT {name: name, unit_count: unit_count}) = 1 AS is_one_kind
     FROM listed
     GROUP BY trace_id
 ),
 
--- If the trace does not describe its device, the manifest may name it.
+-- If the trace does not name its device, use the name in the manifest.
 placed AS (
     SELECT DISTINCT
         h.trace_id, h.is_cpu, h.thread_count, h.node_count,
@@ -102,7 +104,7 @@ placed AS (
     LEFT JOIN alike AS k ON h.trace_id = k.trace_id
 ),
 
--- A device with an SM count but without a data sheet is unknown, or a partition.
+-- A device that has an SM count but matches no data sheet is unknown or a partition.
 peaked AS (
     SELECT DISTINCT trace_id, device
     FROM device_peak
@@ -214,7 +216,8 @@ judged AS MATERIALIZED (
     WHERE p.is_named
 ),
 
--- For example, one point may be measured with and without an SM count.
+-- If several points remain, keep the newest. For example, one point may be measured both with and
+-- without an SM count.
 matched AS (
     SELECT *
     FROM judged

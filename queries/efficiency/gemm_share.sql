@@ -1,11 +1,11 @@
 -- GEMM time as a share of each phase, per device.
--- GEMM kernels count regardless of their op; the last row of a device covers all phases.
+-- All GEMM kernels count, regardless of the op that launched them. The last row of a device covers all phases.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   phase              VARCHAR  phase; (all) for all phases
+--   phase              VARCHAR  phase, or (all)
 --   gemm_count         BIGINT   number of GEMM kernels
 --   gemm_kernel_ns     BIGINT   sum of durations of GEMM kernels, ns
 --   compute_kernel_ns  BIGINT   sum of durations of compute, ns

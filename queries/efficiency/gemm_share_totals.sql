@@ -1,15 +1,15 @@
 -- GEMM time as a share of each phase, over all devices.
--- Recompute is part of backward, as in the paper's table of phases.
+-- Recompute counts as backward, as in the tables of arXiv 2311.03687.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   gemm_share per total
 -- Input:    gemm_share
 -- Columns:
---   phase           VARCHAR  phase; backward includes recompute; (all) for all phases
+--   phase           VARCHAR  phase, or (all); backward includes recompute
 --   gemm_kernel_ns  BIGINT   sum of durations of GEMM kernels, ns
 --   kernel_ns       BIGINT   sum of durations of all device events, ns
---   gemm_pct        DOUBLE   GEMM share of kernel_ns, 0 to 100; NULL if it takes no time
+--   gemm_pct        DOUBLE   GEMM share of kernel_ns, 0 to 100; NULL if kernel_ns is 0
 -- Invariant: gemm_kernel_ns <= kernel_ns
 
 SELECT

@@ -1,5 +1,5 @@
 -- Matrix multiplications by size and type, with their share of peak, over all devices.
--- Multiplications of unknown size are left out.
+-- Matrix multiplications of unknown size are excluded.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -7,9 +7,9 @@
 -- Columns:
 --   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR, call_count BIGINT, kernel_ns BIGINT
 --   mean_ns   DOUBLE  time per call, ns
---   flops     BIGINT  operations of all calls
+--   flops     BIGINT  floating-point operations of all calls
 --   flop_per_s  DOUBLE
---   peak_pct  DOUBLE  share of the peak of their devices, 0 to 100; NULL if a peak is unknown
+--   peak_pct  DOUBLE  share of the peak rate of the devices, 0 to 100; NULL if a peak is unknown
 -- Keep:     m, n, k, batch, dtype, call_count, mean_ns, flop_per_s, peak_pct, kernel_ns
 -- Invariant: flops = 2 * m * n * k * batch * call_count
 

@@ -1,8 +1,8 @@
 -- Matrix multiplications by op, size, and type, per device.
--- GEMM ops with shapes (mm, addmm, bmm, linear, grouped, scaled, …), timed by all compute they launch; other GEMM
--- kernels have no size; `reason` says why. The peak is the dense rate of the operand type (queries/rules/devices.toml),
--- or that of tf32 if an fp32 GEMM runs on a tf32 kernel. The measured peak is from `tracekit bench`; higher clocks can
--- exceed it.
+-- GEMM ops with recorded shapes (mm, addmm, bmm, linear, grouped, scaled, …) are timed by all compute kernels that they
+-- launch. Other GEMM kernels have no size, and `reason` says why. The peak is the dense rate of the operand type
+-- (queries/rules/devices.toml), or that of tf32 if an fp32 GEMM runs on a tf32 kernel. The measured peak is from
+-- `tracekit bench`; a GEMM can exceed it if clocks are higher.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -13,17 +13,17 @@
 --   rank INTEGER, device VARCHAR
 --   op_name                   VARCHAR  op; NULL outside ops
 --   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR
---   layout                    VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
---   call_count                BIGINT   number of calls, or kernels without an op
+--   layout                    VARCHAR  memory order of A and B (N row-major, T column-major, - neither); NULL if unknown
+--   call_count                BIGINT   number of op calls; outside ops, of kernels
 --   kernel_ns                 BIGINT   sum of durations, ns
 --   mean_ns                   DOUBLE   time per call, ns
---   kernel_pct                DOUBLE   share of the device window, 0 to 100; more if kernels overlap
+--   kernel_pct                DOUBLE   share of the device window, percent; above 100 if kernels overlap
 --   flops BIGINT, flop_per_s DOUBLE
---   peak_type                 VARCHAR  type of the peak rate
+--   peak_type                 VARCHAR  data type whose peak rate is used
 --   peak_flop_per_s           DOUBLE   dense peak of the device, FLOP/s
 --   peak_pct                  DOUBLE
---   peak_source               VARCHAR  source of the peak: vendor document, or command line
---   module_path               VARCHAR  module with layers as *, if by_module; NULL if none or several
+--   peak_source               VARCHAR  source of the peak: vendor document or command line
+--   module_path               VARCHAR  with by_module: module path with layer numbers replaced by *; NULL if none or several
 --   reason                    VARCHAR  why size or peak is missing; else NULL
 --   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
 --   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR

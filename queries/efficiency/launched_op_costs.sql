@@ -1,4 +1,4 @@
--- FLOPs and bytes of the ops that launched device work, as in op_costs.
+-- FLOPs and bytes of the ops that launched GPU work, as in op_costs.
 --
 -- Kind:     table
 -- Made:     when asked for

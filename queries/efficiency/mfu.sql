@@ -1,37 +1,37 @@
 -- Model FLOPs utilization (MFU) of each step, per device.
--- FLOPs of GEMMs, attention, and convolutions at the dense peak of their types, relative to the step; MFU excludes
--- recompute, HFU includes it. Without shapes for min_covered_pct of the time, both are refused (at_least_mfu_pct counts
--- the known part), unless run.json gives parameters: 4 N + 2 T FLOPs per token for N parameters, T of them trained.
--- Without steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, measured_peak_… to rates
+-- MFU is the FLOPs of GEMMs, attention, and convolutions, relative to the dense peak rate over the step. It excludes
+-- recompute; HFU includes it. If less than min_covered_pct of the time of these kernels has known FLOPs, both are
+-- refused, unless run.json has parameter counts: 4 N + 2 T FLOPs per token for N parameters, T of them trained. Without
+-- steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, and columns measured_peak_… to rates
 -- measured by `tracekit bench`.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   min_covered_pct  DOUBLE = 95  minimum share of time with known FLOPs, 0 to 100
+--   min_covered_pct  DOUBLE = 95  minimum share of GEMM, attention, and convolution time with known FLOPs, 0 to 100
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   step                      BIGINT   step number; NULL for the window of a trace without steps
 --   step_ns                   BIGINT   length of the step on the device (span_ns in steps), or of the window, ns
 --   work_ns                   BIGINT
---   source                    VARCHAR  shapes or parameters; NULL if FLOPs are unknown
+--   source                    VARCHAR  source of the FLOPs: shapes or parameters; NULL if unknown
 --   flops                     BIGINT   known FLOPs
---   recompute_flops           BIGINT   FLOPs of recompute; NULL if from parameters
---   dtype                     VARCHAR  type of most FLOPs
---   peak_flop_per_s           DOUBLE   dense peak of the device for that type, FLOP/s
+--   recompute_flops           BIGINT   FLOPs of recompute; NULL if source is parameters
+--   dtype                     VARCHAR  data type of most FLOPs
+--   peak_flop_per_s           DOUBLE   dense peak of the device for dtype, FLOP/s
 --   peak_source               VARCHAR  source of the peak: vendor documents, or command line
 --   flop_per_s                DOUBLE   flops / step_ns, FLOP/s
---   covered_pct               DOUBLE   share of the time of such kernels with known FLOPs, 0 to 100
+--   covered_pct               DOUBLE   share of the GEMM, attention, and convolution time with known FLOPs, 0 to 100
 --   mfu_pct                   DOUBLE   model FLOPs utilization, 0 to 100
---   hfu_pct                   DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if from parameters
---   work_mfu_pct              DOUBLE   MFU relative to work_ns, for last steps whose range on the host is long
+--   hfu_pct                   DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if source is parameters
+--   work_mfu_pct              DOUBLE   MFU relative to work_ns; useful if the range of the last step ends long after its work
 --   run_mfu_pct               DOUBLE   MFU of an unprofiled step; NULL if none was measured
 --   at_least_mfu_pct          DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
 --   unknown_ops               VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
 --   reason                    VARCHAR  why MFU is not reported; else NULL
---   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
+--   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for dtype, FLOP/s
 --   measured_peak_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
---   measured_peak_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
+--   measured_peak_hfu_pct     DOUBLE   HFU relative to measured peaks, percent; NULL if source is parameters
 --   measured_peak_source      VARCHAR
 --   measured_peak_reason      VARCHAR  why measured_peak_mfu_pct is missing; else NULL
 -- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct,
@@ -139,7 +139,7 @@ summed AS (
         sum(flops)::BIGINT AS flops,
         sum(recompute_flops)::BIGINT AS recompute_flops,
         arg_max(dtype, (flops, dtype)) AS dtype,
-        -- arg_max would skip NULL and take the rate of another type.
+        -- arg_max skips NULL and would return the rate of another type.
         arg_max_null(peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
             AS peak_flop_per_s,
         string_agg(DISTINCT peak_source, '; ' ORDER BY peak_source) AS peak_source,
@@ -168,8 +168,9 @@ span AS (
     LEFT JOIN device_steps AS s USING (trace_id, device)
 ),
 
--- 2 N forward, 2 N for activation gradients, 2 T for gradients of trained parameters. Tokens are
--- those of one data-parallel rank, whose tensor and pipeline ranks share the work.
+-- FLOPs per token: 2 N forward, 2 N for activation gradients, and 2 T for gradients of trained
+-- parameters. Tokens are those of one data-parallel rank, whose tensor and pipeline ranks share the
+-- work.
 manifest AS (
     SELECT
         t.trace_id, r.precision AS dtype,
@@ -252,7 +253,7 @@ judged AS (
             AND span.step IS NOT DISTINCT FROM u.step
 ),
 
--- Fall back to parameters where shapes are insufficient.
+-- Fall back to parameter counts if shapes cover too little.
 step_flops AS (
     SELECT
         j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, j.unknown_ops,

@@ -1,20 +1,20 @@
 -- Minimum FLOPs and bytes of ops by their shapes: op_costs('relation').
--- GEMM: 2 M N K × batch (grouped: rows of all groups). Attention: 2 per query-key pair, head, and element in QK' and
--- PV, 2.5× backward; causal attention counts the pairs it keeps. Convolution: 2 per output element, input channel, and
--- kernel element. Others: the factor in `op_forms` per element. Bytes are ideal: each input read once, each output
--- written once. Ops made of other ops are not counted, nor are copies inside them. Values above 2^53 are refused
--- because a DOUBLE cannot count them exactly.
+-- GEMM: 2 M N K × batch (grouped: M is the rows of all groups). Attention: 2 per query-key pair, head, and element in
+-- each of QK' and PV, times 2.5 for backward; causal attention counts only unmasked pairs. Convolution: 2 per output
+-- element, input channel, and kernel element. Other ops: the factor in `op_forms` per element. Bytes are ideal: each
+-- input is read once, each output written once. Ops made of other ops, copies inside such ops, and values above 2^53
+-- (inexact in a DOUBLE) are not counted.
 --
 -- Kind:     function
 -- Params:
 --   relation  VARCHAR  relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
 -- Columns:
 --   trace_id  INTEGER
---   op_id     BIGINT   the op
+--   op_id     BIGINT   op
 --   op_class  VARCHAR  gemm, attention, conv, softmax, norm, embedding, optimizer, elementwise, reduction, layout; NULL if not counted
 --   m BIGINT, n BIGINT, k BIGINT
---   batch     BIGINT   number of products
---   layout    VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
+--   batch     BIGINT   number of GEMMs
+--   layout    VARCHAR  memory order of A and B (N row-major, T column-major, - neither); NULL if unknown
 --   dtype VARCHAR, flops BIGINT
 --   bytes     BIGINT   bytes read and written
 --   reason    VARCHAR  why flops or bytes are unknown; else NULL
@@ -32,7 +32,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         FROM query_table(relation)
     ),
 
-    -- Compute everything once per distinct signature.
+    -- Compute the costs once per distinct signature.
     signature AS (
         SELECT DISTINCT name, said
         FROM asked
@@ -42,7 +42,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         SELECT
             s.name, s.said,
             f.* EXCLUDE (name),
-            -- Malformed lists in the file count as unknown.
+            -- Treat malformed lists in the file as unknown.
             try_cast(try_cast(said[1] AS JSON) AS VARCHAR[]) AS dims,
             try_cast(try_cast(said[2] AS JSON) AS VARCHAR[]) AS types,
             list_transform(types, LAMBDA type: dtype_of(type)) AS dtypes,
@@ -79,8 +79,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 )
             ) AS nelems,
             list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)) AS sizes,
-            -- Output elements are as wide as the widest tensor with dimensions, not counting
-            -- scalars.
+            -- An output element is as wide as the widest input tensor that has dimensions; scalars
+            -- do not count.
             coalesce(
                 list_max(
                     list_transform(
@@ -153,7 +153,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             form IN ('attention', 'paged')
             AND seqs IS NOT NULL
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
-            -- Elements that a reduction leaves; NULL without dimensions.
+            -- Number of elements after a reduction; NULL if the reduced dimensions are unknown.
             try(
                 nelems[a] // list_product(
                     list_transform(
@@ -162,8 +162,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                     )
                 )::BIGINT
             ) AS left_nelems,
-            -- Output size of a convolution from padding, stride, and dilation; if transposed, also
-            -- from output_padding and groups.
+            -- Output size of a convolution from padding, stride, and dilation. For a transposed
+            -- convolution, also from output_padding and groups.
             try(
                 CASE
                     WHEN form = 'conv_transposed'
@@ -245,7 +245,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 (
                     CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
                         WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
-                        -- Gradients of input and weight have the same size as these.
+                        -- The gradients of input and weight have the same size as input and weight.
                         WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]
                         WHEN 'attention'
                             THEN
@@ -253,8 +253,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                     factor = 1,
                                     weights[a] + weights[b] + weights[c]
                                     + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
-                                    -- Reads query, key, value, output, and its gradient; writes
-                                    -- three gradients.
+                                    -- The backward pass reads query, key, value, output, and the
+                                    -- gradient of the output, and writes three gradients.
                                     2 * (weights[a] + weights[b] + weights[c])
                                     + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
                                 )
@@ -275,7 +275,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'paged' THEN NULL
                         ELSE
                             list_sum(weights) + m * n * batch * CASE
-                                -- An out argument may come last.
+                                -- An out argument after B already counts among the arguments.
                                 WHEN list_contains(shapes[b + 1:], sa[:-2] || [n]) THEN 0
                                 WHEN dtype = 'fp8' THEN 2
                                 WHEN dtype = 'int8' THEN 4

@@ -1,17 +1,17 @@
 -- Ops with known FLOPs and bytes, and the arguments that determine them.
--- Forms are evaluated in `op_costs`. Names without a namespace are aten ops; arguments are numbered from 1.
+-- `op_costs` evaluates the forms. Names without a namespace are aten ops. Arguments are numbered from 1.
 --
 -- Kind:     function
 -- Access:   private
 -- Columns:
 --   name VARCHAR, op_class VARCHAR, form VARCHAR
---   a       INTEGER  first relevant argument: A of a product, query, input
---   b       INTEGER  second: B of a product, key, input or output, reduced dimensions; for element-wise ops, the last input
+--   a       INTEGER  number of the first relevant argument: A of a GEMM, query, or input
+--   b       INTEGER  second: B of a GEMM, key, input or output, or reduced dimensions; for element-wise ops, the last input
 --   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided)
 --   heads   VARCHAR  dimension order of query, key, and value: bhsd or bshd
---   causal  INTEGER  argument that makes attention causal
---   seqs    INTEGER  argument with sequence lengths; if given, shapes do not determine the pairs
---   factor  DOUBLE   operations per element; for attention, relative to the forward pass
+--   causal  INTEGER  number of the argument that makes attention causal
+--   seqs    INTEGER  number of the argument with sequence lengths; if set, shapes do not determine the pairs
+--   factor  DOUBLE   operations per element; for attention, FLOPs relative to the forward pass
 
 CREATE OR REPLACE MACRO op_forms() AS TABLE (
     WITH line AS (

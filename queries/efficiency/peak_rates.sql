@@ -1,17 +1,18 @@
 -- Functions to look up measured peak rates.
--- peak_rates(kind): rates of a kind. peak_rate_reasons(kind): why a device has none. is_listed joins both to the
--- devices that ran (`*` excludes cpu). peak_rate_gap: why a device has no rate, also if peak_rate_reasons has no row
--- for it. collective_backend and is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
+-- peak_rates(kind) lists rates of a kind, and peak_rate_reasons(kind) the reasons why devices have none. is_listed
+-- joins both to the devices that ran (`*` matches all but cpu). peak_rate_gap returns why a device has no rate, even if
+-- peak_rate_reasons has no row for it. collective_backend and is_reduce classify recorded collectives by name. RCCL
+-- kernels have the same names as NCCL kernels.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   wanted  VARCHAR  product, memory, copy, or collective
+--   wanted  VARCHAR  product (GEMM), memory, copy, or collective
 --   listed  VARCHAR  device, as in device_peak_rate
 --   device  VARCHAR  device that ran
 --   known   INTEGER  trace_id of the row of peak_rate_reasons; NULL if none
---   reason  VARCHAR  reason in that row
---   name    VARCHAR  kernel or span; for is_reduce, collective
+--   reason  VARCHAR  reason in the row of peak_rate_reasons
+--   name    VARCHAR  name of the kernel or span; for is_reduce, of the collective
 -- Columns:
 --   trace_id  INTEGER
 --   device  VARCHAR  device number, cpu, or *

@@ -1,6 +1,6 @@
 -- Roofline points of each device and type.
--- Three points per roof: intensity 0.1, the ridge, and four times the ridge. Rates come from the data sheet and, if
--- available, from `tracekit bench` on this device.
+-- Each roof has three points: at intensity 0.1, at the ridge, and at four times the ridge. Rates come from the data
+-- sheet and, if available, from `tracekit bench` on this device.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,6 +1,6 @@
 -- Functions for tensor sizes and types.
--- Shapes and types as torch.profiler records them with record_shapes (Input Dims, Input type), and type names of NCCL.
--- The shape of a tensor list is the list of shapes.
+-- Shapes and types are those that torch.profiler records with record_shapes (Input Dims, Input type), and type names of
+-- NCCL. The shape of a tensor list is the list of the shapes of its tensors.
 --
 -- Kind:   function
 -- Params:
@@ -28,7 +28,7 @@ list_transform(
     )::BIGINT
 );
 
--- Two parallel lists are faster to plan than a CASE with as many branches.
+-- Two parallel lists are faster to plan than a CASE with one branch per type.
 CREATE OR REPLACE MACRO dtype_of(type) AS
 [
     'bf16',

@@ -1,16 +1,16 @@
 -- Accelerator of each trace, and whether its work was recorded.
--- `cpu` if nothing indicates an accelerator; CPU ops are then the device work. Traces with launch calls, device
--- descriptions, or device processes but no device work belong to runs whose kernels were not recorded. Traces without
--- profiler categories are unknown; Ray timelines and DFTracer traces are recognized.
+-- A trace without any sign of an accelerator has accelerator cpu, and its CPU ops count as the device work. If a trace
+-- has launch calls, device descriptions, or device processes but no device work, its kernels were not recorded. Traces
+-- without profiler categories are unknown. Ray timelines and DFTracer traces are recognized.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id      INTEGER -> trace
 --   accelerator   VARCHAR  cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (unknown vendor), unknown, or cpu
---   is_recorded   BOOLEAN  the file contains its work; TRUE for cpu
+--   is_recorded   BOOLEAN  the trace contains the work of the accelerator; TRUE for cpu
 --   launch_count  BIGINT   number of launch calls if the work was not recorded, else NULL
 --   reason        VARCHAR  evidence of unrecorded work, and why it may be missing; NULL if recorded
---   unknown       VARCHAR  unrecognized processes that look like a device; NULL if none
+--   unknown       VARCHAR  description of unrecognized processes that look like a device; NULL if none
 -- Invariant: is_recorded = (reason IS NULL)
 
 WITH trace_work AS (

@@ -1,5 +1,5 @@
 -- Ranges marked by the program on the CPU (record_function, NVTX).
--- Excludes the gpu_user_annotation spans derived from them, which would count work twice.
+-- Excludes the corresponding gpu_user_annotation spans on the GPU, which would count work twice.
 --
 -- Kind:     view
 -- Columns:

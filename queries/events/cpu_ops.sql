@@ -7,7 +7,7 @@
 --   rank             INTEGER
 --   name             VARCHAR                op
 --   ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, pid BIGINT, tid BIGINT -> thread(pid, tid)
---   step             BIGINT -> step_ranges  step whose range contains its start
+--   step             BIGINT -> step_ranges  step whose range contains the start of the op
 --   external_id      BIGINT                 ID that links launched work
 --   sequence_number  BIGINT                 ID that links a forward op and its autograd node
 --   args             JSON                   shapes, types, strides, and more

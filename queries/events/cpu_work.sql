@@ -1,7 +1,8 @@
--- Self time of CPU ops, as device work of traces without accelerator work.
--- Time belongs to the innermost open op, so an op has one piece per interruption; a collective is one piece. Autograd
--- nodes and Python ranges are host time and count as idle. native/self_time.c tracks the depth per thread, so ops that
--- do not nest cleanly lose nothing. Without recorded accelerator work, runtime calls count as host work.
+-- Self time of CPU ops, which counts as device work in traces without accelerator work.
+-- Time belongs to the innermost open op, so an op has one piece per interruption. A collective is always one piece.
+-- Autograd nodes and Python ranges are host time and count as idle. native/self_time.c tracks the nesting depth per
+-- thread, so no time is lost if ops overlap without nesting. If the work of an accelerator was not recorded, runtime
+-- calls count as host work too.
 --
 -- Kind:     table
 -- Access:   private
@@ -32,7 +33,8 @@ WHERE
         )
         OR (is_annotation(category) AND regexp_matches(name, '^(gloo|mpi|ucc|ccl|xccl):'))
     )
--- Of equal spans the outer one is as in nesting, independent of file order.
+-- Of spans with the same start and end, choose the outer one as in table nesting, independent of
+-- the order in the file.
 ORDER BY
     trace_id, pid, tid, ts_ns, dur_ns DESC,
     CASE WHEN is_annotation(category) THEN 1 WHEN is_op(category) THEN 2 ELSE 3 END,

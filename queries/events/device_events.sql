@@ -1,14 +1,14 @@
--- Device events: kernels, copies, and memsets (on cpu, pieces of ops), with exclusive busy time.
--- Each busy nanosecond of a device belongs to one event: compute before comm before memcpy, then by start, end, stream,
--- and correlation, so results do not depend on file order. wall_ns adds up to the busy time, and is the exposed part of
--- comm and memcpy. native/owned_time.c adds kind_wall_ns and wall_ns.
+-- Device events with exclusive busy time: kernels, copies, and memsets; on cpu, pieces of ops.
+-- Each busy nanosecond of a device belongs to one event. Compute takes precedence over communication, and communication
+-- over copies; then start, end, stream, and correlation decide, so results do not depend on file order. wall_ns adds up
+-- to the busy time. For comm and memcpy, it is the exposed part. native/owned_time.c computes kind_wall_ns and wall_ns.
 --
 -- Kind:      table
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT, device VARCHAR -> device_windows
 --   stream BIGINT, category VARCHAR
 --   name   VARCHAR  kernel, copy, or op
---   class  VARCHAR  class by name or device mark; classified_events refines it
+--   class  VARCHAR  class by name or device mark; view classified_events has the final class
 --   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT, wall_ns BIGINT
 --   correlation BIGINT, bytes BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns

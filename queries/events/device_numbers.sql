@@ -1,7 +1,8 @@
--- Functions that map device numbers of files to those of kernels.
--- ROCm numbers kernel devices as agents, CPUs included, whereas device descriptions and allocator events use torch's
--- numbers. If equally many devices have work, they correspond in order. newer_kernels() lists traces whose kernels are
--- built for a later architecture than the file's devices, so that it names the wrong device.
+-- Functions that map the device numbers in a file to the device numbers of its kernels.
+-- In ROCm, the device number of a kernel is the agent number, which includes CPUs. Device descriptions and allocator
+-- events use torch's numbers. If the number of devices with work is the same in both, they correspond in order.
+-- newer_kernels() lists traces with kernels built for a later architecture than the devices that the file names, so
+-- those names are wrong.
 --
 -- Kind:     function
 -- Columns:
@@ -10,7 +11,7 @@
 --   name         VARCHAR  device model (device_names); NULL if unknown
 --   device_type  INTEGER  as in table memory (memory_devices)
 --   device_id    BIGINT   as in table memory (memory_devices)
---   said         VARCHAR  architectures of kernels and file (newer_kernels)
+--   said         VARCHAR  architectures according to the kernels and to the file (newer_kernels)
 
 CREATE OR REPLACE MACRO devices_in_order() AS TABLE (
     SELECT
@@ -32,7 +33,7 @@ CREATE OR REPLACE MACRO device_names() AS TABLE (
         GROUP BY trace_id, device_id
     ),
 
-    -- A name that all listed devices share also applies to unlisted ones.
+    -- If all listed devices have the same name, unlisted devices have it too.
     product AS (
         SELECT
             trace_id,

@@ -1,6 +1,6 @@
--- Events that are work on a device.
--- Kernels, copies, and memsets by Kineto category or the marks of queries/rules/device_events.toml; in CPU-only traces,
--- the pieces of cpu_work.
+-- Events that are GPU work; in CPU-only traces, pieces of ops.
+-- Kernels, copies, and memsets are recognized by Kineto category or by the marks in queries/rules/device_events.toml.
+-- In CPU-only traces, the pieces come from cpu_work.
 --
 -- Kind:     view
 -- Columns:
@@ -9,7 +9,7 @@
 --   stream BIGINT, category VARCHAR
 --   name        VARCHAR  kernel, copy, or op
 --   ts_ns BIGINT, dur_ns BIGINT, correlation BIGINT, bytes BIGINT
---   mark_class  VARCHAR  class given by the event mark; comm_other for any communication; NULL if its name decides
+--   mark_class  VARCHAR  class set by the mark; comm_other for any communication; NULL if the class follows from the name
 
 SELECT
     event.trace_id, event.event_id,

@@ -1,7 +1,7 @@
--- Classification of event categories of current and older profilers.
--- The names come from Kineto's ActivityType.h; capitalized names date from 2021 or earlier. For unknown or mixed
--- categories (mtia_ccp_events, hpu_op), queries/rules/device_events.toml (device_mark) recognizes the device work of
--- other profilers.
+-- Functions that classify event categories of current and older profilers.
+-- The names come from Kineto's ActivityType.h. Capitalized names date from 2021 or earlier. For unknown categories, and
+-- for categories that mix device work and other events (mtia_ccp_events, hpu_op), the marks in
+-- queries/rules/device_events.toml (device_mark) recognize device work.
 --
 -- Kind: function
 
@@ -16,8 +16,8 @@ CREATE OR REPLACE MACRO is_launch_call(category) AS (
     )
 );
 
--- Runtime calls with other names, including the profiler's own, launch nothing, so they do not prove
--- that device work was launched.
+-- Runtime calls with other names, including the profiler's own, launch nothing, so they do not
+-- prove that device work was launched.
 CREATE OR REPLACE MACRO is_launch_of_work(category, name) AS (
     is_launch_call(category)
     AND regexp_matches(name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit')
@@ -29,7 +29,7 @@ CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';
 
 CREATE OR REPLACE MACRO is_python_call(category) AS category = 'python_function';
 
--- All known categories: device work, launch calls, and those that are neither.
+-- All known categories: device work, launch calls, and others.
 CREATE OR REPLACE MACRO is_known_category(category) AS (
     is_device_work(category)
     OR is_launch_call(category)
@@ -41,9 +41,9 @@ CREATE OR REPLACE MACRO is_known_category(category) AS (
     )
 );
 
--- Module named by a kernel: module_fqn of annotated CUDA graphs (torch.cuda.graph_annotations,
--- torch 2.12 and later), or the scopes in call_stack of Triton's Proton between the root and the
--- kernel.
+-- Module in the arguments of a kernel: module_fqn of annotated CUDA graphs
+-- (torch.cuda.graph_annotations, torch 2.12 and later), or the scopes between the root and the
+-- kernel in call_stack of Triton's Proton.
 CREATE OR REPLACE MACRO annotated_module(args) AS
 coalesce(
     args ->> '$.module_fqn',

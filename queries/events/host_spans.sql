@@ -1,6 +1,7 @@
 -- Spans of host threads, numbered in nesting order.
--- Contains Python calls, ranges, ops, and runtime calls, ordered by start. If two start together, the longer one
--- encloses the other; if they are also equally long, the one whose kind comes first in that list does.
+-- Contains Python calls, ranges, ops, and runtime calls, ordered by start. If two spans start together, the longer one
+-- encloses the other. If they also end together, Python calls enclose ranges, ranges enclose ops, and ops enclose
+-- runtime calls.
 --
 -- Kind:     view
 -- Columns:
@@ -8,7 +9,7 @@
 --   event_id  BIGINT -> event  span
 --   pid BIGINT, tid BIGINT -> thread(pid, tid), category VARCHAR, name VARCHAR, ts_ns BIGINT
 --   dur_ns BIGINT
---   place     BIGINT           number over all threads, from 1
+--   place     BIGINT           number of the span over all threads, from 1
 
 SELECT
     trace_id, event_id, pid, tid, category, name, ts_ns, dur_ns,

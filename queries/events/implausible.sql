@@ -1,44 +1,48 @@
--- Records with implausible times, and how they count.
+-- Records with implausible times, and the durations that count instead.
 -- Determined before anything else is derived. Excluded records are in view `left_out` instead of `event`.
--- outlasts_recording and outlasts_next apply only to single records or up to 1 % of the work; beyond, the clock is
--- wrong, and all records count fully with a warning in health. The problems are listed below.
+-- outlasts_recording and outlasts_next apply only to single records or to at most 1 % of the work. If more records are
+-- affected, the clock is wrong, so all records count fully and `health` reports a warning. The problems are listed
+-- below.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id    INTEGER -> trace
 --   event_id    BIGINT -> record.event_id  record
---   problem     VARCHAR                    problem, such as lost_time
---   reason      VARCHAR                    description that follows «records …»
---   is_work     BOOLEAN                    device work
+--   problem     VARCHAR                    problem, such as lost_time; see the list below
+--   reason      VARCHAR                    description that completes the phrase "records …"
+--   is_work     BOOLEAN                    the record is device work
 --   ts_ns       BIGINT                     start, as recorded, ns
 --   dur_ns      BIGINT                     duration, as recorded, ns
 --   counted_ns  BIGINT                     duration that counts, ns; NULL if excluded
 -- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns <= dur_ns)
 
--- lost_time           time 0 although others begin an hour later or more, or (with device work, calls,
---                     and ops) start and end 0: lost by the profiler
--- other_clock         negative although others begin an hour later or more, or over 10^6 s (11 days)
---                     from the medians of all host processes
--- outside_recording   device work that begins before the host records by more than their length (at
---                     least 1 s), or ends after them by more than that plus all work possibly queued
--- left_over           unlaunched work that ended before the host records and a pause as long as those
---                     (at most 1 s, at least 1 ms)
--- delivered_twice     duplicate record of one correlation, or of two if longer than 1 µs
+-- lost_time           time 0 although other records start an hour later or more; or start and
+--                     duration 0 of device work, a launch call, or an op: lost by the profiler
+-- other_clock         negative time although other records start an hour later or more, or more
+--                     than 10^6 s (11 days) from the median times of all host processes
+-- outside_recording   device work that starts before the host records by more than their length
+--                     (at least 1 s), or ends after them by more than that length plus all work
+--                     that may have been queued
+-- left_over           work without a launch that ended before the host records, followed by a
+--                     pause as long as the host records (at most 1 s, at least 1 ms)
+-- delivered_twice     duplicate record with the same correlation ID, or with two IDs if longer
+--                     than 1 µs
 -- no_durations        most work has zero length: all work is excluded
--- wrong_unit          most work outside graphs lasts 100 times as long as the next on its stream
---                     allows, or most launch calls take under 50 ns and most work under 1 µs: all
---                     work is excluded
--- outlasts_recording  unlaunched work longer than the host records and all launched work, and 1 ms
--- outlasts_next       ends after the next work of its serial stream, over 100 µs into it: cut at its
---                     start; not in graphs, which have branches
--- unreturned          Python call that ends with its thread although its caller returned or called on
---                     (exception, generator): cut there
+-- wrong_unit          most work outside graphs lasts more than 100 times the time until the next
+--                     work on its stream, or most launch calls take under 50 ns and most work
+--                     under 1 µs: all work is excluded
+-- outlasts_recording  work without a launch that is longer than the extent of the host records and
+--                     launched work together (at least 1 ms)
+-- outlasts_next       ends after the next work of its stream, and more than 100 µs after the start
+--                     of that work: cut at that start. Not in graphs, which may have branches.
+-- unreturned          Python call that ends with its thread although its caller returned or made
+--                     another call (exception, generator): cut at that time
 WITH RECURSIVE kind_of_side AS (
     SELECT *, bool_or(side = 'host') OVER (PARTITION BY trace_id) IS TRUE AS has_host
     FROM event_kind
 ),
 
--- What the host did, or everything in traces without host events.
+-- Extent of host events, or of all events in traces without host events.
 extent AS (
     SELECT
         trace_id,
@@ -55,10 +59,11 @@ extent AS (
     GROUP BY trace_id
 ),
 
--- The medians matter only for widely separated times; per process, because hosts have different
--- clocks.
+-- The medians matter only if times are far apart. They are computed per process because hosts have
+-- different clocks.
 process_middle AS (
-    -- An existing time, never between two, so that records around it stay.
+    -- Use the time of a record, never a time between two records, so that records around it are
+    -- close to it.
     SELECT event.trace_id, quantile_disc(event.ts_ns, 0.5) AS middle_ns
     FROM event
     INNER JOIN kind_of_side AS k
@@ -101,7 +106,7 @@ stray AS MATERIALIZED (
         )
 ),
 
--- Extent of host records without stray ones.
+-- Extent of the host records, excluding records with stray times.
 recording AS (
     SELECT trace_id, first_ns, end_ns
     FROM extent
@@ -145,7 +150,7 @@ work AS MATERIALIZED (
         AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
 ),
 
--- If most of the work is wrong in the same way, all of it is.
+-- If most of the work is wrong in the same way, treat all work as wrong.
 unit AS (
     SELECT
         trace_id, CASE
@@ -183,7 +188,7 @@ unit AS (
     HAVING count(*) >= 4
 ),
 
--- Allowed distance of work from the host records.
+-- Allowed distance of device work from the host records.
 reach AS (
     SELECT
         r.trace_id, r.first_ns,
@@ -204,7 +209,7 @@ reach AS (
     GROUP BY r.trace_id, r.first_ns, r.end_ns
 ),
 
--- Left-over work: ended before the last long pause before the host records.
+-- Left-over work ends before the last long pause before the host records.
 early AS (
     SELECT
         *,
@@ -241,8 +246,8 @@ judged AS (
     LEFT JOIN pause AS p USING (trace_id)
 ),
 
--- Next work on the stream; duplicates are adjacent. Zero-length work says nothing about its
--- neighbors.
+-- Next work on the stream. Duplicates are adjacent. Zero-length work says nothing about adjacent
+-- work.
 followed AS (
     SELECT
         *,
@@ -307,7 +312,7 @@ last_frame AS MATERIALIZED (
     WHERE f.end_ns >= e.last_end_ns - 1000
 ),
 
--- The caller continues with its next call, or at its own end.
+-- A call ends at the latest when its caller makes the next call or ends itself.
 left_frame AS MATERIALIZED (
     SELECT
         f.trace_id, f.event_id, f.python_id, f.parent_id, f.ts_ns, f.end_ns,
@@ -326,7 +331,7 @@ left_frame AS MATERIALIZED (
         ON f.trace_id = caller.trace_id AND f.parent_id = caller.python_id
 ),
 
--- Nested calls end with their caller.
+-- Nested calls end at the latest with their caller.
 unreturned AS (
     SELECT trace_id, event_id, python_id, ts_ns, end_ns, left_ns
     FROM left_frame
@@ -367,7 +372,7 @@ result AS (
         AND correlation <> next_correlation
 ),
 
--- Too many for single wrong records.
+-- Problems with too many records to be single errors.
 common AS (
     SELECT trace_id, f.problem
     FROM result AS f

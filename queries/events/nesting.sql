@@ -1,6 +1,6 @@
 -- Parent and depth of each host span.
--- The parent is the last one opened of those that are open; of equal starts the longer is outside. Crossing spans are
--- kept, so a child may end after its parent.
+-- The parent is the innermost span that is open when a span starts. If two spans start together, the longer one is the
+-- parent. Overlapping spans that do not nest are not shortened, so a child may end after its parent.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -8,7 +8,7 @@
 --   trace_id   INTEGER -> trace
 --   event_id   BIGINT -> event           span
 --   parent_id  BIGINT -> event.event_id  innermost span open at its start; NULL at the top
---   depth      BIGINT                    number of open spans; 0 at the top
+--   depth      BIGINT                    number of other spans open at its start; 0 at the top
 -- Invariant: depth >= 0 AND (parent_id IS NULL) = (depth = 0)
 
 WITH numbered AS (
@@ -27,7 +27,8 @@ begun AS (
     GROUP BY part, ts_ns
 ),
 
--- While a span is open, the spans of a range of positions begin, so positions stand in for times.
+-- The spans that start while a span is open have consecutive positions, so positions stand in for
+-- times.
 opened AS (
     SELECT
         outside.part, outside.position AS id,

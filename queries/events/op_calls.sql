@@ -9,7 +9,7 @@
 --   ts_ns BIGINT, dur_ns BIGINT
 --   external_id      BIGINT           ID that links launched work
 --   sequence_number  BIGINT           ID that links a forward op and its autograd node
---   forward_thread   BIGINT           profiler thread ID of the forward op; 0 on that op itself
+--   forward_thread   BIGINT           on a backward op, profiler thread ID of its forward op; 0 on a forward op
 --   args             JSON             shapes, types, strides, and more
 
 SELECT

@@ -1,5 +1,6 @@
 -- Wait and transfer interval of each collective on each rank: collective_intervals().
--- In matched collectives the wait comes first; the last rank to arrive has none.
+-- For collectives matched across ranks, the interval starts with the wait for other ranks, followed by the transfer.
+-- The last rank to arrive has no wait.
 --
 -- Kind:     function
 -- Columns:
@@ -7,7 +8,7 @@
 --   transfer_from_ns  BIGINT   end of the wait and start of the transfer, ns; NULL if not matched
 --   wait_ns BIGINT, transfer_ns BIGINT
 --   match_id          VARCHAR  common ID of the collective on all ranks; NULL if not matched
---   facts             STRUCT   group, message size, bandwidth, and more
+--   facts             STRUCT   process group, message size, bandwidth, and more
 
 CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
     SELECT

@@ -1,7 +1,7 @@
 -- Counter values over time: counter_values('walls', 'facts', 'queues').
--- Queue length per stream; exposed communication (cumulative, ns); achieved FLOP/s and bytes/s of the current op or
--- copy (0 if unknown, because counters cannot pause); allocated and reserved memory; tokens and requests in the batch
--- (0 between steps); and sampled counters by name.
+-- The counters are the queue length per stream; cumulative exposed communication (ns); FLOP/s and bytes/s of the
+-- current op or copy; allocated and reserved memory; tokens and requests in the batch; and sampled counters by name.
+-- Rates are 0 where they are unknown because a counter always has a value. Between steps, tokens and requests are 0.
 --
 -- Kind:     function
 -- Params:
@@ -13,8 +13,8 @@
 --   device  VARCHAR  device number, or cpu; NULL if the counter has no device
 --   name    VARCHAR  counter
 --   unit    VARCHAR  count, ns, bytes, FLOP/s, or bytes/s; empty if unknown
---   at_ns   BIGINT   start of validity, ns
---   place   BIGINT   order of values with the same time; the last counts
+--   at_ns   BIGINT   time from which the value applies, ns
+--   place   BIGINT   order of values with the same time; the last value applies
 --   value   DOUBLE   value
 
 CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
@@ -64,7 +64,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
         WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
     ),
 
-    -- A step without batch information is unknown, not empty.
+    -- The batch of a step without batch information is unknown, not empty.
     batch AS (
         SELECT
             trace_id, ts_ns, end_ns,

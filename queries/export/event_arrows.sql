@@ -1,7 +1,7 @@
 -- Arrows between related events: event_arrows('flows', 'links', 'nodes').
--- Launch to device event, forward op to backward node, and flows of the file whose ends lie on events. Each end is
--- assigned to the shortest event of its thread that starts at the same time, or else to the innermost event that
--- contains it.
+-- Arrows lead from launch to device event, from forward op to backward node, and along the flows of the file whose ends
+-- lie on events. Each end of a flow is assigned to the shortest event of its thread that starts at the same time, or
+-- else to the innermost event that contains it.
 --
 -- Kind:     function
 -- Params:
@@ -13,7 +13,7 @@
 --   from_id     BIGINT   source event
 --   to_id       BIGINT   target event
 --   category    VARCHAR  launch, backward, or the category in the file
---   is_in_file  BOOLEAN  recorded as a flow in the file
+--   is_in_file  BOOLEAN  the arrow is a flow recorded in the file
 
 CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     WITH flow_end AS (
@@ -64,8 +64,8 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
         SELECT * FROM interval_innermost('held_end', 'holding_span')
     ),
 
-    -- An arrow's end is connected to the latest flow start (`s`) or flow step (`t`) before it, or to
-    -- the first flow start if there is none before it.
+    -- Connect the end of an arrow to the latest flow start (`s`) or flow step (`t`) before it, or
+    -- to the first flow start if there is none before it.
     sorted AS (
         SELECT
             f.trace_id, f.category, f.ph, p.span_id,

@@ -1,5 +1,6 @@
 -- Facts about each device event for viewers: event_facts('work', 'rates').
--- Attribution with reasons, and the rate of the op that launched it. On cpu, the pieces of an op are one row.
+-- Contains the attribution with its reasons, and the rate of the op that launched the event. On cpu, all pieces of an
+-- op form one row.
 --
 -- Kind:     function
 -- Params:
@@ -7,7 +8,7 @@
 --   rates  VARCHAR  relation with the rows of op_rates()
 -- Columns:
 --   trace_id INTEGER, event_id BIGINT, device VARCHAR, stream BIGINT
---   dur_ns  BIGINT  device time, ns; on cpu without nested ops
+--   dur_ns  BIGINT  device time, ns; on cpu, self time of the op without nested ops
 --   facts   STRUCT  kind, class, phase, module, and more
 
 CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (

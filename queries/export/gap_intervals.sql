@@ -10,7 +10,7 @@
 --   facts  STRUCT   reason, op, module, kernels before and after, and more
 
 CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
-    -- Joins keep one side in memory, so names are joined by number instead of text.
+    -- A join keeps one side in memory, so join names by number instead of text.
     WITH named_op AS (
         SELECT trace_id, event_id, name
         FROM event

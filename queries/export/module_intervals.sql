@@ -1,6 +1,7 @@
 -- Intervals of work per module, nested like the modules: module_intervals('walls', 'work').
 -- An interval covers consecutive work of a module and its submodules in one phase, including gaps, up to 100 levels
--- deep. Work outside modules has a named row. wall_ns adds up to total_wall_ns of analysis `modules`.
+-- deep. Work outside modules has the name of its named row, such as (optimizer). wall_ns adds up to total_wall_ns of
+-- analysis `modules`.
 --
 -- Kind:     function
 -- Params:
@@ -11,8 +12,8 @@
 --   name          VARCHAR  module name, or named row
 --   module_path   VARCHAR  module path, or named row
 --   module_class VARCHAR, phase VARCHAR
---   start_ns      BIGINT   start of the first work, ns
---   end_ns        BIGINT   end of the last work, ns
+--   start_ns      BIGINT   start of the first device event, ns
+--   end_ns        BIGINT   end of the last device event, ns
 --   wall_ns       BIGINT   busy time including submodules, ns
 --   self_wall_ns  BIGINT   busy time excluding submodules, ns
 
@@ -41,8 +42,9 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         SEMI JOIN section AS s USING (trace_id, module_id)
     ),
 
-    -- All enclosing modules of each module, itself included; beyond 100 levels only the outer ones.
-    -- In tree order, the enclosing module at a depth is the last one there before it.
+    -- All enclosing modules of each module, including itself. Beyond 100 levels, only the outer
+    -- modules. In tree order, the enclosing module at a given depth is the last module at that
+    -- depth so far.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
         FROM worked AS w
@@ -72,7 +74,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         WHERE s.module_id IS NULL
     ),
 
-    -- Sections with consecutive numbers belong together.
+    -- Join sections with consecutive numbers.
     grouped AS (
         SELECT
             *,

@@ -1,19 +1,19 @@
 -- Achieved FLOP/s of each op per device, and its share of peak: op_rates('work', 'ops').
--- Covers ops counted by `op_costs`, timed by all compute they launched. The peak is the dense rate of the operand type,
--- or of tf32 for fp32 on tf32 kernels.
+-- Covers the ops that `op_costs` counts, timed by all compute kernels that they launched. The peak is the dense rate of
+-- the operand type, or of tf32 for fp32 ops on tf32 kernels.
 --
 -- Kind:     function
 -- Params:
 --   work  VARCHAR  relation with the rows of attributed_events, complete for each op
---   ops   VARCHAR  relation of launching ops, as for op_costs, complete for a time range because it contains the ops an op is made of
+--   ops   VARCHAR  relation of launching ops, as for op_costs; it must contain all ops nested in them
 -- Columns:
 --   trace_id INTEGER, device VARCHAR, op_id BIGINT
 --   op_class         VARCHAR  op class, as in op_costs
 --   flops            BIGINT
 --   bytes            BIGINT   minimum bytes read and written
---   kernel_ns        BIGINT   sum of durations of its compute, ns
+--   kernel_ns        BIGINT   sum of durations of the compute kernels of the op, ns
 --   flop_per_s       DOUBLE
---   peak_type        VARCHAR  type of the peak rate
+--   peak_type        VARCHAR  data type whose peak rate is used
 --   peak_flop_per_s  DOUBLE   dense peak of the device, FLOP/s; NULL if unknown
 --   peak_pct         DOUBLE
 

@@ -1,5 +1,5 @@
 -- Phase intervals that tile each device window: phase_intervals('walls', 'work').
--- Idle time has the phase of `idle_gap`, so lengths add up to wall_ns and idle_ns of analysis `phases`.
+-- Idle time has the phase from `idle_gap`, so lengths add up to wall_ns and idle_ns of analysis `phases`.
 --
 -- Kind:     function
 -- Params:

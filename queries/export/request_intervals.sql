@@ -1,14 +1,14 @@
 -- Queueing, prefill, and decode times of each serving request: request_intervals().
--- Queued from sending to its first step (if recorded), prefill until the first token, then decode. Times are Unix time
--- on the client's clock.
+-- A request is queued from sending to its first step (if recorded), then in prefill until its first token, then in
+-- decode. Times are Unix time on the client's clock.
 --
 -- Kind:     function
 -- Columns:
 --   run_id VARCHAR, request_id BIGINT
---   start_unix_ns  BIGINT  time it was sent, Unix ns
---   first_unix_ns  BIGINT  start of its first step; NULL if not recorded
---   token_unix_ns  BIGINT  time of its first token; NULL if none
---   end_unix_ns    BIGINT  time it ended
+--   start_unix_ns  BIGINT  time at which the request was sent, Unix ns
+--   first_unix_ns  BIGINT  start of the first step of the request, Unix ns; NULL if not recorded
+--   token_unix_ns  BIGINT  time of the first token, Unix ns; NULL if none
+--   end_unix_ns    BIGINT  time at which the request ended, Unix ns
 --   facts          STRUCT  outcome, token counts, and more
 
 CREATE OR REPLACE MACRO request_intervals() AS TABLE (

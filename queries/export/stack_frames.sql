@@ -1,6 +1,6 @@
 -- Host spans with their parent, own time, and launched GPU work.
--- Own times add up to the time with an open span per thread, wall_ns to the busy time of devices; work without a
--- recorded launch has a row without a span.
+-- Per thread, host_ns adds up to the time with an open span. wall_ns adds up to the busy time of the devices. Work
+-- without a recorded launch has a row without a span.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -9,8 +9,8 @@
 --   trace_id INTEGER -> trace, pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   place    BIGINT   as in host_spans
 --   event_id BIGINT -> event, parent_id BIGINT -> event.event_id, name VARCHAR
---   kernel   VARCHAR  launched device event; NULL for the span itself
---   host_ns  BIGINT   own time of the span
+--   kernel   VARCHAR  name of the launched device event; NULL in the row of the span itself
+--   host_ns  BIGINT   self time of the span, ns
 --   wall_ns  BIGINT
 -- Invariant: host_ns >= 0 AND wall_ns >= 0
 
@@ -29,7 +29,7 @@ own AS (
 launched AS (
     SELECT
         trace_id, launch_id AS event_id,
-        -- An op of a CPU trace is its own launch.
+        -- In a CPU trace, an op is its own launch.
         if(launch_id = event_id, NULL, name) AS kernel,
         sum(wall_ns)::BIGINT AS wall_ns
     FROM attributed_events

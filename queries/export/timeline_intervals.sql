@@ -1,5 +1,5 @@
 -- Compute, exposed, and idle intervals that tile each device window: timeline_intervals('walls').
--- Lengths add up to the figures of analysis `timeline`.
+-- The lengths add up to the values of analysis `timeline`.
 --
 -- Kind:     function
 -- Params:

@@ -1,6 +1,6 @@
--- Device events that own each part of a device window: wall_intervals('work').
--- Tiles the window. Compute takes precedence over communication over copies, then the earlier start. Lengths add up to
--- wall_ns of device_events; parts without an event are idle.
+-- Device event that owns each part of a device window: wall_intervals('work').
+-- The intervals tile the window. Compute takes precedence over communication, communication over copies, and then the
+-- event that started earlier. Lengths add up to wall_ns of device_events. Intervals without an event are idle time.
 --
 -- Kind:     function
 -- Params:

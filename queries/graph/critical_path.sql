@@ -1,25 +1,25 @@
 -- Segments of the critical path of each rank, in time order.
 -- The path covers the device window without gaps: kernels, collectives, host time by op, launch latency, stream gaps,
--- waits, and unexplained time. It follows the binding edges of `graph_edge`. A share of the path is not a gain, because
--- another chain may become the longest; see `slack` and `tracekit predict`.
+-- waits, and unexplained time. It follows the binding edges of `graph_edge` back from the end. A share of the path is
+-- not a gain, because another chain may become the longest; see `slack` and `tracekit predict`.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
 --   limit  BIGINT = 0  only the longest segments of each rank; 0 for all
 -- Columns:
---   rank      INTEGER  global rank whose end the path leads to
+--   rank      INTEGER  global rank at whose end the path ends
 --   position  BIGINT   position on the path, from 1
 --   kind      VARCHAR  type of the segment (work, transfer, host, loading, call, launch, stream, sync, …); see docs/explanation/graph.md
---   event_id  BIGINT   the device event, call, or op; NULL for Python and unrecorded time
+--   event_id  BIGINT   device event, call, or op; NULL for Python and unrecorded time
 --   name      VARCHAR  name of the event, or the kind in parentheses
---   phase     VARCHAR  phase; for host time, that of the work it leads to
+--   phase     VARCHAR  phase; for host time, the phase of the work that it leads to
 --   module_path  VARCHAR
 --   class     VARCHAR  kernel class; NULL for host time
 --   start_ns  BIGINT   start, relative to the start of the window, ns
 --   end_ns    BIGINT   end, relative to the start of the window, ns
 --   path_ns   BIGINT   length, ns; adds up to the device window of the rank
---   op        VARCHAR  op that launched the work, or that the host was in
+--   op        VARCHAR  op that launched the work, or that ran on the host
 --   known_by  VARCHAR
 --   of_rank   INTEGER  rank on which the segment ran
 -- Keep:     position, kind, name, phase, module_path, path_ns

@@ -1,5 +1,6 @@
 -- Attributes of each edge of the dependency graph, used to select edges for a change.
--- They describe the target: the device event, the launch call and the work it enqueued, or the host time before it.
+-- The attributes describe the target of the edge: the device event, the launch call with the work it enqueued, or the
+-- host time before the target.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -97,7 +98,8 @@ op AS (
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
-    -- Host time in autograd nodes and ranges alone counts as Python or engine time, not as op time.
+    -- Host time that is only inside autograd nodes or ranges counts as Python or engine time, not
+    -- as op time.
     WHERE
         is_op(e.category)
         AND e.dur_ns > 0

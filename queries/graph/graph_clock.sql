@@ -1,13 +1,13 @@
--- Clock shift of each trace in the dependency graph.
--- Base times of the files, corrected by the median offset of collective ends (as in `clock_offsets`) where it exceeds
--- their spread.
+-- Time shift that puts each trace on the common clock of the dependency graph.
+-- The shift is the base time of the file. The median offset of collective ends (as in `clock_offsets`) corrects it, if
+-- that offset exceeds the spread over single collectives.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace
---   shift_ns  BIGINT  added to all times of the trace, ns
+--   shift_ns  BIGINT  shift to add to all times of the trace, ns
 
 WITH rank_count AS (
     SELECT count(*) AS trace_count

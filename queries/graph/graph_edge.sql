@@ -1,26 +1,26 @@
 -- Edges of the dependency graph, from cause to effect.
--- Each node is the start or end of a span (`graph_span`), and the span itself is an edge. The weight is the least time
--- between the two nodes: the recorded time for work and the host's own time, the typical time of the trace for
--- latencies and stream gaps, and never more than was recorded. Of all edges into a node, the one with the latest arrival
--- time is binding. Its rest is the time left between that arrival and the node's recorded time.
+-- Each node is the start or end of a span (`graph_span`), and each span is an edge. The weight is the minimum time
+-- between the two nodes: the recorded time for work and for the host's own time, the typical time in the trace for
+-- latencies and stream gaps, and never more than the recorded time. Of all edges into a node, the edge with the latest
+-- arrival time is binding. Its rest is the unexplained time from that arrival to the node.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   edge_id      BIGINT   edge number, from 0
 --   trace_id     INTEGER  trace of the target
---   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative for the point where all ranks of a collective have arrived; 0 for the common origin
---   target_node  BIGINT   effect
+--   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative: last rank of a collective has arrived; 0: common origin
+--   target_node  BIGINT   effect, numbered like source_node
 --   kind         VARCHAR  kind of dependency
 --   known_by     VARCHAR
 --   source_ns    BIGINT   recorded time of the source, ns
 --   target_ns    BIGINT   recorded time of the target, ns
---   weight_ns    BIGINT   least time between source and target, ns
---   quick_ns     BIGINT   weight if latencies take their 10th percentile, ns
---   slow_ns      BIGINT   weight if latencies take their 90th percentile, ns
+--   weight_ns    BIGINT   minimum time between source and target, ns
+--   quick_ns     BIGINT   weight with the 10th percentile of latencies, ns
+--   slow_ns      BIGINT   weight with the 90th percentile of latencies, ns
 --   loading_ns   BIGINT   part of the weight inside a data loader, ns
---   is_binding   BOOLEAN  has the latest arrival time of all edges into its target
---   rest_ns      BIGINT   unexplained time up to target_ns, ns; 0 unless binding
+--   is_binding   BOOLEAN  the edge has the latest arrival time of all edges into its target
+--   rest_ns      BIGINT   unexplained time before target_ns, ns; 0 unless binding
 
 WITH edge AS (
     FROM graph_host_edge
@@ -32,7 +32,8 @@ WITH edge AS (
     FROM graph_meeting_edge
 ),
 
--- Tasks on backend threads start when posted, not when the thread's previous span ended.
+-- A task on a backend thread starts when it is posted, not when the previous span of the thread
+-- ends.
 kept AS (
     SELECT *
     FROM edge
@@ -44,7 +45,7 @@ kept AS (
 whole AS (
     SELECT * FROM kept
     UNION ALL BY NAME
-    -- The transfer of a matched collective starts at the meeting of its ranks, not at its own start.
+    -- A matched collective starts to transfer when its last rank arrives, not at its own start.
     SELECT
         s.trace_id,
         s.span_id * 2 AS source_node,
@@ -58,7 +59,7 @@ whole AS (
     LEFT JOIN graph_meeting_edge AS m ON s.span_id * 2 = m.source_node AND m.kind = 'meeting'
     WHERE s.kind <> 'call'
     UNION ALL BY NAME
-    -- Spans without any known cause start at their recorded time, relative to the first span.
+    -- A span without a known cause starts at its recorded time, relative to the first span.
     SELECT
         s.trace_id,
         0 AS source_node,
@@ -87,7 +88,7 @@ numbered AS MATERIALIZED (
     FROM sorted
 ),
 
--- Ties go to the lowest edge_id.
+-- If several edges arrive at the same time, the edge with the lowest edge_id is binding.
 binding AS (
     SELECT arg_min(edge_id, left_ns * (1::HUGEINT << 40) + edge_id) AS edge_id
     FROM numbered

@@ -5,7 +5,7 @@
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace
---   node  BIGINT  end node of the last device event
+--   node  BIGINT  node of the end of the last device event
 --   start_ns BIGINT, end_ns BIGINT
 
 SELECT

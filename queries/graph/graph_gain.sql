@@ -1,5 +1,6 @@
--- Time saved if all work of a group took no time.
--- Computed by a replay with recorded times; this statement provides the edges, followed by the members of each group.
+-- Time saved if all work of a group took no time, for each group of graph_group.
+-- A native replay with recorded times computes the gains. This statement provides its input: the edges, followed by the
+-- members of each group.
 --
 -- Kind:     table
 -- Made:     when asked for

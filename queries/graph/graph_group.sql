@@ -1,5 +1,5 @@
--- Edges of each group of work, for the 40 groups of each dimension with the most time on the critical path.
--- Groups off the path are omitted because removing them gains nothing.
+-- Edges of each group of work, for the 40 groups per dimension with the most time on the critical path.
+-- Groups that are not on the path are omitted because removing them saves no time.
 --
 -- Kind:     table
 -- Made:     when asked for

@@ -1,6 +1,7 @@
 -- Dependency edges between host spans.
--- Consecutive spans of a thread are linked by its own time, less its waits for another thread, a posted collective, or
--- a batch. A thread's first span depends on the last one that ended before it.
+-- Consecutive spans of a thread are linked. The weight is the thread's own time between them, without its waits for
+-- another thread, a posted collective, or a batch. The first span of a thread depends on the last span of any thread
+-- that ended before it.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -80,7 +81,7 @@ last_task AS (
     GROUP BY ALL
 ),
 
--- Where the stack shows the wait, the time before it is the thread's own.
+-- If the Python stack shows when the wait starts, the time before it is the thread's own time.
 shown_wait AS (
     SELECT part, start_ns, max(end_ns) AS end_ns
     FROM host_wait
@@ -125,7 +126,7 @@ last_of_thread AS (
     GROUP BY ALL
 ),
 
--- Marks have no length and cause nothing.
+-- Marks have zero length and cause nothing.
 last_of_trace AS (
     SELECT trace_id, end_ns, max(span_id) AS span_id
     FROM host_span
@@ -140,7 +141,7 @@ handed AS (
     WHERE w.end_ns > g.start_ns
 ),
 
--- What a span waits for besides the span before it on its thread.
+-- Causes of a span other than the previous span of its thread.
 cause AS (
     SELECT
         'thread' AS kind, 'inferred' AS known_by, l.span_id AS source_id, h.id AS target_id,

@@ -1,5 +1,5 @@
 -- Binding edges from the end of each trace back to the origin.
--- The statement provides the edges; the path is walked natively, from place 0 at the end.
+-- This statement provides the edges. Native code walks the path, from place 0 at the end.
 --
 -- Kind:     table
 -- Made:     when asked for

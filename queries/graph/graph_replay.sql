@@ -1,5 +1,6 @@
 -- Replayed time of each node, with typical weights and without unexplained time.
--- The statement provides the edges; the replay runs natively. No end depends on a node without a latest time.
+-- This statement provides the edges, and native code replays them. latest_ns is NULL for nodes on which the end of no
+-- trace depends.
 --
 -- Kind:     table
 -- Made:     when asked for

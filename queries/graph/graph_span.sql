@@ -1,7 +1,7 @@
--- Spans of the dependency graph: host calls, device events, and zero-length marks, on a common clock.
--- Marks are starts and ends of steps and threads, and batches of data-loader workers. Spans of a thread never overlap.
--- A collective of a backend thread ends early if the waiting thread went on before its record ended: the record closes
--- only when the backend thread gets a core.
+-- Spans of the dependency graph: host calls, device events, and marks, on a common clock.
+-- Marks have zero length: starts and ends of steps and threads, and batches from data-loader workers. Spans of a thread
+-- never overlap. The record of a collective on a backend thread may close late because the thread must first get a
+-- core. If the waiting thread continued before that, the span ends when it continued.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -12,16 +12,16 @@
 --   kind      VARCHAR  call, work, or mark
 --   event_id BIGINT -> event, piece BIGINT, pid BIGINT, tid BIGINT, device VARCHAR, stream BIGINT
 --   start_ns BIGINT, end_ns BIGINT
---   name      VARCHAR  call, device event, step start, step end, thread start, thread end, or batch
+--   name      VARCHAR  name of the call or device event; or step start, step end, thread start, thread end, or batch
 --   class VARCHAR, work_kind VARCHAR, launch_id BIGINT
---   is_first  BOOLEAN  first device event of its launch
+--   is_first  BOOLEAN  the device event is the first of its launch
 --   correlation  BIGINT
---   wait      VARCHAR  kind of wait of the call
+--   wait      VARCHAR  kind of the wait, as in host_waits; NULL if the call does not wait
 --   step      BIGINT
 -- Invariant: start_ns <= end_ns
 
--- Launches, waits, event and stream calls, and other calls of at least 8 µs; of nested calls the outer one, unless only
--- the inner one launches work.
+-- Calls are launches, waits, event and stream calls, and other calls of at least 8 µs. Of nested
+-- calls, the outer one is used, unless only the inner one launches work.
 WITH call AS (
     SELECT
         e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns,
@@ -200,7 +200,7 @@ span AS (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE e.device <> 'cpu'
     UNION ALL BY NAME
-    -- Loaded by workers: waits longer than the hand-over of a batch takes.
+    -- Batches loaded by workers, if the wait is longer than handing over a batch takes.
     SELECT
         e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
         least(e.ts_ns + e.dur_ns, h.ts_ns) AS start_ns,

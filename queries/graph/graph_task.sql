@@ -1,5 +1,5 @@
--- Collectives on backend threads (gloo) with the calls that posted them.
--- Calls and tasks are paired in order within a process, if their numbers agree and no task starts before its call.
+-- Collectives on backend threads (gloo), with the calls that posted them.
+-- Calls and tasks of a process are paired in order, if their numbers are equal and no task starts before its call.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -8,7 +8,7 @@
 --   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT, before_id BIGINT
 --   before_end_ns BIGINT, post_id BIGINT, post_ns BIGINT, post_end_ns BIGINT, pid BIGINT
 --   post_tid BIGINT
---   usual_ns  BIGINT  typical (10th percentile) time from call to start, ns
+--   usual_ns  BIGINT  typical time from the call to the start of the task (10th percentile), ns
 
 WITH collective AS (
     SELECT

@@ -1,4 +1,5 @@
--- Recorded time of each node, and the latest that delays no end: `graph_replay` with recorded times.
+-- Recorded time of each node, and the latest time at which it delays the end of no trace.
+-- Same as `graph_replay`, but with recorded times instead of typical weights.
 --
 -- Kind:     table
 -- Made:     when asked for

@@ -1,6 +1,7 @@
--- Dependency edges of host calls: their own duration and the device work they wait for.
+-- Dependency edges into the ends of host calls: own duration of the call, and device work it waits for.
 -- Covers blocking copies, synchronizations, launches into a full queue, and calls such as cudaFree that end just when
--- work ends. A call that waited takes as long as the median call of its name that did not wait.
+-- work ends. For a call that waited, the own duration is the median duration of calls of the same name that did not
+-- wait.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -52,7 +53,7 @@ blocking_copy AS (
         )
 ),
 
--- A file may hold several processes; each waits only for its own work.
+-- A file may contain several processes. Each process waits only for its own work.
 stream AS (
     SELECT DISTINCT c.trace_id, c.pid, (w.trace_id, w.device, w.stream) AS part, w.stream
     FROM graph_work AS w
@@ -113,8 +114,8 @@ synced AS (
     WHERE c.scope = 'event' AND l.call_start_ns < c.start_ns
 ),
 
--- If the stream is not recorded, take the one whose work ended during the call, else the one used
--- last.
+-- If the stream is not recorded, use the stream whose work ended during the call, or else the
+-- stream that was used last.
 synchronisation AS (
     SELECT
         span_id,
@@ -135,7 +136,8 @@ synchronisation AS (
         AND (work_end_ns > start_ns OR scope <> 'event' OR count(*) OVER (PARTITION BY span_id) = 1)
 ),
 
--- Queue length: launched but not yet started work of the stream at the time of each launch.
+-- Queue length: work of the stream that was launched but had not started at the time of each
+-- launch.
 queued AS (
     SELECT
         c.trace_id, o.part, o.call_span, o.number,
@@ -268,7 +270,7 @@ FROM wait AS w
 INNER JOIN own_time AS o USING (span_id)
 WHERE w.source_ns <= o.end_ns + 3000
 UNION ALL
--- Launches that did not block may block once the host gets faster.
+-- Launches that did not block may block if a change makes the host faster.
 SELECT
     q.trace_id, b.span_id * 2, q.call_span * 2 + 1, 'queue', 'assumed', b.start_ns, q.end_ns, 0
 FROM queued AS q

@@ -1,6 +1,6 @@
--- Weight and rest of each edge with quick, typical, and slow launches and stream gaps.
--- They are the 10th, 50th, and 90th percentiles of the trace; the rest belongs to the edge that binds with these
--- weights.
+-- Weight and rest of each edge with quick, typical, and slow latencies and stream gaps.
+-- Quick, typical, and slow are the 10th, 50th, and 90th percentiles in the trace. For each of the three, the rest is
+-- that of the edge that is binding with those weights.
 --
 -- Kind:     table
 -- Made:     when asked for

@@ -1,6 +1,6 @@
--- Accelerator events with their launch, the previous event of the stream, and typical latencies and gaps.
--- Latencies come from launches on an idle stream, gaps from work launched well before its predecessor ended; outliers
--- are excluded.
+-- Accelerator events with their launch, the previous event of their stream, and typical latencies and gaps.
+-- Latencies come from launches on an idle stream. Gaps come from work that was launched well before the previous work
+-- of the stream ended. Outliers are excluded.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -19,7 +19,7 @@ WITH call AS (
     WHERE kind = 'call'
 ),
 
--- A launch nested in another launch is represented by the outer one.
+-- Of nested launches, use the outer one.
 launching AS (
     SELECT l.trace_id, l.launch_id, c.span_id, c.start_ns, c.end_ns, c.name
     FROM launch AS l

@@ -1,7 +1,7 @@
 -- Dependency edges into accelerator events.
--- Causes are the launch, the previous event of the stream, and recorded or inferred stream events. If more than 15 µs
--- stay unexplained: work of another stream that ended just before, a long launch call, the busiest thread, or a backlog
--- from before the trace.
+-- Causes are the launch, the previous event of the stream, and recorded or inferred stream events. If they leave more
+-- than 15 µs unexplained, the cause is work of another stream that ended just before, a long launch call, the busiest
+-- thread, or work queued before the trace.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -32,7 +32,7 @@ call AS (
     WHERE kind = 'call'
 ),
 
--- The profiler sometimes records a wait on a later record, which is impossible (kineto #1339).
+-- The profiler sometimes links a wait to a later event record, which is impossible (kineto #1339).
 recorded_wait AS (
     SELECT
         e.trace_id, w.span_id AS wait_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
@@ -88,8 +88,8 @@ launched_before AS (
     )
 ),
 
--- An event belongs to the stream of the launch before its record. After a wait it belongs to the
--- thread's main stream, which has itself waited or makes a second stream wait.
+-- A recorded event belongs to the stream of the last launch before it. After a wait, it belongs to
+-- the main stream of the thread, which has waited itself or makes a second stream wait.
 called_event AS (
     SELECT
         *,
@@ -113,8 +113,8 @@ called_event AS (
     INNER JOIN main_stream USING (trace_id, pid, tid)
 ),
 
--- A wait refers to the last recorded event. The waiting stream is the next one launched on other
--- than that of the event.
+-- A wait refers to the last recorded event. The waiting stream is the stream of the next launch, if
+-- it differs from the stream of the event.
 called_wait AS (
     SELECT
         trace_id, span_id, is_wait,
@@ -197,7 +197,7 @@ bound AS (
     WHERE t.source.device = w.device AND t.source.stream <> w.stream
 ),
 
--- Typical time from an event to the start of waiting work that had nothing else to wait for.
+-- Typical time from an event to the start of work that waited for nothing else.
 event_wait AS (
     SELECT b.trace_id, b.start_ns - b.source_ns AS ns
     FROM bound AS b
@@ -243,7 +243,7 @@ late_work AS MATERIALIZED (
     WHERE coalesce(e.late_ns > 15000, TRUE)
 ),
 
--- Ends of work per device in order, with the previous end on another stream.
+-- Ends of work per device in time order, with the previous end on another stream.
 stream_end AS (
     SELECT *, lag({stream: stream, span_id: span_id, end_ns: end_ns}) OVER on_device AS before
     FROM (
@@ -276,7 +276,7 @@ last_end AS (
     GROUP BY trace_id, device, end_ns
 ),
 
--- The last event of another stream that ended before this one started.
+-- Last event of another stream that ended before this one started.
 ended_before AS (
     SELECT
         l.span_id,

@@ -1,4 +1,4 @@
--- Critical path edges of each trace, clipped to its device window.
+-- Edges of the critical path of each trace, clipped to its device window.
 -- Unexplained time above 15 µs is a separate part. Parts are contiguous and add up to the window.
 --
 -- Kind:     table
@@ -6,7 +6,7 @@
 -- Access:   private
 -- Columns:
 --   part_id BIGINT, trace_id INTEGER -> trace, place BIGINT
---   of_trace_id  INTEGER -> trace.trace_id  trace that the part lies in
+--   of_trace_id  INTEGER -> trace.trace_id  trace in which the part ran
 --   known_by VARCHAR, span_id BIGINT
 --   kind         VARCHAR                    kind of the edge, or unexplained
 --   start_ns BIGINT, end_ns BIGINT
@@ -24,7 +24,8 @@ WITH step AS (
     INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
 ),
 
--- Clock differences between ranks can make a step lead back in time; earlier parts then end there.
+-- Clock differences between ranks can make an edge lead back in time. Earlier parts then end where
+-- that edge starts.
 forward_step AS (
     SELECT
         * REPLACE (least(end_ns, coalesce(

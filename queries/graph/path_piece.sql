@@ -1,16 +1,16 @@
 -- Segments of the critical path of each trace, clipped to its device window.
--- Host time is split where the innermost op or data loader changes; time outside both is Python or unrecorded. Segments
--- are contiguous and add up to the window. Phase and module of host time are those of the work it leads to.
+-- Host time is split where the innermost op or data loader changes. Time outside both is Python or unrecorded. Segments
+-- are contiguous and add up to the window. Host time has the phase and module of the work that it leads to.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id     INTEGER -> trace           trace whose end the path leads to
+--   trace_id     INTEGER -> trace           trace at whose end the path ends
 --   position     BIGINT                     position on the path, from 1
 --   kind         VARCHAR                    kind of the edge (work, transfer, host, loading, call, launch, stream, event, sync, …), or unexplained
 --   known_by     VARCHAR
---   of_trace_id  INTEGER -> trace.trace_id  trace that the segment lies in
---   event_id     BIGINT -> event            the device event, call, or op; NULL for Python and unrecorded time
+--   of_trace_id  INTEGER -> trace.trace_id  trace in which the segment ran
+--   event_id     BIGINT -> event            device event, call, or op; NULL for Python and unrecorded time
 --   name         VARCHAR
 --   op_id        BIGINT -> record.event_id  op that launched the work
 --   phase VARCHAR, module_path VARCHAR

@@ -7,8 +7,8 @@
 -- Params:
 --   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  grouping attribute
 -- Columns:
---   rank         INTEGER  global rank whose end the path leads to
---   value        VARCHAR  value of the attribute; (none) if there is none
+--   rank         INTEGER  global rank at whose end the path ends
+--   value        VARCHAR  value of the attribute; (none) if NULL
 --   piece_count  BIGINT   number of segments
 --   path_ns      BIGINT   time on the path, ns; adds up to the window of the rank
 --   path_pct     DOUBLE   share of the window, 0 to 100

@@ -1,6 +1,6 @@
 -- Slack and potential gain of work, by group.
--- Both come from replays. The slack is the smallest of any single event of the group. The gain assumes that all events
--- of the group take no time; gains of different groups do not add up.
+-- Both come from replays. The slack of a group is the smallest slack of its device events. The gain assumes that all
+-- events of the group take no time. Gains of different groups do not add up.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,10 +10,10 @@
 --   value       VARCHAR  kernel, module, class, phase, or collective
 --   work_count  BIGINT   number of device events on all ranks
 --   work_ns     BIGINT   sum of durations, ns
---   path_ns     BIGINT   part on the critical paths of all ranks, ns
---   slack_ns    BIGINT   smallest delay of one event that makes the run end later, ns
+--   path_ns     BIGINT   time on the critical paths of all ranks, ns
+--   slack_ns    BIGINT   smallest delay of a single event that makes the run end later, ns
 --   gain_ns     BIGINT   time saved if the group took no time, ns
---   gain_pct    DOUBLE   share of the recorded time, 0 to 100
+--   gain_pct    DOUBLE   gain_ns as a share of the recorded time, 0 to 100
 -- View:
 --   chart  form=bars title="Time saved if the group took no time" y=value x=gain_ns axis="time saved"
 --          colour=vermillion tip=value,gain_ns,gain_pct,path_ns,work_ns,work_count,slack_ns

@@ -1,5 +1,5 @@
--- Attributes of the work of each span of the dependency graph.
--- Those of a call are those of the first event that it launched.
+-- Attribution of the work of each span of the dependency graph.
+-- A call has the attribution of the first device event that it launched.
 --
 -- Kind:     table
 -- Made:     when asked for

@@ -1,5 +1,5 @@
 -- Dependencies of a device event's start and end, the binding one first.
--- Select events by `event_id` or `kernel`; the longest ones are shown.
+-- Select events by `event_id` or `kernel`; of the matching events, the longest ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -15,13 +15,13 @@
 --   boundary         VARCHAR  start or end
 --   kind             VARCHAR  kind of dependency
 --   known_by         VARCHAR
---   source           VARCHAR  cause
---   source_event_id  BIGINT   event of the cause; NULL if it has none
+--   source           VARCHAR  name of the cause
+--   source_event_id  BIGINT   event of the cause; NULL if the cause is not an event
 --   source_rank      INTEGER  rank of the cause
---   before_ns        BIGINT   time since the cause, ns
---   least_ns         BIGINT   least time between the two, ns
+--   before_ns        BIGINT   time from the cause to the start or end, ns
+--   least_ns         BIGINT   minimum time between the cause and the start or end, ns
 --   unexplained_ns   BIGINT   unexplained time of the binding edge, ns
---   is_binding       BOOLEAN  the last of all causes
+--   is_binding       BOOLEAN  this cause is binding: it was satisfied last
 --   reason           VARCHAR  explanation of the dependency
 -- Keep:     event_id, boundary, kind, known_by, source, before_ns, is_binding
 

@@ -1,5 +1,5 @@
 -- Data-quality checks of a trace, one row per metric.
--- Metrics that the trace does not support have no value; the meaning gives the reason.
+-- If a trace does not support a metric, the value is NULL, and the meaning gives the reason.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -9,7 +9,7 @@
 --   value     DOUBLE   value; NULL if unknown
 --   unit      VARCHAR  count, ns, or pct
 --   severity  VARCHAR  ok, note, or warn
---   meaning   VARCHAR  what it means for the figures
+--   meaning   VARCHAR  what the value means for the results
 -- View:
 --   browse  key=7 menu=health title="Health: data-quality checks" first=severity:warn,note,ok
 --           columns=severity,metric,value,unit,meaning,rank
@@ -41,7 +41,8 @@ launch_fact AS (
     GROUP BY trace_id
 ),
 
--- Steps without work, or without at least a quarter of their kernels.
+-- Steps without work, and steps in which at least a quarter of the kernel launches have no recorded
+-- work.
 step_fact AS (
     SELECT
         trace_id,
@@ -53,7 +54,7 @@ step_fact AS (
     GROUP BY trace_id
 ),
 
--- Steps whose number occurred before; numbers in the name of an optimizer are none of steps.
+-- Steps whose number occurred before. Numbers in optimizer names are not step numbers.
 repeated_fact AS (
     SELECT trace_id, count(*) AS repeated_count
     FROM step_ranges
@@ -133,7 +134,7 @@ stream_fact AS (
     GROUP BY s.trace_id
 ),
 
--- Records without a usable time, readable or not.
+-- Records without a usable time, including unreadable ones.
 doubtful AS (
     SELECT trace_id, reason
     FROM implausible
@@ -245,7 +246,7 @@ metric AS (
         trace_id, rank,
         unnest(
             [
-                -- Implausible records: excluded from all figures, or shortened to the plausible
+                -- Implausible records: excluded from all results, or shortened to the plausible
                 -- part.
                 {
                     position: 0, metric: 'implausible_records', value: doubtful_count::DOUBLE,
@@ -416,7 +417,7 @@ metric AS (
                         'no process looks like an unknown device'
                     )
                 },
-                -- Share of device work linked to a launch. Work without its launch counts in all
+                -- Share of device work linked to a launch. Work without a launch counts in all
                 -- totals.
                 {
                     position: 8, metric: 'device_time_linked',
@@ -561,7 +562,7 @@ metric AS (
                         ELSE 'no step number repeats'
                     END
                 },
-                -- Share of device work with module, row, and phase, and how they are known.
+                -- Share of device work with module, named row, and phase, and how they are known.
                 {
                     position: 21, metric: 'device_time_in_module_or_row',
                     value: 100.0 * coalesce(placed_ns, 0) / nullif(launched_ns, 0), unit: 'pct',

@@ -1,10 +1,10 @@
 -- Checks of missing and duplicate ranks: health_of_ranks('fact').
--- Needs table `trace` only, so it can be repeated for runs whose ranks were read separately.
+-- Needs only table `trace`, so it can run again after traces of a run were loaded one rank at a time.
 --
 -- Kind:   function
 -- Access: private
 -- Params:
---   facts  VARCHAR  relation with facts of each trace, at least rank_facts()
+--   facts  VARCHAR  relation with facts of each trace, including the columns of rank_facts()
 -- Columns:
 --   trace_id INTEGER, rank INTEGER
 --   fact STRUCT(position INTEGER, metric VARCHAR, value DOUBLE, unit VARCHAR, severity VARCHAR, meaning VARCHAR)

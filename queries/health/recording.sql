@@ -1,15 +1,16 @@
 -- Profiler overhead, incomplete events, and host clock resolution of each trace.
--- A thread cannot begin two calls at once. If it does in more than 10 % of its launch calls, the host clock is coarse,
--- and the shortest time between two calls is its resolution.
+-- A thread cannot start two calls at the same time. If more than 10 % of the launch calls of a trace start at the same
+-- time as another call of the same thread, the host clock is coarse. Its resolution is then the shortest time between
+-- two calls.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id          INTEGER -> trace
 --   overhead_count    BIGINT  number of profiler overhead events
---   overhead_ns       BIGINT  sum of their durations, ns
---   unfinished_count  BIGINT  events still open at the end of the recording, including unmatched begins
---   stray_end_count   BIGINT  span ends without a recorded begin
---   host_clock_ns     BIGINT  resolution of the host clock, ns; NULL below 20 µs
+--   overhead_ns       BIGINT  sum of durations of profiler overhead events, ns
+--   unfinished_count  BIGINT  number of events still open at the end of the recording, including starts without an end
+--   stray_end_count   BIGINT  number of span ends without a recorded start
+--   host_clock_ns     BIGINT  resolution of a coarse host clock, ns; NULL if below 20 µs
 
 WITH overhead AS (
     SELECT trace_id, count(*) AS overhead_count, sum(dur_ns)::BIGINT AS overhead_ns
@@ -21,7 +22,7 @@ WITH overhead AS (
 unfinished AS (
     SELECT trace_id, count(*) AS unfinished_count
     FROM event
-    -- Very few events contain the word, so JSON is parsed for those only.
+    -- Very few events contain the word, so parse the JSON of only those.
     WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
     GROUP BY trace_id
 ),

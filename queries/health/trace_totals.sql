@@ -8,11 +8,11 @@
 --   truncated_count     BIGINT  number of truncated traces
 --   unranked_count      BIGINT  number of traces of unknown rank
 --   event_count         BIGINT  number of events read, of all kinds
---   device_event_count  BIGINT  number of device events; NULL if never recorded
+--   device_event_count  BIGINT  number of device events; NULL if no trace recorded them
 --   rejected_count      BIGINT  number of unreadable parts
 --   repaired_count      BIGINT  number of events read after repairing their text
 --   file_bytes          BIGINT  size of the files, bytes
---   max_window_ns       BIGINT  longest trace, first event to the end of the last, ns
+--   max_window_ns       BIGINT  longest time from the first to the last complete event of a trace, ns
 -- Invariant: truncated_count <= trace_count
 
 SELECT

@@ -1,5 +1,5 @@
 -- Host work in traces without recorded device work.
--- The CPU is not taken for the device in these traces. Time belongs to the innermost open op or runtime call of each
+-- In these traces, the CPU does not count as the device. Time belongs to the innermost open op or runtime call of each
 -- thread. If the host has no ops, one row reports the missing work.
 --
 -- Kind:     analysis
@@ -7,13 +7,13 @@
 -- Input:    accelerator WHERE NOT is_recorded
 -- Columns:
 --   rank          INTEGER
---   accelerator   VARCHAR  kind of accelerator, if known
+--   accelerator   VARCHAR  accelerator, if known
 --   reason        VARCHAR  evidence of device work, and why it may be missing
 --   launch_count  BIGINT   number of launch calls
 --   kind          VARCHAR  op, call (runtime or driver), or range; NULL if the host has no ops
 --   name          VARCHAR  op, call, or range
 --   op_count      BIGINT   number of occurrences
---   host_ns       BIGINT   time as the innermost one on its thread, ns
+--   host_ns       BIGINT   self time on the host, ns
 --   host_pct      DOUBLE   share of the host work, 0 to 100
 -- View:
 --   breakdown  totals=unrecorded_totals

@@ -1,5 +1,5 @@
--- Traces of runs on a device whose work was not recorded.
--- Evidence: launch calls, device descriptions, processes named after a device, or ops that only a device has.
+-- Traces of runs that used an accelerator whose work was not recorded.
+-- Evidence is launch calls, device descriptions, processes named after a device, or ops that run only on a device.
 --
 -- Kind:     table
 -- Access:   private
@@ -26,7 +26,7 @@ WITH workless_trace AS (
             WHERE role IN ('work', 'copy', 'comm')
         )
     GROUP BY trace.trace_id
-    -- Traces without any categories are handled in accelerator.
+    -- Table accelerator handles traces without any categories.
     HAVING
         NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
         AND coalesce(bool_or(kind.category <> ''), count(kind.trace_id) = 0)
@@ -158,7 +158,7 @@ SELECT
             || 'file'
     END
     || CASE
-        -- Profilers write host events first.
+        -- Profilers write host events first, so a truncated file may lack only device events.
         WHEN s.left_out_count > 0 THEN ''
         WHEN t.is_truncated
             THEN '; the file is cut off, and the missing part may contain the kernels'

@@ -8,7 +8,7 @@
 --   kind      VARCHAR  op, call (runtime or driver), or range
 --   name      VARCHAR  op, call, or range
 --   op_count  BIGINT   number of occurrences
---   host_ns   BIGINT   time as the innermost one on its thread, ns
+--   host_ns   BIGINT   self time on the host, ns
 --   host_pct  DOUBLE   share of the host work, 0 to 100
 -- Invariant: host_pct IS NULL OR (0 <= host_pct AND host_pct <= 100)
 

@@ -1,9 +1,9 @@
 -- Main findings: late rank, largest share, largest loss, and data quality.
--- A rank is late if others waited mostly for it (excluding passed-on waits) for at least 1 % of their windows; it is
--- late by the part of its time furthest above the median of the others, if that explains half of the wait. A loss is
--- exposed communication, exposed copies, or idle time of one cause (except not_recorded and profiler), limited to the
--- idle time of an unprofiled step if one was measured. Trust is the most important warning of `health`, or note if
--- there are no warnings. If many launches lack their work, neither share nor loss is named.
+-- A rank is late if it causes more than half of the waits in collectives, and these last at least 1 % of the windows of
+-- the other ranks. Waits that the rank only passed on do not count. late_by is the part of its time furthest above the
+-- median of the others, if that explains half of the wait. A loss is exposed communication, exposed copies, or idle
+-- time of one cause (except not_recorded and profiler), limited to the idle time of an unprofiled step if known. trust
+-- is the most important warning or note of `health`. If many launches lack their work, other topics are omitted.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -11,16 +11,16 @@
 -- Columns:
 --   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss, or trust
 --   subject     VARCHAR  kernel class; compute, exposed_comm, exposed_memcpy, or idle cause; metric of health
---   amount_ns   BIGINT   time over all devices, ns: wait for the late rank, time above the median, or exposed communication of the others; NULL for trust
---   share_pct   DOUBLE   share of all windows (of the others' if they wait), 0 to 100; NULL for late_by
+--   amount_ns   BIGINT   time over all devices, ns (late_rank: wait for it; late_by: excess over the median); NULL for trust
+--   share_pct   DOUBLE   share of all windows (for others_wait, of the others), 0 to 100; NULL for late_by
 --   top_op      VARCHAR  op with most of the idle time
---   count       BIGINT   collectives in which the late rank arrived last, ranks that wait, device events, or gaps; for trust, metrics that warn
+--   count       BIGINT   number of collectives with the late rank last, waiting ranks, device events, or gaps; for trust, of metrics that warn
 --   of_count    BIGINT   number of device events; for trust, metrics
---   meaning     VARCHAR  explanation of the metric, for trust
+--   meaning     VARCHAR  for trust, explanation of the metric
 --   top_python  VARCHAR  Python function with most of the idle time
 --   rank        INTEGER  late rank
---   note_count  BIGINT   number of metrics with notes but no warnings, for trust
---   value       DOUBLE   value of the metric, for trust; the worst of several ranks
+--   note_count  BIGINT   for trust, number of metrics with notes but no warnings
+--   value       DOUBLE   for trust, value of the metric; with several ranks, the worst value
 --   unit        VARCHAR  unit of value: count, pct, ns, or bytes
 -- Keep:     topic, subject, amount_ns, share_pct, count, of_count, meaning, value
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
@@ -102,8 +102,8 @@ warned AS (
     GROUP BY metric
 ),
 
--- Most important metric: warnings first, then implausible records, missing work, number of warning
--- ranks, missing ranks, and unattributed share.
+-- Most important metric, in this order: warnings before notes, implausible records, missing work,
+-- number of ranks with the warning, missing ranks, unattributed share.
 weighed AS (
     SELECT
         *,
@@ -134,7 +134,7 @@ trust AS (
     FROM weighed
 ),
 
--- Waits for each rank, except those it passed on.
+-- Waits for each rank, excluding waits that it passed on from another rank.
 waited AS (
     SELECT
         straggler_rank AS rank,

@@ -6,13 +6,13 @@
 --   gap_id  BIGINT                 gap number within the trace; segments of a gap share it
 --   rank INTEGER, device VARCHAR -> device_windows
 --   cause   VARCHAR                cause, as in idle_gap
---   reason  VARCHAR                rule that decided, as in idle_gap
+--   reason  VARCHAR                rule that decided the cause, as in idle_gap
 --   ts_ns   BIGINT
 --   dur_ns  BIGINT                 length, ns
 --   end_ns  BIGINT
---   phase   VARCHAR                phase of the host
+--   phase   VARCHAR                phase that the host was in
 --   module  VARCHAR
---   step    BIGINT -> step_ranges  step of the host; NULL outside steps
+--   step    BIGINT -> step_ranges  step that the host was in; NULL outside steps
 
 SELECT
     g.trace_id, g.gap_id, t.rank, g.device, g.cause, g.reason,

@@ -1,17 +1,18 @@
 -- Host stalls: times of at least 2 ms without any recorded activity on the host.
--- No op, runtime call, wait, or profiler overhead is open, nor, on launching threads, a leaf range or Python call. A
--- stall ends at the next step or before the last launch. Its place is the op that follows; it is repeated if more than
--- half of the steps have one there.
+-- During a stall, no thread has an open op, runtime call, wait, or profiler overhead, and no launching thread has an
+-- open range or Python call that contains no op or call. A stall ends at the latest when the next step starts. Time
+-- after the last launch does not count. Its place is the next op; the stall is repeated if more than half of the steps
+-- have one before that op.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   trace_id INTEGER -> trace, start_ns BIGINT, end_ns BIGINT
---   step         BIGINT -> step_ranges  step at its start; NULL outside steps
---   into_ns      BIGINT                 time since the start of the step, ns
---   place        VARCHAR                name of the op that follows; NULL if none does
+--   step         BIGINT -> step_ranges  step at the start of the stall; NULL outside steps
+--   into_ns      BIGINT                 time from the start of the step to the stall, ns
+--   place        VARCHAR                name of the next op; NULL if none follows
 --   step_count   BIGINT                 number of steps with a stall at this place; without steps, number of stalls
---   is_repeated  BOOLEAN                more than half of the steps stall here; without steps, at least two stalls
+--   is_repeated  BOOLEAN                more than half of the steps stall at this place; without steps, at least two stalls
 -- Invariant: end_ns - start_ns >= 2000000
 
 WITH last_launch AS (
@@ -78,7 +79,7 @@ pause AS MATERIALIZED (
     WHERE g.end_ns - g.start_ns >= 2000000
 ),
 
--- Stalls outside of steps have no step number.
+-- Stalls outside steps have no step number, so count the stalls instead.
 counted AS (
     SELECT trace_id, place, coalesce(nullif(count(DISTINCT step), 0), count(*)) AS step_count
     FROM pause

@@ -1,14 +1,14 @@
--- Classification of host calls and ranges as waits, by name; NULL for anything else.
--- host_call_wait: runtime and driver calls (sync, copy, allocator). host_range_wait: ops, ranges, and Python functions
--- (data_loading, comm_wait, sync, lock). host_range_hands_over: Python functions that release a lock or put into a
--- queue.
+-- Kind of wait of a host call or range, by name; NULL if it is not a wait.
+-- host_call_wait classifies runtime and driver calls (sync, copy, allocator). host_range_wait classifies ops, ranges,
+-- and Python functions (data_loading, comm_wait, sync, lock). host_range_hands_over recognizes Python functions that
+-- release a lock or put an item into a queue.
 --
 -- Kind:     function
 -- Access:   private
 
 CREATE OR REPLACE MACRO host_call_wait(name) AS
 CASE
-    -- Most calls are launches, so exclude them before trying any pattern.
+    -- Most calls are launches, so exclude launches before matching any other pattern.
     WHEN contains(name, 'Launch') THEN NULL
     WHEN regexp_matches(name, '^(cuda|hip|cu)Memcpy.*Async') THEN 'copy'
     WHEN regexp_matches(

@@ -1,15 +1,15 @@
--- Waits of host threads, with what they wait for.
--- Classified by name (`host_wait_names`). Asynchronous copies block only for pageable memory; if the kind of memory is
--- unknown, only if the call still ran when the copy began. A synchronous device-to-device copy blocks only if its call
--- outlasted the copy (CUDA Runtime API, "API synchronization behavior"). A synchronization that outlasts all recorded
--- work by more than longest_hold_ns, and for most of its time, waits for unrecorded work.
+-- Waits of host threads, by kind.
+-- Waits are recognized by name (`host_wait_names`). An asynchronous copy blocks only for pageable memory; if the kind
+-- of memory is unknown, only if the call was still running when the copy started. A synchronous device-to-device copy
+-- blocks only if its call outlasted the copy (CUDA Runtime API, "API synchronization behavior"). A synchronization
+-- waits for unrecorded work if it outlasts all recorded work by more than longest_hold_ns and half of its duration.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id  INTEGER -> trace
 --   event_id  BIGINT -> event  call, op, or range
 --   pid BIGINT, tid BIGINT -> thread(pid, tid), ts_ns BIGINT, dur_ns BIGINT
---   kind      VARCHAR          data_loading, allocator, comm_wait, sync, copy, lock (waits for another thread), or unrecorded (waits for work missing in the trace)
+--   kind      VARCHAR          data_loading, allocator, comm_wait, sync, copy, lock (another thread), or unrecorded (work missing in the trace)
 -- Invariant: dur_ns > 0
 
 WITH timed_call AS (

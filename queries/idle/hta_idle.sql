@@ -1,7 +1,7 @@
 -- Idle time per stream as HolisticTraceAnalysis reports it, for comparison.
--- Like HTA's get_idle_time_breakdown: a stream counts as idle even if another one works, and overlaps within a stream
--- count as negative gaps. `idle_causes` has neither flaw. host_wait: launched after the previous event ended;
--- kernel_wait: shorter than kernel_delay_ns; other: the rest.
+-- As in HTA's get_idle_time_breakdown, a stream counts as idle even while another stream works, and overlaps within a
+-- stream count as negative gaps. `idle_causes` avoids both. host_wait: the work was launched after the previous event
+-- ended. kernel_wait: other gaps shorter than kernel_delay_ns. other: the rest.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,7 +12,7 @@
 --   device     VARCHAR  device number
 --   stream     BIGINT
 --   category   VARCHAR  host_wait, kernel_wait, or other
---   gap_count  BIGINT   number of device events with such a gap before them, zero gaps included
+--   gap_count  BIGINT   number of device events after a gap of this category, including zero-length gaps
 --   idle_ns    BIGINT   sum of the gaps, ns; negative if overlaps outweigh them
 --   idle_pct   DOUBLE   share of the stream's total idle time, percent
 -- Invariant: category IN ('host_wait', 'kernel_wait', 'other') AND gap_count > 0

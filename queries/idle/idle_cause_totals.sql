@@ -1,6 +1,6 @@
 -- Causes of idle time, summed over all devices.
--- Shares refer to the sum of the device windows. Op, module, and Python function are those of the device with the most
--- idle time for the cause.
+-- Shares are relative to the sum of the device windows. Op, module, and Python function are those of the device with
+-- the most idle time of the cause.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -8,7 +8,7 @@
 -- Input:    idle_causes
 -- Columns:
 --   cause       VARCHAR  as in idle_causes
---   gap_count   BIGINT   gaps
+--   gap_count   BIGINT   number of gaps
 --   idle_ns     BIGINT   idle time, ns; adds up to the idle time of all devices
 --   idle_pct    DOUBLE   share of all device windows, 0 to 100
 --   top_op      VARCHAR  op with the most idle time

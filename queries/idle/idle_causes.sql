@@ -1,8 +1,9 @@
 -- Causes of idle time per device.
--- host_bound: the CPU launched too late. host_sync, allocator, data_loading: it was late because of a synchronization,
--- memory allocation, or the data loader. launch_latency: launched in time, started late. dependency, comm_wait: waited
--- for another stream or other ranks. graph_gap: inside a graph replay. not_recorded: launched work is missing in the
--- trace. profiler: absent without the profiler. unknown: no recorded reason. See `idle_gap` for the rules.
+-- host_bound: the CPU launched too late. host_sync, allocator, data_loading: the CPU was late because of a
+-- synchronization, a memory allocation, or the data loader. launch_latency: launched in time but started late.
+-- dependency, comm_wait: waited for another stream or other ranks. graph_gap: inside a graph replay. not_recorded:
+-- launched work is missing in the trace. profiler: profiler overhead. unknown: no recorded reason. See `idle_gap` for
+-- the rules.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,9 +13,9 @@
 --   gap_count   BIGINT   number of gaps with a segment of this cause
 --   idle_ns     BIGINT   idle time, ns; adds up to the idle time of the device
 --   idle_pct    DOUBLE   share of the device window, 0 to 100
---   top_op      VARCHAR  op with the largest share of this idle time, if at least a quarter: the op that kept the CPU busy, or else the op that launched the next work
---   top_module  VARCHAR  module with the largest share, if at least a quarter; layers rolled up if there are several
---   top_python  VARCHAR  Python function with the largest share, if at least a quarter, as file(line): function
+--   top_op      VARCHAR  op that kept the CPU busy, or else that launched the next work, for at least a quarter of the idle time
+--   top_module  VARCHAR  module with at least a quarter of the idle time; layers are rolled up if there are several
+--   top_python  VARCHAR  Python function with at least a quarter of the idle time, as file(line): function
 -- View:
 --   breakdown  totals=idle_cause_totals
 --   browse     key=5 menu="causes of idle time" title="Causes of idle time"
@@ -30,10 +31,9 @@ WITH cause AS (
     GROUP BY trace_id, device, cause
 ),
 
--- Candidates are op and module together, either alone, or the Python function. NULL competes too:
--- if most of the time has no op, no op explains it. The op that launched the next work is not
--- counted if a Python function is known, because that function ran between the previous op and
--- this one.
+-- Candidates are op and module together, either alone, and the Python function. NULL is a candidate
+-- too: if most of the time has no op, no op explains it. If a Python function is known, ignore the
+-- op that launched the next work, because the function ran before that op.
 place AS (
     SELECT
         idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op,
@@ -55,7 +55,7 @@ place AS (
 summed AS (
     SELECT
         trace_id, device, cause, op, python,
-        -- Roll up over layers only if several are involved.
+        -- Roll up layers only if several are involved.
         CASE WHEN min(path) = max(path) THEN min(path) ELSE module_path END AS module_path,
         grouping(op, module_path, python) AS form,
         sum(idle_ns)::BIGINT AS idle_ns
@@ -73,7 +73,7 @@ largest AS (
         ) = 1
 ),
 
--- The most specific of op and module that covers at least a quarter of the cause.
+-- The most specific combination of op and module that covers at least a quarter of the cause.
 top AS (
     SELECT
         largest.trace_id, largest.device, largest.cause,

@@ -1,9 +1,9 @@
 -- Segments of the idle gaps of each device, each with its own cause.
 -- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
--- sections that this statement provides. A gap with a late launch is split at borders of steps, ranges, autograd nodes,
--- and the outermost spans around the two launches, at long waits, and at intervals without host events. Before the
--- first border a segment has the context of the previous work, after the last that of the next; in between that of the
--- innermost range or node, else phase other if the two launches differ and the interval is long, else that of the next.
+-- sections that this statement provides. If the launch was late, the gap is split at borders of steps, ranges, autograd
+-- nodes, and outermost spans around the launches, at long waits, and at times without host events. A segment before the
+-- first border has the context of the previous work, a segment after the last border that of the next work. The comment
+-- below covers segments between borders.
 --
 -- Kind:     table
 -- Input:    device_events
@@ -15,60 +15,68 @@
 --   end_ns             BIGINT                     end of the segment, ns
 --   idle_ns            BIGINT                     length, ns
 --   cause              VARCHAR                    cause of the segment
---   reason             VARCHAR                    rule that decided
+--   reason             VARCHAR                    rule that decided the cause; see the list below
 --   previous_event_id  BIGINT -> event.event_id   device event that ended last before the gap
 --   next_event_id      BIGINT -> event.event_id   device event that ended the gap
---   next_piece         BIGINT                     its piece
+--   next_piece         BIGINT                     piece of next_event_id
 --   launch_id          BIGINT -> event.event_id   launch of the next work
---   launch_delay_ns    BIGINT                     time from the end of the launch to the start of the work, ns; negative if it started before
+--   launch_delay_ns    BIGINT                     time from the end of the launch to the start of the work, ns; negative if the work started earlier
 --   pid                BIGINT                     process of the launching thread
---   tid                BIGINT                     launching thread; on cpu, that of the next op
+--   tid                BIGINT                     launching thread; on cpu, the thread of the next op
 --   host_ns            BIGINT                     part of the segment before the launch call returned, ns
---   busy_at_ns         BIGINT                     middle of that part if the launch was late, ns
---   busy_tid           BIGINT                     thread examined: the launching one, or the one it waited for
---   busy_op_id         BIGINT -> event.event_id   innermost op open then on that thread; NULL if none
---   op_id              BIGINT -> record.event_id  that op, else the op of the launch that gives the context; NULL if nothing was recorded
---   step               BIGINT -> step_ranges      step at the start of the segment, NULL outside steps; if launched in time, that of the next work
+--   busy_at_ns         BIGINT                     if the launch was late, the middle of the part that host_ns measures, ns
+--   busy_tid           BIGINT                     thread that delayed the launch: the launching thread, or the thread it waited for
+--   busy_op_id         BIGINT -> event.event_id   innermost op open on busy_tid at busy_at_ns; NULL if none
+--   op_id              BIGINT -> record.event_id  busy_op_id, or else the op of the launch that gives the context; NULL if unknown
+--   step               BIGINT -> step_ranges      step at the start of the segment (of the next work if launched in time); NULL outside steps
 --   phase              VARCHAR                    phase; other between two phases
 --   module_id INTEGER -> module, row_name VARCHAR
---   python_event_id    BIGINT -> event.event_id   innermost Python function outside torch and builtins, open at busy_at_ns on the launching thread; NULL if none
+--   python_event_id    BIGINT -> event.event_id   innermost Python function outside torch and builtins at busy_at_ns on the launching thread
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 
--- Sections of rows for native/idle_gaps.c, which knows them and their flags by number. The rules of
--- its function decide, in order; the first match decides (limits: macros of idle_limits):
+-- Context of a segment between two borders: that of the innermost range or autograd node. Without
+-- one, phase other if the phases of the two launches differ and the interval is long, or else the
+-- context of the next work.
+-- This statement returns numbered sections of rows, with flags, for native/idle_gaps.c. It applies
+-- these rules in order, and the first match decides (limits: macros of idle_limits):
 --   cause           reason                      condition
 --   graph_gap       inside one graph replay     the next work is a later part of a graph replay
---   not_recorded    inside one graph replay     same, and longer than longest_hold_ns: loops and host
---                                               nodes of graphs are not recorded
+--   not_recorded    inside one graph replay     same, but longer than longest_hold_ns: loops and
+--                                               host nodes of graphs are not recorded
 --   unknown         launch not recorded         the launch of the next work is missing
 --   unknown         host clock too coarse       the host clock cannot separate calls (recording)
 --   not_recorded    work in between is missing  the thread launched unrecorded work in between
 -- Launched in time (the call returned before or in the first half of the gap):
---   comm_wait       after communication         of another stream; gap up to longest_hold_ns
---   dependency      stream wait                 requested by a call right before the launch
---   dependency      after another stream        queued on a stream that was idle longer than the
---                                               device; gap up to longest_hold_ns
---   launch_latency  usual delay                 gap up to usual_delay_factor times the median delay of
---                                               launches on the idle device, and longest_hold_ns
+--   comm_wait       after communication         the previous work is communication on another
+--                                               stream; gap up to longest_hold_ns
+--   dependency      stream wait                 a call right before the launch requested it
+--   dependency      after another stream        the work was queued on a stream that was idle for
+--                                               longer than the device; gap up to longest_hold_ns
+--   launch_latency  usual delay                 gap up to usual_delay_factor times the median
+--                                               delay of launches on the idle device, and up to
+--                                               longest_hold_ns
 --   unknown         unusual delay               a longer gap
--- Launched late; only the host's part of the segment counts, up to the return of the launch call:
+-- Launched late; only the part of the segment before the launch call returned counts:
 --   unknown         nothing recorded            no thread of the process has an event
--- If the launching thread waited for another thread for more than half of that part, the other one
--- is examined (thread_waits). It spent more than half of that part
+-- If the launching thread waited for another thread for more than half of that part, these rules
+-- examine that other thread (thread_waits). The thread spent more than half of that part:
 --   profiler        host waited                 in profiler overhead
 --   data_loading    host waited                 in a data loader
---   allocator       host waited                 allocating or freeing memory, or the launch call ran
+--   allocator       host waited                 allocating or freeing memory, or in a launch call
 --                                               while another thread did (driver lock)
 --   comm_wait       host waited                 waiting for other ranks
 --   host_sync       host waited                 in a synchronization or blocking copy (host_waits);
---                                               time before the gap counts, up to longest_hold_ns,
---                                               because the launch would have come that much earlier
---   not_recorded    host waited                 waiting for the idle device: unrecorded work
+--                                               time before the gap counts too, up to
+--                                               longest_hold_ns, because without the wait the
+--                                               launch would have come that much earlier
+--   not_recorded    host waited                 waiting for the device although it is idle: its
+--                                               work was not recorded
 --   unknown         waited for some thread      waiting for an unknown holder of a lock or queue
---   host_sync       launch call waited          the launch call blocks and began before the gap
--- or none of these:
---   launch_latency  launch call was running     began before the gap, returned within short_call_ns
+--   host_sync       launch call waited          the launch call blocked and started before the gap
+-- Or none of these:
+--   launch_latency  launch call was running     it started before the gap and returned within
+--                                               short_call_ns
 --   host_bound      host was at work            see op_id, module_id, and python_event_id
 WITH work AS (
     SELECT
@@ -157,8 +165,8 @@ span AS (
         ) AS flags
     FROM host_waits
     UNION ALL BY NAME
-    -- The profiler blocks every launching thread. Loading and compiling by the driver is not its
-    -- overhead.
+    -- Profiler overhead blocks every launching thread. Time in which the driver loads or compiles
+    -- kernels is not profiler overhead.
     SELECT
         trace_id,
         ts_ns AS start_ns,
@@ -167,7 +175,7 @@ span AS (
     FROM event
     WHERE category = 'overhead'
     UNION ALL BY NAME
-    -- While a thread waits for a backward pass, its process is in the backward pass, also between
+    -- While a thread waits for a backward pass, its process is in the backward pass, even between
     -- two nodes.
     SELECT
         trace_id, pid, start_ns, end_ns,

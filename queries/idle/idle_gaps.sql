@@ -1,29 +1,29 @@
 -- Longest idle gap segments with one cause, with what kept the CPU busy.
 -- Adjacent segments of a gap with the same cause form one row. For late launches, op and python_line describe the
--- middle of the host's part: the innermost op on the busy thread (empty between ops), and the innermost Python function
--- outside torch and builtins on the launching thread.
+-- middle of the time before the launch call returned: the innermost op on the busy thread (NULL between ops), and the
+-- innermost Python function outside torch and builtins on the launching thread.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 20                                                                                                                              rows per device; 0 for all
+--   limit       BIGINT = 20                                                                                                                              number of rows per device; 0 for all
 --   min_gap_ns  BIGINT = 0                                                                                                                               minimum length, ns
 --   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only this cause
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   start_ns         BIGINT   start, ns since the first event of the trace
---   idle_ns          BIGINT   its length, ns
+--   idle_ns          BIGINT   length, ns
 --   cause            VARCHAR  as in idle_causes
---   host_ns          BIGINT   part before the launch of the next work returned, ns
+--   host_ns          BIGINT   part before the launch call of the next work returned, ns
 --   previous_kernel  VARCHAR  previous device event
 --   next_kernel      VARCHAR  next device event
 --   op               VARCHAR  op that kept the CPU busy
 --   python_line      VARCHAR  Python function that kept the CPU busy, as file(line): function
 --   next_op          VARCHAR  op that launched the next work
---   module           VARCHAR  module path of the last segment
+--   module           VARCHAR  module path, or named row such as (optimizer), of the last segment
 --   launch           VARCHAR  launch call of the next work
 --   launch_ns        BIGINT   duration of the launch call, ns
---   delay_ns         BIGINT   time from its end to the start of the work, ns; negative if the work started before
+--   delay_ns         BIGINT   time from the end of the launch call to the start of the work, ns; negative if it started earlier
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- View:
 --   chart   form=points title="Longest idle gaps" x=start_ns axis="start, since the first event" y=idle_ns

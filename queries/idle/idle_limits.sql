@@ -2,19 +2,19 @@
 --
 -- Kind: function
 
--- Work that ended longer ago than this delays nothing, so a longer gap needs another cause. Also
--- the upper limit of the usual launch delay.
+-- Work that ended longer ago than this delays nothing, so a longer gap needs another cause. The
+-- usual launch delay is also limited to this.
 CREATE OR REPLACE MACRO longest_hold_ns() AS 100000;
 
--- A launch call that returned this early in a gap was no obstacle.
+-- A launch call that returns within this time after the start of a gap does not delay the work.
 CREATE OR REPLACE MACRO short_call_ns() AS 5000;
 
--- Delays up to this factor times the median are usual, given at least this many samples on the
--- device.
+-- A delay up to this factor times the median is usual, if the device has at least this many
+-- samples.
 CREATE OR REPLACE MACRO usual_delay_factor() AS 5;
 
 CREATE OR REPLACE MACRO usual_delay_count() AS 10;
 
--- If no thread of a process has an op, call, or Python function for this long, the host's activity
--- is unknown. Python between two ops rarely takes longer.
+-- If no thread of a process has an op, call, or Python function for this long, the activity of the
+-- host is unknown. Python code between two ops rarely takes longer.
 CREATE OR REPLACE MACRO unrecorded_limit_ns() AS 200000;

@@ -1,6 +1,6 @@
 -- Waits of one CPU thread for another.
--- The caller of a backward pass waits for the thread that runs its nodes, which in turn waits for the caller between
--- passes. With stacks, waits for a lock or queue end on a hand-over by another thread.
+-- The caller of a backward pass waits for the thread that runs its nodes. Between passes, that thread waits for the
+-- caller. If stacks are recorded, the wait for a lock or queue ends when another thread hands it over.
 --
 -- Kind:     table
 -- Access:   private
@@ -49,7 +49,7 @@ called_node AS (
         ON span.trace_id = called.trace_id AND span.pid = called.pid AND span.ts_ns >= called.ts_ns
 ),
 
--- Nodes without a recorded forward op have the same caller as the others of their thread.
+-- A node without a recorded forward op has the same caller as the other nodes of its thread.
 pass_node AS (
     SELECT
         min(caller_tid) OVER same = max(caller_tid) OVER same AS has_one_caller,
@@ -58,8 +58,8 @@ pass_node AS (
     WINDOW same AS (PARTITION BY trace_id, pid, tid)
 ),
 
--- One pass is everything that runs on another thread between two launches of the caller; if several
--- threads run its nodes, the caller waits for the last one.
+-- A backward pass consists of all nodes that run on other threads between two launches of the
+-- caller. If several threads run nodes, the caller waits for the last one.
 backward_pass AS (
     SELECT
         node.trace_id, node.pid, node.caller_tid,
@@ -91,7 +91,7 @@ loading AS (
     WHERE kind = 'data_loading'
 ),
 
--- Waits inside a data loader are waits for data.
+-- Excluded: a wait inside a data loader is a wait for data.
 handed_over AS (
     SELECT
         lock_wait.trace_id, lock_wait.pid, lock_wait.tid AS waiting_tid, hand_over.tid,
@@ -124,7 +124,7 @@ FROM (
     SELECT trace_id, pid, caller_tid AS waiting_tid, start_ns, end_ns, tid, TRUE AS is_backward
     FROM backward_pass
     UNION ALL BY NAME
-    -- Hooks may still launch work after the last node.
+    -- Hooks may launch work after the last node.
     SELECT
         pass.trace_id, pass.pid,
         pass.tid AS waiting_tid,

@@ -1,14 +1,14 @@
 -- Pairs of overlapping intervals of two relations: interval_crossings('lefts', 'rights').
--- The rights are disjoint within a part, so those that an interval crosses are consecutive: looking up the first and
--- last makes the cost proportional to the result.
+-- The intervals of `rights` are disjoint within a part, so those that an interval of `lefts` crosses are consecutive.
+-- Looking up the first and the last of them makes the cost proportional to the result.
 --
 -- Kind:   function
 -- Params:
 --   lefts   VARCHAR  relation with part, id, start_ns, end_ns
---   rights  VARCHAR  likewise; disjoint within a part
+--   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
 -- Columns:
---   left_id   BIGINT  of the one
---   right_id  BIGINT  of the other, which ends after the one starts and starts before it ends
+--   left_id   BIGINT  id in lefts
+--   right_id  BIGINT  id in rights of an interval that starts before the left one ends and ends after it starts
 
 CREATE OR REPLACE MACRO interval_crossings(lefts, rights) AS TABLE (
     WITH numbered AS MATERIALIZED (

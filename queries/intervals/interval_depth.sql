@@ -1,6 +1,6 @@
 -- Number of open intervals over time, per part: interval_depth('relation').
--- Returns the time between consecutive boundaries. Intervals that touch are open together in a zero-length piece. One
--- sort per part.
+-- Each row is the time from one boundary to the next. Where intervals touch, a zero-length piece counts both as open.
+-- Cost: one sort per part.
 --
 -- Kind:   function
 -- Params:

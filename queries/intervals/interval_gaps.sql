@@ -1,15 +1,15 @@
 -- Gaps between intervals of each part, with the intervals around them: interval_gaps('relation').
--- Gap lengths add up to the window minus the union. One sort per part.
+-- Gap lengths add up to the window minus the union. Cost: one sort per part.
 --
 -- Kind:   function
 -- Params:
 --   relation  VARCHAR  relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
 -- Columns:
 --   part         ANY
---   start_ns     BIGINT  start of the gap: the latest end of all that started before it, ns
+--   start_ns     BIGINT  start of the gap: the latest end of all previous intervals, ns
 --   end_ns       BIGINT  end of the gap: the start of the next interval, ns
 --   previous_id  BIGINT  interval that ends last before the gap
---   next_id      BIGINT  interval that starts first after it; the lowest id of equals
+--   next_id      BIGINT  interval that starts first after the gap; of equal starts, the lowest id
 
 CREATE OR REPLACE MACRO interval_gaps(relation) AS TABLE (
     WITH followed AS (

@@ -1,8 +1,8 @@
 -- Innermost open span at each of the given times: interval_innermost('instants', 'spans').
--- The span that started last; of equals the shortest. Times without an open span have no row, and spans need not nest
--- cleanly. Two ASOF joins find the range of numbered times inside a span. A segment tree (aligned blocks of 1, 2, 4, …
--- numbers) covers each range with at most two blocks per length, so the cost is that of sorting, regardless of nesting
--- depth.
+-- The innermost span is the one that started last, or the shortest of equal starts. Spans may overlap without nesting;
+-- times without an open span have no row. Two ASOF joins find the range of numbered times inside each span. A segment
+-- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length, so the cost is that
+-- of sorting at any nesting depth.
 --
 -- Kind:   function
 -- Params:
@@ -38,7 +38,7 @@ CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
             ON entered.part = instant.part AND entered.end_ns > instant.at_ns
     ),
 
-    -- Remaining range at each block length.
+    -- Part of the range that remains for each block length.
     levelled AS (
         SELECT
             part, place, first_number, behind_number,
@@ -54,7 +54,8 @@ CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
         FROM levelled
     ),
 
-    -- An odd block at either end belongs to no longer block of the range.
+    -- A block with an odd number at either end of the range is not part of a longer block in the
+    -- range.
     noted AS (
         SELECT
             part, place, level,

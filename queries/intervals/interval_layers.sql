@@ -1,6 +1,6 @@
--- Topmost interval over time, per part: interval_layers('relation').
--- Intervals of a layer are disjoint; the lowest of three layers wins. Tiles the time between the first start and the
--- last end.
+-- Interval in the topmost layer over time, per part: interval_layers('relation').
+-- Intervals of a layer are disjoint. Of the three layers, the one with the lowest number is on top. The rows tile the
+-- time from the first start to the last end.
 --
 -- Kind:   function
 -- Params:
@@ -12,7 +12,7 @@
 --   id        BIGINT  topmost interval; NULL if none is open
 
 CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
-    -- An ID of 0 stands for the time between an end and the next start of a layer.
+    -- ID 0 means that no interval of the layer is open.
     WITH boundary AS (
         SELECT part, layer, start_ns AS at_ns, id
         FROM query_table(relation)

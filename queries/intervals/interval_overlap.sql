@@ -1,14 +1,14 @@
 -- Length of each interval that another relation covers: interval_overlap('pieces', 'cover').
--- Running totals of the covered length are looked up at both ends (ASOF join) and subtracted.
+-- Looks up running totals of the covered length at both ends (ASOF join) and subtracts them.
 --
 -- Kind:     function
 -- Params:
 --   pieces  VARCHAR  relation with part, id, start_ns, end_ns
 --   cover   VARCHAR  relation with part, start_ns, end_ns; may overlap itself
 -- Columns:
---   id          BIGINT  of the piece
+--   id          BIGINT  id of the piece
 --   overlap_ns  BIGINT  covered length, ns
---   ahead_ns    BIGINT  time since the covering interval began, ns; NULL if the start is not covered
+--   ahead_ns    BIGINT  time from the start of the covering interval to the start of the piece, ns; NULL if not covered
 
 CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
     WITH covered AS (

@@ -1,17 +1,17 @@
 -- Overlap of each pair of intervals of two relations: interval_pairs('lefts', 'rights').
--- Each relation is disjoint within a part, so one sweep over all boundaries finds every pair.
+-- The intervals of each relation are disjoint within a part, so one sweep over all boundaries finds every pair.
 --
 -- Kind:   function
 -- Params:
 --   lefts   VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
---   rights  VARCHAR  likewise
+--   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
 -- Columns:
---   left_id     BIGINT  of the one
---   right_id    BIGINT  of the other
+--   left_id     BIGINT  id in lefts
+--   right_id    BIGINT  id in rights
 --   overlap_ns  BIGINT  length of the overlap, ns
 
 CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
-    -- -1 stands for no interval.
+    -- -1 means that no interval is open.
     WITH boundary AS (
         SELECT part, start_ns AS at_ns, TRUE AS is_start, id AS left_id, NULL::BIGINT AS right_id
         FROM query_table(lefts)

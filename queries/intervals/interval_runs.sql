@@ -1,5 +1,5 @@
 -- Consecutive intervals with the same label, joined: interval_runs('relation').
--- Gaps do not separate them.
+-- Intervals are consecutive even if there is a gap between them.
 --
 -- Kind:   function
 -- Params:
@@ -7,10 +7,10 @@
 -- Columns:
 --   part      ANY
 --   run       BIGINT  number within the part, from 1
---   label     ANY     as given
---   start_ns  BIGINT  start of the first, ns
---   end_ns    BIGINT  end of the last, ns
---   busy_ns   BIGINT  sum of busy_ns
+--   label     ANY     label of the intervals
+--   start_ns  BIGINT  start of the first interval, ns
+--   end_ns    BIGINT  end of the last interval, ns
+--   busy_ns   BIGINT  sum of busy_ns of the intervals, ns
 
 CREATE OR REPLACE MACRO interval_runs(relation) AS TABLE (
     WITH compared AS (

@@ -1,6 +1,6 @@
 -- Parts of each interval outside nested intervals (self time): interval_self('relation').
--- Overlapping intervals that do not nest are cut like a call stack. Parts are disjoint and add up to the union. One
--- sort per part.
+-- Intervals that overlap without nesting are split as if they were a call stack. Parts are disjoint and add up to the
+-- union. Cost: one sort per part.
 --
 -- Kind:   function
 -- Params:

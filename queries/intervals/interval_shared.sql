@@ -1,12 +1,13 @@
 -- Time during which several intervals of a part run: interval_shared('relation').
--- Returns the overlap of each interval with all previous ones; rows may overlap, and their union is the shared time.
+-- Returns the overlap of each interval with the union of all previous intervals. Rows may overlap; their union is the
+-- shared time.
 --
 -- Kind:   function
 -- Params:
 --   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT
 -- Columns:
 --   part      VARCHAR
---   start_ns  BIGINT  start of an interval, ns
+--   start_ns  BIGINT  start of the overlap, ns
 --   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_shared(relation) AS TABLE (

@@ -1,5 +1,5 @@
 -- Union of the intervals of each part, as disjoint intervals: interval_union('relation').
--- Touching intervals are joined. One sort per part.
+-- Intervals that touch are joined. Cost: one sort per part.
 --
 -- Kind:   function
 -- Params:

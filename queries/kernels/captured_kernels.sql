@@ -1,6 +1,6 @@
 -- Nodes of captured graphs with their time over all replays, per device.
--- CUDA and HIP graphs with node numbers (graph id, graph node id). A graph that is instantiated again counts as a new
--- one.
+-- Covers CUDA and HIP graphs with node numbers (graph id, graph node id). If a graph is instantiated again, it counts
+-- as a new graph.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -38,7 +38,7 @@ summed AS (
         sum(n.wall_ns)::BIGINT AS wall_ns
     FROM numbered AS n
     INNER JOIN device_windows AS w USING (trace_id, device)
-    -- Work outside graphs has the number 0.
+    -- Work outside graphs has node number 0.
     WHERE n.node_id > 0
     GROUP BY ALL
 )

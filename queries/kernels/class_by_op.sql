@@ -1,6 +1,7 @@
 -- Kernel class refined by the launching op.
--- Kernel names show the method, not the purpose: cuDNN convolutions and attention libraries use GEMM kernels. GEMM and
--- other kernels of convolution and attention ops get the class of the op.
+-- The name of a kernel shows how it computes, not its purpose: cuDNN convolutions and attention libraries use GEMM
+-- kernels. GEMM kernels, and kernels of class other, get the class of the convolution or attention op that launched
+-- them.
 --
 -- Kind:     function
 -- Access:   private

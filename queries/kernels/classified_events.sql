@@ -1,6 +1,6 @@
 -- Device events with their final class.
--- A collective has the class of its record (`collective_events`), a kernel that of its op if more specific
--- (`class_by_op`). Used by every analysis that reports classes.
+-- The class of a collective comes from `collective_events`. A kernel has the class of its op if that is more specific
+-- (`class_by_op`). All analyses that report classes use this view.
 --
 -- Kind:     view
 -- Columns:
@@ -8,9 +8,9 @@
 --   event_id  BIGINT -> device_events.event_id  device event
 --   piece BIGINT, device VARCHAR, stream BIGINT, category VARCHAR
 --   name      VARCHAR                           kernel, copy, or op
---   class     VARCHAR                           class: of the collective or the op, else as in table kernel_class
+--   class     VARCHAR                           class of the collective or the op, or else as in table kernel_class
 --   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT, wall_ns BIGINT
---   step      BIGINT -> step_ranges             step that launched it
+--   step      BIGINT -> step_ranges             step in which the event was launched
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

@@ -1,8 +1,8 @@
 -- Slowdown of kernels by concurrent communication or compute, per device.
--- Compares kernels of the same name, grid, block, phase, and shapes that ran alone and concurrently: time above the
--- median of those alone, relative to the time of overlap. Kernels with both kinds of concurrent work are excluded, as
--- are kinds without a grid, with fewer than three samples alone, or with an interquartile range above a tenth of the
--- median.
+-- Compares kernels with the same name, grid, block, phase, and shapes (a kind) that ran concurrently with other work
+-- and alone. extra_ns is the time above the median of those that ran alone. Excluded are kernels that overlap with both
+-- communication and compute, and kinds without a grid, with fewer than three samples alone, or with an interquartile
+-- range above a tenth of the median.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,12 +11,12 @@
 --   device           VARCHAR  device number
 --   concurrent_work  VARCHAR  concurrent work: comm or compute
 --   slope_pct        DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster
---   extra_ns         DOUBLE   time above the median alone, ns
+--   extra_ns         DOUBLE   time above the median of kernels that ran alone, ns
 --   overlap_ns       BIGINT   time of overlap with other work, ns
 --   kind_count       BIGINT   number of kinds of kernels compared
 --   kernel_count     BIGINT   number of concurrent kernels compared
---   alone_count      BIGINT   number of kernels alone compared with
---   compared_pct     DOUBLE   overlap_ns as a share of all overlap, 0 to 100
+--   alone_count      BIGINT   number of kernels that ran alone
+--   compared_pct     DOUBLE   overlap_ns as a share of all overlap with this kind of work, 0 to 100
 -- Invariant: kind_count <= kernel_count AND kind_count <= alone_count AND overlap_ns > 0
 
 WITH work AS (

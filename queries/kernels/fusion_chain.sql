@@ -78,7 +78,7 @@ chain AS (
     HAVING count(DISTINCT m.number) = any_value(m.step_count)
 ),
 
--- Of overlapping chains the first counts.
+-- If chains overlap, keep the first.
 apart AS (
     SELECT *
     FROM chain

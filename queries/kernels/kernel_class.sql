@@ -1,5 +1,5 @@
 -- Class and kind of each name of device work.
--- The first matching rule of queries/rules/kernel_class.toml wins; user rules come first.
+-- The first matching rule of queries/rules/kernel_class.toml determines the class. User rules come first.
 --
 -- Kind:     table
 -- Columns:
@@ -7,7 +7,7 @@
 --   name     VARCHAR  kernel, copy, or op
 --   class    VARCHAR  class; other if no rule matches
 --   kind     VARCHAR
---   rule_id  INTEGER  rule that decided
+--   rule_id  INTEGER  rule that determined the class
 
 SELECT
     ruled_work.category, ruled_work.name,

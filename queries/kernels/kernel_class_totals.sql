@@ -1,6 +1,6 @@
 -- GPU time by kernel class, summed over all devices.
--- Shares refer to the sum of the device windows. Time per step is the mean over the steps of all devices and excludes
--- work launched outside of steps.
+-- Shares are relative to the sum of the device windows. Time per step is the mean over the steps of all devices and
+-- excludes work launched outside steps.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,5 +1,6 @@
 -- GPU time by kernel class, per device.
--- The class of a collective is that of its record in collective_events; the kernel name may not show it (SendRecv).
+-- The class of a collective comes from its record in collective_events because the kernel name may not show it
+-- (SendRecv).
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,8 +1,8 @@
 -- Recurring sequences of kernels, by op.
--- A sequence is everything one call launched, ordered by start on the device: calls of the given op, else of outermost
--- ops. Nested calls of the same op count as part of the outer one, so each kernel is in one sequence. With `length`,
--- the rows are all runs of that many consecutive kernels in a call, or on a stream if `op` is not given. They overlap,
--- and are candidates for fusion.
+-- A sequence contains all kernels that one call launched, ordered by start on the device. Calls are those of `op`, or
+-- else of outermost ops. Nested calls of the same op count as part of the outer call, so each kernel is in one
+-- sequence. With `length`, sequences are all runs of that many consecutive kernels in a call, or on a stream without
+-- `op`. They overlap, and are candidates for fusion.
 --
 -- Kind:     analysis
 -- Scope:    trace

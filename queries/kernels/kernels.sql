@@ -3,13 +3,13 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 20     rows per device; 0 for all
+--   limit  BIGINT = 20     number of rows per device; 0 for all
 --   class  VARCHAR = NULL  only this class
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   name       VARCHAR  kernel, copy, or op
 --   class VARCHAR, kernel_count BIGINT
---   kernel_ns  BIGINT   sum of durations, ns; of a CPU op its own pieces
+--   kernel_ns  BIGINT   sum of durations, ns; for a CPU op, its self time
 --   mean_ns DOUBLE, min_ns BIGINT, max_ns BIGINT
 --   std_ns     DOUBLE   sample standard deviation of the duration, ns; NULL for one event
 --   wall_ns BIGINT, wall_pct DOUBLE

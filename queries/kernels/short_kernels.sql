@@ -1,24 +1,24 @@
 -- Very short kernels, with the idle time before them.
--- A kernel shorter than its launch call cannot fill the device. Such work benefits from fusion, larger batches, or CUDA
--- graphs.
+-- A kernel that is shorter than its launch call cannot keep the device busy. Fusion, larger batches, or CUDA graphs
+-- help.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
 --   max_kernel_ns  BIGINT = 10000  upper limit of short kernels, ns
---   limit          BIGINT = 20     rows per device; 0 for all
+--   limit          BIGINT = 20     number of rows per device; 0 for all
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   name                VARCHAR  kernel; (all short kernels) and (all kernels) are sums
+--   name                VARCHAR  kernel name; (all short kernels) and (all kernels) are sums
 --   class               VARCHAR  kernel class; NULL for sums
 --   kernel_count        BIGINT   number of short device events
 --   kernel_count_pct    DOUBLE   share of the device events of the device, 0 to 100
 --   kernel_ns BIGINT, wall_ns BIGINT, wall_pct DOUBLE, mean_ns DOUBLE
---   idle_ns             BIGINT   idle time before them, ns
+--   idle_ns             BIGINT   idle time before the short kernels, ns
 --   idle_pct            DOUBLE   idle_ns as a share of the device window, 0 to 100
---   launch_ns           BIGINT   sum of durations of their launch calls, ns; a graph launch counts once
+--   launch_ns           BIGINT   sum of durations of the launch calls, ns; a graph launch counts once
 --   launch_bound_count  BIGINT   number of kernels shorter than their launch call
---   launch_bound_pct    DOUBLE   share of kernels with a recorded launch, 0 to 100
+--   launch_bound_pct    DOUBLE   launch_bound_count as a share of the kernels with a recorded launch, 0 to 100
 -- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
 
 WITH gap AS (

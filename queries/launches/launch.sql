@@ -1,12 +1,12 @@
 -- Launches: host calls that enqueued device work.
--- Runtime and driver calls that a device event points to, and events marked as launches. On cpu every op is its own
--- launch.
+-- Runtime and driver calls with the correlation ID of a device event, and events marked as launches. On cpu, every op
+-- is its own launch.
 --
 -- Kind:     table
 -- Columns:
 --   trace_id     INTEGER -> trace
 --   launch_id    BIGINT -> event.event_id  launch call
---   correlation  BIGINT                    correlation ID of its device events; shared by graph replays; NULL on cpu
+--   correlation  BIGINT                    correlation ID of the device events of the call; shared by graph replays; NULL on cpu
 --   pid BIGINT, tid BIGINT -> thread(pid, tid), ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
 --   name         VARCHAR                   name of the call or op
 -- Invariant: dur_ns = end_ns - ts_ns

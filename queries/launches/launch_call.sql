@@ -1,6 +1,6 @@
--- Launch calls, with whether their device work was recorded.
--- Calls captured in a graph that is replayed later are not missing. Calls with an implausible time appear only if their
--- work is missing too, at the time of the previous call by correlation.
+-- Launch calls, and whether their device work was recorded.
+-- A call captured in a graph that is replayed later counts as recorded. A call with an implausible time has a row only
+-- if its work is missing too; it then has the time of the call with the previous correlation ID.
 --
 -- Kind:     table
 -- Input:    event_kind WHERE is_launch_call(category)
@@ -8,11 +8,11 @@
 --   trace_id     INTEGER -> trace
 --   event_id     BIGINT -> record.event_id  call
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
---   ts_ns        BIGINT                     start, ns; like pid and tid NULL if lost without a previous call
---   is_replay    BOOLEAN                    launches a graph
---   is_kernel    BOOLEAN                    launches a kernel or graph, not a copy or memset
---   is_captured  BOOLEAN                    captured into a graph instead of executed
---   is_missing   BOOLEAN                    its work is missing in the file or has no usable time
+--   ts_ns        BIGINT                     start, ns; like pid and tid, NULL if implausible and no previous call exists
+--   is_replay    BOOLEAN                    the call launches a graph
+--   is_kernel    BOOLEAN                    the call launches a kernel or graph, not a copy or memset
+--   is_captured  BOOLEAN                    the call was captured into a graph instead of executed
+--   is_missing   BOOLEAN                    the work of the call is missing in the file or has no usable time
 
 WITH launch_call AS (
     SELECT
@@ -32,7 +32,7 @@ WITH launch_call AS (
         OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
 ),
 
--- Captured work runs in a later replay of the file, so it is not missing.
+-- Captured work runs in a later replay in the same file, so it is not missing.
 captured_call AS (
     SELECT
         *,

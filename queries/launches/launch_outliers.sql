@@ -4,7 +4,7 @@
 -- Scope:    trace
 -- Family:   launch_delays per launch
 -- Params:
---   limit         BIGINT = 20                  rows per device; 0 for all
+--   limit         BIGINT = 20                  number of rows per device; 0 for all
 --   by            VARCHAR{delay|call} = delay  sort by delay or by duration of the call
 --   min_delay_ns  BIGINT = 0                   minimum delay, ns
 --   min_call_ns   BIGINT = 0                   minimum duration of the launch call, ns
@@ -15,7 +15,7 @@
 --   start_ns   BIGINT   start of the launch call, ns since the first event of the trace
 --   launch     VARCHAR  launch call
 --   launch_ns  BIGINT   duration of the launch call, ns
---   delay_ns   BIGINT   time from its end to the start on the device, ns; negative if the work started before
+--   delay_ns   BIGINT   time from the end of the launch call to the start of the work, ns; negative if it started earlier
 --   kernel     VARCHAR  device event
 --   kernel_ns  BIGINT   duration of the device event, ns
 --   op         VARCHAR

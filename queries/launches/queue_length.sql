@@ -1,7 +1,7 @@
 -- Length of the launch queue of each stream.
--- An event is queued from the start of its launch call (its exact enqueue time is unknown) until it starts on the
+-- An event is queued from the start of its launch call (the exact enqueue time is unknown) until it starts on the
 -- device. A queue that is often empty means that the host does not run ahead. Means and shares cover the time from the
--- first launch to the last start. Work launched before the window is excluded.
+-- first launch to the last start of an event. Work launched before the window is excluded.
 --
 -- Kind:     analysis
 -- Scope:    trace

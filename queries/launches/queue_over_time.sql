@@ -1,5 +1,5 @@
 -- Length of the launch queue of each stream over time.
--- The time of a stream, as in queue_length, is divided into equal parts.
+-- The time of a stream, from its first launch to its last start as in queue_length, is divided into equal parts.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -23,7 +23,7 @@ WITH queued AS (
     FROM queued_events()
 ),
 
--- Queue length from each time on, and its maximum at that time.
+-- Queue length after each boundary, and its maximum at the boundary.
 instant AS (
     SELECT
         part, at_ns,
@@ -34,7 +34,7 @@ instant AS (
     GROUP BY part, at_ns
 ),
 
--- Integral of the length since the first launch.
+-- Integral of the queue length since the first launch.
 summed AS (
     SELECT
         *,

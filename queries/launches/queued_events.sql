@@ -1,5 +1,6 @@
 -- Time each device event spends in the queue of its stream: queued_events().
--- From the start of its launch call to its start on the device; only for recorded launches.
+-- An event is queued from the start of its launch call to its start on the device. Only events with a recorded launch
+-- have a row.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,12 +1,13 @@
 -- Host waits for the device, by call, op, and Python line.
--- Waits that a launch follows, except host-to-device copies. is_tested marks `if tensor:` (aten::is_nonzero).
+-- Excludes waits after which nothing is launched, and host-to-device copies. is_tested marks `if tensor:`
+-- (aten::is_nonzero).
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
 --   rank         INTEGER
 --   call         VARCHAR  runtime or driver call that waits
---   op           VARCHAR  innermost op around it; NULL outside ops
+--   op           VARCHAR  innermost op around the call; NULL outside ops
 --   is_tested    BOOLEAN  Python branches on a tensor value: `if tensor:`
 --   after_op     VARCHAR  previous op on the thread
 --   python_line  VARCHAR  innermost Python function outside torch and builtins, as file(line): function
@@ -62,7 +63,8 @@ read_around AS (SELECT * FROM interval_innermost('waits', 'read_span')),
 
 line_around AS (SELECT * FROM interval_innermost('waits', 'python_span')),
 
--- Start of the op that reads the value: the test, which contains the item call.
+-- Start of the op that reads the value: aten::is_nonzero, which contains aten::item, or aten::item
+-- itself.
 read_from AS (
     SELECT
         w.id, w.part,

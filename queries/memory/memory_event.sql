@@ -1,8 +1,8 @@
 -- Allocations and releases of memory blocks, with their attribution and category.
--- One row per allocator event with an address ([memory] events). A block ends with the next event of its address. Phase
--- and module follow the attribution rules; without own context, the phase is that of the next (else previous) work its
--- thread launched, or follows from the call stack of an allocator history. The category follows from the lifetime of
--- the block; see the final CASE.
+-- One row per allocator event with an address ([memory] events). A block lives until the next event with its address.
+-- Phase and module follow the attribution rules. If the launch context gives no phase, the phase is that of the next
+-- (or else previous) work launched by the thread; in allocator histories, the call stack determines it. The category
+-- follows from the lifetime of the block; see the final CASE.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -12,22 +12,22 @@
 --   event_id         BIGINT -> memory       allocator event
 --   device           VARCHAR
 --   ts_ns            BIGINT                 time, ns
---   place            BIGINT                 number of the event on its device, from 1
+--   place            BIGINT                 number of the event among those of its device, from 1
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
 --   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
---   end_place        BIGINT                 place of the event that ended an allocation; NULL until the end of the recording
---   is_at_peak       BOOLEAN                in use at the peak of the device
---   op_name          VARCHAR                innermost op around it, or in the call stack
+--   end_place        BIGINT                 place of the event that ended the allocation; NULL if in use until the end of the recording
+--   is_at_peak       BOOLEAN                the block is in use at the peak of the device
+--   op_name          VARCHAR                innermost op around the event, or in its call stack
 --   module_id INTEGER -> module, row_name VARCHAR
 --   phase            VARCHAR                phase; other if unknown
---   step             BIGINT -> step_ranges  step whose range on the host contains it
+--   step             BIGINT -> step_ranges  step whose range on the host contains the event
 --   line             VARCHAR                program line, if the allocator history has it
 --   category         VARCHAR                category of an allocation: parameters, gradients, optimizer state, activations, inputs, temporary, or unknown
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL) AND (category IS NULL) = (bytes < 0)
 -- Invariant: end_place IS NULL OR (end_place > place AND bytes > 0)
 
--- The view extracts each column from the JSON of the event.
+-- Read columns here once, because the view extracts each column from the JSON of the event.
 WITH recorded AS MATERIALIZED (
     SELECT
         trace_id, event_id, pid, tid, ts_ns, device_type, device_id, address, bytes,
@@ -51,7 +51,8 @@ allocator AS MATERIALIZED (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    -- No device has 64 TiB, and sums stay within 64 bits.
+    -- Ignore sizes of 64 TiB and more: no device has that much memory, and sums must fit in 64
+    -- bits.
     WHERE
         m.address IS NOT NULL
         AND m.bytes <> 0
@@ -105,7 +106,7 @@ phased AS (
     ASOF LEFT JOIN step_ranges AS s ON e.trace_id = s.trace_id AND e.ts_ns >= s.ts_ns
 ),
 
--- Events without a pass run in the last known one.
+-- An event outside forward and backward passes belongs to the last pass before it.
 in_pass AS (
     SELECT
         *,
@@ -149,7 +150,7 @@ step_work AS (
     UNION ALL
     SELECT trace_id, ts_ns
     FROM step_ranges
-    -- The first of these begins with the recording.
+    -- Steps derived from optimizer ranges are excluded: the first one starts with the recording.
     WHERE NOT starts_with(name, 'Optimizer.step#')
 ),
 

@@ -1,5 +1,5 @@
 -- Memory in use at the peak of each device, by category, phase, module, op, and line.
--- One dimension of memory_peak at a time; the rows of a dimension add up to the peak.
+-- Groups memory_peak by one dimension at a time. The rows of each dimension add up to the peak.
 --
 -- Kind:     analysis
 -- Scope:    run

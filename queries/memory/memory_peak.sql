@@ -1,14 +1,14 @@
 -- Memory in use at the peak of each device, by category, phase, module, op, and line at once.
--- Rows add up to the peak. Memory allocated before the recording is one row, (before the recording).
+-- Rows add up to the peak. One row, (before the recording), contains all memory allocated before the recording.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memory_peaks per block
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, or (before the recording); files may define others
+--   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, (before the recording), or recorded
 --   phase        VARCHAR  phase of the allocation; NULL for (before the recording)
---   module_path  VARCHAR  module path of the allocation, or a named row in parentheses
+--   module_path  VARCHAR  module path of the allocation, or a named row such as (optimizer)
 --   op           VARCHAR  innermost op around the allocation
 --   line         VARCHAR  program line, if the allocator history has it
 --   block_count  BIGINT   number of blocks; NULL if unknown

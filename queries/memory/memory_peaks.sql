@@ -1,5 +1,5 @@
 -- Peak memory and unused reserved memory of each device.
--- Unused reserved memory is the cost of caching and fragmentation.
+-- Unused reserved memory is held by caching and fragmentation.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -7,15 +7,15 @@
 --   rank INTEGER, device VARCHAR
 --   peak_at_ns          BIGINT   time of the peak, ns since the first event of the trace
 --   step                BIGINT   step of the peak
---   phase               VARCHAR  phase of the allocation that reached it
+--   phase               VARCHAR  phase of the allocation that reached the peak
 --   allocated_bytes     BIGINT   memory in use, bytes
---   before_bytes        BIGINT   part allocated before the recording, bytes; negative if releases are missing
+--   before_bytes        BIGINT   part of allocated_bytes from before the recording, bytes; negative if releases are missing
 --   reserved_bytes      BIGINT   memory reserved by the allocator, bytes; NULL for the host
 --   unused_bytes        BIGINT   reserved_bytes - allocated_bytes, bytes
 --   unused_pct          DOUBLE   unused_bytes as a share of reserved_bytes, 0 to 100
 --   max_reserved_bytes  BIGINT   maximum reserved memory, bytes
 --   oom_bytes           BIGINT   largest allocation that failed (out of memory), bytes; NULL if none
---   block_count         BIGINT   number of blocks in use that were allocated in the recording
+--   block_count         BIGINT   number of blocks in use that were allocated during the recording
 --   event_count         BIGINT   number of allocations and releases
 -- Keep: rank, device, peak_at_ns, allocated_bytes, reserved_bytes, unused_bytes, unused_pct, before_bytes
 -- Invariant: unused_bytes = reserved_bytes - allocated_bytes OR unused_bytes IS NULL

@@ -1,5 +1,6 @@
 -- Memory in use over time by category, per device.
--- The time of a device is divided into equal parts; rows show the peak of each part and add up to the memory in use.
+-- The time from the first to the last allocator event of a device is divided into equal parts. Rows show the peak of
+-- each part, and the categories add up to the memory in use.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,5 +1,5 @@
 -- Mean time per step of the attention of one layer, over layers and devices.
--- The attention of a layer consists of its outermost modules named after attention, except norms
+-- The attention of a layer consists of its outermost modules with attention in their name, except norms
 -- (post_attention_layernorm). Devices without steps are excluded.
 --
 -- Kind:     analysis
@@ -8,7 +8,7 @@
 -- Columns:
 --   phase         VARCHAR
 --   step_wall_ns  DOUBLE  exclusive busy time per step and layer, ns
---   layer_count   BIGINT  number of layers averaged over, on all devices
+--   layer_count   BIGINT  number of layers in the mean, over all devices
 --   device_count  BIGINT
 -- Invariant: 0 <= step_wall_ns AND device_count <= layer_count
 

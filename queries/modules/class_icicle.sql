@@ -1,5 +1,6 @@
 -- Icicle chart of GPU time: kernel classes at the top, modules below.
--- Class widths are those of kernel_class_totals; each module is as wide as its part of the class.
+-- The widths of the classes are those of kernel_class_totals. The width of a module is its share of the class,
+-- including submodules.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,14 +10,14 @@
 --   class          VARCHAR  as in kernel_classes
 --   kind           VARCHAR
 --   module_path    VARCHAR  module path; NULL for a class
---   label          VARCHAR  part of the path beyond the enclosing module, or the class
+--   label          VARCHAR  module path relative to the enclosing module; or class
 --   depth          INTEGER  level, from 0
 --   from_ns        BIGINT   left edge, ns of busy time
 --   to_ns          BIGINT   right edge, ns
---   total_wall_ns  BIGINT   exclusive busy time of the class including submodules, ns
---   self_wall_ns   BIGINT   exclusive busy time of the class excluding submodules, ns
+--   total_wall_ns  BIGINT   exclusive busy time of the class in the module and its submodules, ns
+--   self_wall_ns   BIGINT   exclusive busy time of the class in the module without submodules, ns
 --   wall_pct       DOUBLE   total_wall_ns as a share of all windows, 0 to 100
---   kernel_count   BIGINT   number of own device events of the class
+--   kernel_count   BIGINT   number of device events of the class, excluding submodules
 -- View:
 --   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
@@ -37,7 +38,7 @@ own AS (
     GROUP BY class, kind, module_path
 ),
 
--- Modules 1, 2, 4, … levels above each module.
+-- Enclosing modules 1, 2, 4, … levels above each module.
 jump AS MATERIALIZED (
     SELECT 0 AS round, t.id, p.id AS outer_id
     FROM tree AS t
@@ -48,7 +49,7 @@ jump AS MATERIALIZED (
     INNER JOIN jump AS p ON j.outer_id = p.id
 ),
 
--- Own time also counts for enclosing modules, within 1, 2, 4, … levels.
+-- Add the time of each module to its enclosing modules within 1, 2, 4, … levels.
 counted AS (
     SELECT 0 AS round, o.class, o.kind, t.id, o.kernel_count, o.wall_ns AS self_wall_ns, o.wall_ns
     FROM own AS o
@@ -88,7 +89,7 @@ node AS (
     INNER JOIN tree AS t USING (id)
     WHERE c.round = (SELECT max(round) FROM counted)
     UNION ALL
-    -- The widest class comes first.
+    -- The widest class is on the left.
     SELECT
         'classes' AS picture,
         {class: class, kind: kind} AS tree,

@@ -1,6 +1,7 @@
 -- Positions of tree nodes in an icicle chart: icicle('nodes').
--- A node spans from_ns to from_ns + total_wall_ns; its children lie below, after its own time. Charts and trees do not
--- mix. icicle_label returns the path of a node relative to its parent.
+-- A chart (`picture`) consists of trees next to each other. A node spans from_ns to from_ns + total_wall_ns. Its own
+-- time is on the left, followed by its children, one level below. icicle_label returns the path of a node relative to
+-- its parent.
 --
 -- Kind:     function
 -- Access:   private
@@ -31,7 +32,7 @@ CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
         FROM query_table(nodes)
     ),
 
-    -- Offset from the enclosing node; each round doubles the number of levels covered.
+    -- Offset from the enclosing node. Each round doubles the number of levels covered.
     behind AS (
         SELECT
             0 AS round,

@@ -1,21 +1,22 @@
 -- Time per layer, by modules or repeated kernel sequences.
--- Without modules these are the blocks of repeated_layer, and the work before and after them. Layers are numbered from 0
--- in forward order. If outer_count is not 0, the model has layers of another form, whose work counts as before and after.
+-- In traces without modules, layers are the blocks of repeated_layer, and the rows before and after contain the work
+-- around them. Layers are numbered from 0 in forward order. If outer_count is not 0, the model also has layers of
+-- another structure, whose work counts as before or after.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   roles  BOOLEAN = FALSE  one row per part of each layer, as in roles
+--   roles  BOOLEAN = FALSE  one row per part (role) of each layer, as in analysis roles
 -- Columns:
 --   rank INTEGER, device VARCHAR, phase VARCHAR
 --   place         VARCHAR  before, layer, or after
 --   layer         INTEGER  layer number, from 0; NULL before and after
 --   role          VARCHAR  part, as in roles; NULL for all
---   pass_count    BIGINT   number of passes with such work; by modules, of steps
+--   pass_count    BIGINT   number of passes with this work; with modules, number of steps
 --   kernel_count  BIGINT   number of device events in all passes
 --   kernel_ns BIGINT, wall_ns BIGINT
 --   pass_ns       DOUBLE   kernel_ns per pass, ns
---   outer_count   BIGINT   maximum number of attention calls of a pass outside layers
+--   outer_count   BIGINT   maximum number of attention calls outside layers in a pass; NULL with modules
 -- Empty: no module has a layer number, and no block of kernels with attention repeats in a pass
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND pass_count > 0 AND (layer IS NULL) = (place <> 'layer')
 

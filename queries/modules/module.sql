@@ -1,6 +1,7 @@
 -- Modules of each trace, as a tree.
--- Instances of nn.Module by their best known name: qualified names of ranges, else Kineto's class and counter. Engines
--- without nn.Module have the stages of their layers. User ranges serve as modules for work outside modules.
+-- Rows are instances of nn.Module, by their best known name: the qualified name in ranges, or else Kineto's class name
+-- and counter. Engines without nn.Module have the stages of their layers instead. User ranges serve as modules for work
+-- outside modules.
 --
 -- Kind:     table
 -- Columns:
@@ -12,10 +13,10 @@
 --   path           VARCHAR                      qualified name, including enclosing modules
 --   depth          INTEGER
 --   layer          INTEGER                      layer number of the module or of the layer around it
---   source         VARCHAR                      tk (qualified name of a range or replayed kernel), nn.Module, range, or frame
+--   source         VARCHAR                      source of the name: tk (range or replayed kernel), nn.Module, range, or frame
 --   rollup_path    VARCHAR                      path with layer numbers replaced by *
 --   position       INTEGER                      position in the tree, depth first, in call order
---   last_position  INTEGER                      position of its last descendant
+--   last_position  INTEGER                      position of the last descendant of the module
 -- Invariant: position <= last_position
 -- Invariant: depth = 0 OR parent_id IS NOT NULL
 

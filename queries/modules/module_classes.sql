@@ -1,14 +1,14 @@
 -- GPU time of modules by kernel class, per device.
--- self_wall_ns adds up to the busy time of the device; per module it adds up to the module's busy time in all phases,
--- and per class to that of the class.
+-- self_wall_ns adds up to the busy time of the device. Per module, it adds up to the busy time of the module in all
+-- phases; per class, to the busy time of the class.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   modules per class
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   module_path     VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses
---   class           VARCHAR  class of the kernels, as in kernel_classes
+--   module_path     VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   class           VARCHAR  kernel class, as in kernel_classes
 --   kind VARCHAR, kernel_count BIGINT
 --   self_kernel_ns  BIGINT   sum of durations, ns
 --   self_wall_ns    BIGINT   exclusive busy time, ns

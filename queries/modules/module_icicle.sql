@@ -1,7 +1,7 @@
 -- Icicle chart of GPU time by module, and by phase and module.
--- Widths are the times of module_totals; children lie below, after the module's own time. At the top, widths add up to
--- the busy time of all devices. The view phases has phases at the top, each including its idle time, and adds up to the
--- windows.
+-- Widths are the times of module_totals. Children are below their module, to the right of its own time. In the view
+-- modules, top-level widths add up to the busy time of all devices. The view phases has phases at the top, each
+-- including its idle time, and adds up to all device windows.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,15 +9,15 @@
 -- Input:    modules
 -- Columns:
 --   view          VARCHAR  modules, or phases
---   phase         VARCHAR  phase, or idle for its idle time; NULL in the view modules
+--   phase         VARCHAR  phase, or idle for the idle time of a phase; NULL in the view modules
 --   module_path   VARCHAR  module path; NULL for a phase and its idle time
---   label         VARCHAR  part of the path beyond the enclosing module, or the phase
+--   label         VARCHAR  module path relative to the enclosing module; or phase
 --   depth         INTEGER  level, from 0
 --   from_ns       BIGINT   left edge, ns
 --   to_ns         BIGINT   right edge, ns
 --   total_wall_ns BIGINT, self_wall_ns BIGINT
 --   wall_pct      DOUBLE   total_wall_ns as a share of all windows, 0 to 100
---   kernel_count  BIGINT   number of own device events
+--   kernel_count  BIGINT   number of device events, excluding submodules
 --   idle_ns       BIGINT   idle time while the host was in the phase, ns; 0 for modules
 -- View:
 --   page  largest=total_wall_ns

@@ -1,17 +1,17 @@
 -- Decoder role of each module, by name and class (queries/rules/roles.toml).
--- Bare Linears follow their position: in attention, the last is the output projection (unless another is named so) and
--- the others are QKV; two or more after the attention of a layer are its MLP. Modules inside such a Linear (LoRA) share
--- its role.
+-- A Linear module without a telling name gets its role from its position. In attention, the last one is the output
+-- projection (unless another one is named so), and the others are QKV. Two or more after the attention of a layer are
+-- its MLP. Modules inside such a Linear (LoRA) have the same role.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, module_id INTEGER
---   rule_id          INTEGER  first rule that its name, class, or path matches
+--   rule_id          INTEGER  first rule that matches the name, class, or path of the module
 --   role             VARCHAR  role; NULL if unknown
---   is_inferred      BOOLEAN  role inferred from its position
---   is_in_attention  BOOLEAN  attention module, or inside one
+--   is_inferred      BOOLEAN  role inferred from the position of the module
+--   is_in_attention  BOOLEAN  the module is an attention module, or inside one
 --   section          VARCHAR  attention or ffn
 
 WITH named AS (
@@ -62,8 +62,8 @@ decided AS (
     LEFT JOIN role_rule AS k USING (rule_id)
 ),
 
--- Descendants directly follow a module, so a module inside another has the end of that one before
--- it.
+-- Descendants directly follow their module, so a module is inside another one if an earlier module
+-- ends at or after its position.
 nested AS (
     SELECT
         *,

@@ -1,16 +1,16 @@
 -- GPU time by module, as a tree, summed over all devices, phases, and layers.
--- Shares refer to the sum of the device windows. Time per step is the mean over the steps of all devices and excludes
--- work launched outside of steps.
+-- Shares are relative to the sum of the device windows. Time per step is the mean over the steps of all devices and
+-- excludes work launched outside steps.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules per total
 -- Input:    modules
 -- Columns:
---   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses
+--   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
 --   parent_path      VARCHAR  path of the enclosing module; NULL at the top
 --   depth            INTEGER
---   kernel_count     BIGINT   number of own device events
+--   kernel_count     BIGINT   number of device events, excluding submodules
 --   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
 --   self_wall_ns     BIGINT   exclusive busy time excluding submodules, ns; adds up to that of all devices
 --   total_wall_ns    BIGINT

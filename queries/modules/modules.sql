@@ -1,20 +1,20 @@
 -- GPU time by module and phase.
--- `self` excludes submodules, `total` includes them. Work outside modules has rows in parentheses, so self_wall_ns adds
--- up to the busy time of the device.
+-- Columns self_… exclude submodules, and columns total_… include them. Work outside modules has named rows such as
+-- (optimizer), so self_wall_ns adds up to the busy time of the device.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   depth   BIGINT = NULL    deeper modules count as part of those at this depth; 0 is the top
+--   depth   BIGINT = NULL    deeper modules count as part of their enclosing module at this depth; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
 --   layer   BIGINT = NULL    only modules of this layer
 --   phase   VARCHAR = NULL   only this phase
 --   steps   BOOLEAN = FALSE  only work in steps, if any are marked
---   rollup  BOOLEAN = FALSE  combine all layers in one row: model.layers.*.mlp
+--   rollup  BOOLEAN = FALSE  one row for all layers: model.layers.*.mlp
 -- Columns:
 --   rank INTEGER, device VARCHAR, phase VARCHAR, module_path VARCHAR, module_class VARCHAR
 --   depth INTEGER
---   kernel_count     BIGINT   number of own device events
+--   kernel_count     BIGINT   number of device events, excluding submodules
 --   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
 --   self_wall_ns BIGINT, total_wall_ns BIGINT
 --   wall_pct         DOUBLE   total_wall_ns as a share of the device window, 0 to 100
@@ -45,8 +45,8 @@ WITH own AS (
     GROUP BY trace_id, d.device, a.phase, a.module_id, a.row_name
 ),
 
--- A group is a phase on a device. The descendants of a module occupy a range of positions, so
--- totals are differences of running sums.
+-- A group is a phase on a device. The descendants of a module have consecutive positions, so totals
+-- are differences of running sums.
 work_group AS MATERIALIZED (
     SELECT trace_id, device, phase, row_number() OVER () AS part
     FROM own

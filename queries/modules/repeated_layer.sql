@@ -1,9 +1,9 @@
 -- Layers of device events by repeated kernel sequences, in traces without modules.
--- A pass is the work of one phase within a graph replay that contains attention. Outside such replays, it is a run of
--- forward or backward work on one stream, which ends at a new phase, a new step, such a replay, or a token embedding. A
--- repeated block must call attention once, and all blocks must contain half of the GEMMs and attention of the pass; the
--- shortest such period wins. GEMMs are compared by name, other kernels by class, because the first layer may be fused
--- differently. The last block may lack its end.
+-- A pass is the work of one phase within a graph replay that contains attention. Outside such replays, a pass is
+-- consecutive forward or backward work on one stream, up to a new phase, step, such replay, or token embedding. A
+-- repeated block must call attention once, and all blocks together must contain at least half of the GEMMs and
+-- attention of the pass. The shortest such period wins. GEMMs are compared by name, other kernels by class, because the
+-- first layer may be fused differently. The last block may be incomplete at its end.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -12,13 +12,13 @@
 --   trace_id     INTEGER -> trace
 --   event_id     BIGINT -> device_events  device event
 --   piece        BIGINT
---   pass_id      BIGINT                   first event of the pass, or of its run of consecutive layers if there are several
---   layer        INTEGER                  layer number, from 0 in forward order; NULL around the layers
+--   pass_id      BIGINT                   ID of the first event of the pass, or of each group of consecutive layers in it
+--   layer        INTEGER                  layer number, from 0 in forward order; NULL before and after the layers
 --   place        VARCHAR                  before, layer, or after
---   outer_count  BIGINT                   upper bound on the attention calls of the pass that are outside the repeated layers (in layers of another structure)
+--   outer_count  BIGINT                   maximum number of attention calls of the pass in layers of another structure
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
 
--- Only token embeddings start a pass; embeddings of positions and attention biases use tables of
+-- Only token embeddings start a pass. Embeddings of positions and attention biases have tables of
 -- other sizes and are ignored.
 WITH embedding AS (
     SELECT trace_id, pid, tid, ts_ns
@@ -49,7 +49,7 @@ work AS (
         AND a.trace_id NOT IN (SELECT trace_id FROM module WHERE layer IS NOT NULL)
 ),
 
--- Graphs without attention are parts of a pass: attention runs between them.
+-- Graphs without attention are only a part of a pass: attention runs between them.
 ordered AS (
     SELECT
         *,
@@ -105,8 +105,8 @@ pass AS (
     HAVING count(*) FILTER (is_work) > 1
 ),
 
--- An attention kernel starts a new call only if a GEMM ran since the previous one; a softmax after
--- all GEMMs belongs to the loss or sampler.
+-- An attention kernel starts a new call only if a GEMM ran after the previous attention kernel. A
+-- softmax after all GEMMs belongs to the loss or the sampler.
 item AS MATERIALIZED (
     SELECT
         f.words, p.position, p.word, p.is_work, p.is_norm,
@@ -165,7 +165,7 @@ same AS (
     WHERE is_same
 ),
 
--- If several kernels could begin a block, it begins with a norm.
+-- If several kernels could start a block, the block starts with a norm.
 block_row AS (
     SELECT
         words, length,
@@ -184,7 +184,7 @@ block_row AS (
     HAVING count(*) >= length
 ),
 
--- If two runs of repeated blocks overlap, drop the later one.
+-- If two groups of repeated blocks overlap, drop the later group.
 apart AS (
     SELECT *
     FROM block_row
@@ -261,8 +261,8 @@ SELECT
     ) AS layer,
     place, outer_count
 FROM numbered_layer
--- If the first layer starts at the first kernel of its pass, the pass began before the recording, so
--- those layers are dropped. Graph replays are complete.
+-- If the first layer starts at the first kernel of its pass, the pass started before the recording,
+-- so drop these layers. Graph replays are complete.
 WHERE replay_id IS NOT NULL OR first > 1
 WINDOW row_of_blocks AS (PARTITION BY trace_id, device, phase, pass_id, first)
 ORDER BY trace_id, event_id, piece

@@ -1,5 +1,5 @@
 -- Mean time per step of each part of a decoder, over the devices.
--- A device with steps but without the role counts as 0.
+-- A device that has steps but no work of the role counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run

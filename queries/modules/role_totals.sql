@@ -1,7 +1,7 @@
 -- GPU time by part of a decoder, summed over all devices and phases.
--- Traces without modules are supported: roles then follow from the names and order of kernels and ops. Shares refer to
--- the sum of the device windows. Time per step is the mean over the steps of all devices and excludes work launched
--- outside of steps.
+-- In traces without modules, roles follow from the names and the order of kernels and ops. Shares are relative to the
+-- sum of the device windows. Time per step is the mean over the steps of all devices and excludes work launched outside
+-- steps.
 --
 -- Kind:     analysis
 -- Scope:    run

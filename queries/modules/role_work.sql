@@ -1,19 +1,19 @@
 -- Device events with the part of a decoder they belong to.
--- By the rules of queries/rules/roles.toml, else without modules by the position on the stream. If norms or MLPs are
--- separate kernels, those landmarks decide; otherwise the order of GEMMs, if attention and activation alternate as in a
--- dense decoder: output projection, MLP up to the GEMM that sums over its hidden size, then QKV, and one more for the
--- head. Norms and rotary embeddings in several kernels are chains of fusion_chain. Backward work has the role of its
--- forward op.
+-- The rules of queries/rules/roles.toml decide first. In traces without modules, the position on the stream follows:
+-- relative to norms or MLPs if these are separate kernels, or else by the order of GEMMs, if attention and activation
+-- alternate as in a dense decoder (output projection, MLP up to its down projection, QKV of the next layer, one more
+-- GEMM for the head). Norms and rotary embeddings of several kernels are chains of fusion_chain. Backward work has the
+-- role of its forward op.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   trace_id INTEGER, event_id BIGINT, device VARCHAR, piece BIGINT, phase VARCHAR, module_id INTEGER
 --   row_name VARCHAR
---   role         VARCHAR  part; named rows in parentheses; other: inside a module without a role
+--   role         VARCHAR  part, or a named row such as (optimizer); other: inside a module without a role
 --   step         BIGINT   step, as in attribution
 --   dur_ns BIGINT, wall_ns BIGINT
---   is_inferred  BOOLEAN  role inferred from its position on the stream or among modules, or by repetition
+--   is_inferred  BOOLEAN  role inferred from the position on the stream or among modules, or from a repeated event
 
 WITH repeated AS (
     SELECT a.trace_id, a.event_id, k.launch_id, k.op_id
@@ -82,7 +82,7 @@ ruled AS (
     LEFT JOIN role_rule AS r ON k.rule_id = r.rule_id
 ),
 
--- Batched GEMMs before and after the softmax of their module.
+-- Batched GEMMs before and after the softmax in the same module.
 attention_op AS (
     SELECT DISTINCT trace_id, module_id, role_op_id, op_ts_ns, role
     FROM ruled
@@ -127,7 +127,7 @@ marked AS (
             ), FALSE
         ) AS is_by_place,
         r.phase IN ('backward', 'optimizer') AS is_behind,
-        -- Unfused attention is a softmax between batched GEMMs, which are no landmarks.
+        -- Unfused attention is a softmax between batched GEMMs. Those GEMMs are not landmarks.
         CASE
             WHEN is_behind THEN NULL
             WHEN r.role_op = 'aten::_softmax' THEN 'attention'
@@ -145,7 +145,7 @@ marked AS (
     WINDOW stream AS (PARTITION BY r.trace_id, r.device, r.stream)
 ),
 
--- Work from one attention or activation to the next, within a forward pass.
+-- A section is the work from one attention or activation kernel to the next, within a forward pass.
 passed AS (
     SELECT
         trace_id, device, stream, event_id, piece, turn, is_product, is_batched, ts_ns,
@@ -217,14 +217,14 @@ section AS (
         lead(t.pass) OVER (
             PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.section
         ) IS NOT NULL AS is_followed,
-        -- GEMM of the section that ends the MLP.
+        -- Position of the GEMM in the section that ends the MLP (down projection).
         CASE
             WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
             WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
                 THEN coalesce(
                     list_position(p.summed_sizes, given_before),
                     list_position(p.summed_sizes, given_before // 2),
-                    -- The rest of the MLP was not recomputed.
+                    -- In this case, the rest of the MLP was not recomputed.
                     if(p.first_given_size = given_before, 1, NULL)
                 )
             WHEN p.product_count IN (1, 2) THEN 1

@@ -1,7 +1,8 @@
 -- GPU time by part of a decoder and phase, per device.
--- The paper's rows. Backward work has the role of its forward op. Fused attention is one row; communication inside
--- modules belongs to non-overlapping communication. Work of graph replays without modules, work without a recorded
--- launch, and bare Linears are inferred from their position or repetition, else (unattributed).
+-- The rows are those of the tables in arXiv 2311.03687. Backward work has the role of its forward op. Fused attention
+-- is one row. Communication inside modules is part of the row for non-overlapped communication. The role of graph
+-- replays without modules, work without a recorded launch, and Linear modules without a telling name is inferred from
+-- position or repetition, or else (unattributed).
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -10,7 +11,7 @@
 --   steps  BOOLEAN = FALSE  only work in steps, if any are marked
 -- Columns:
 --   rank INTEGER, device VARCHAR, phase VARCHAR
---   role         VARCHAR  part; named rows in parentheses; other: inside a module without a role
+--   role         VARCHAR  part, or a named row such as (optimizer); other: inside a module without a role
 --   kernel_count BIGINT, kernel_ns BIGINT
 --   wall_ns      BIGINT   exclusive busy time, ns; adds up to that of the phase
 --   phase_pct    DOUBLE   share of the busy and idle time of the phase, 0 to 100

@@ -1,7 +1,7 @@
 -- Hardware counters of kernels by op.
--- From CUPTI profiler ranges (category cuda_profiler_range; `profiler_metrics` of torch.profiler), one per kernel.
--- Ranges have neither correlation nor their own time, so they are assigned to kernel launches in order, as in HTA. If
--- the numbers differ, ops are unknown, with a reason.
+-- Counters come from CUPTI profiler ranges, one per kernel (category cuda_profiler_range; `profiler_metrics` of
+-- torch.profiler). The ranges have no correlation ID and no time of their own, so they are assigned to kernel launches
+-- in order, as HTA does. If the numbers of ranges and launches differ, ops are unknown, and reason says so.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -10,7 +10,7 @@
 --   device     VARCHAR  device number
 --   top_op     VARCHAR  outermost op around the launch; NULL outside ops
 --   op         VARCHAR  innermost op around the launch; NULL outside ops
---   kernel     VARCHAR  kernel name; __missing__ if CUPTI has none
+--   kernel     VARCHAR  kernel name; __missing__ if CUPTI has no name
 --   counter    VARCHAR  counter name in CUPTI
 --   kernel_count  BIGINT
 --   total      DOUBLE   sum of values

@@ -1,26 +1,27 @@
 -- Ops by argument shapes, types, and strides, with host and GPU time.
--- Like `ops`, split by recorded arguments (torch.profiler with record_shapes) and optionally by module or enclosing op.
+-- Splits the rows of `ops` by recorded arguments (torch.profiler with record_shapes) and optionally by module or
+-- enclosing op.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
 --   op      VARCHAR = NULL               only this op
---   within  VARCHAR{module | op} = NULL  split by module of the launched work (none if several), or by enclosing op
---   limit   BIGINT = 30                  rows per rank, longest on devices, then on the host; 0 for all
+--   within  VARCHAR{module | op} = NULL  split by module of the launched work (no module if several), or by enclosing op
+--   limit   BIGINT = 30                  number of rows per rank, sorted by GPU time, then host time; 0 for all
 -- Columns:
 --   rank          INTEGER
 --   op            VARCHAR  op
 --   shapes        VARCHAR  argument shapes, as recorded (Input Dims); NULL if not recorded
 --   types         VARCHAR  argument types (Input type)
 --   strides       VARCHAR  argument strides in elements (Input Strides)
---   numbers       VARCHAR  non-tensor arguments (Concrete Inputs) of the first such call
---   around        VARCHAR  module with layers as *, or enclosing op, if within is set; NULL if none
+--   numbers       VARCHAR  non-tensor arguments (Concrete Inputs) of the first call in the row
+--   around        VARCHAR  with within: module with layer numbers replaced by *, or enclosing op; NULL if none
 --   op_count      BIGINT   number of calls
 --   host_ns       BIGINT   time from start to end of calls, on all threads, ns
 --   self_host_ns  BIGINT
 --   mean_host_ns  DOUBLE   host_ns per call, ns
 --   kernel_count  BIGINT   number of device events launched, nested ops included
---   kernel_ns     BIGINT   sum of durations of these, ns
+--   kernel_ns     BIGINT   sum of durations of those device events, ns
 --   wall_ns BIGINT, direct_kernel_ns BIGINT
 -- Keep:     rank, op, around, shapes, op_count, host_ns, kernel_count, kernel_ns
 -- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns AND direct_kernel_ns <= kernel_ns
@@ -41,7 +42,7 @@ instant AS (
     WHERE $within = 'op'
 ),
 
--- Calls that begin while another is open; places stand in for times.
+-- Calls during which other calls start. Places stand in for times.
 open_op AS (
     SELECT trace_id AS part, place AS id, place + 1 AS start_ns, behind_place AS end_ns
     FROM op_work

@@ -4,15 +4,14 @@
 -- Scope:    trace
 -- Params:
 --   op     VARCHAR = NULL  only this op
---   limit  BIGINT = 30     rows per rank; 0 for all
+--   limit  BIGINT = 30     number of rows per rank; 0 for all
 -- Columns:
 --   rank      INTEGER
---   op        VARCHAR  innermost op around the launch; NULL outside ops
+--   op        VARCHAR  op that launched the kernel: the innermost one around the launch; NULL outside ops
 --   name      VARCHAR  kernel, copy, or op
 --   class     VARCHAR
---   op_count  BIGINT   number of op calls that launched it
---   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE
---   wall_ns   BIGINT   busy time of the devices that is its own, ns
+--   op_count  BIGINT   number of op calls that launched the kernel
+--   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE, wall_ns BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND (op IS NULL OR op_count <= kernel_count)
 
 WITH ran AS (

@@ -1,7 +1,7 @@
 -- Op calls with host time and launched GPU work.
--- A call covers everything launched on its thread while it is open: a range of places in `host_spans`, so figures are
--- differences of running sums. Ops of graph replays (captured_id in attribution) take no host time. self_host_ns
--- excludes nested ops, and adds up to the time in ops per thread.
+-- A call covers everything that its thread launches while the call is open. That work has consecutive places in
+-- `host_spans`, so totals are differences of running sums. Ops of graph replays (captured_id in attribution) take no
+-- host time. self_host_ns excludes nested ops and adds up to the time in ops per thread.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -10,8 +10,8 @@
 --   event_id             BIGINT -> record  op call
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   name                 VARCHAR           op
---   place                BIGINT            number of its start over all threads
---   behind_place         BIGINT            number of the first event of its thread after its end
+--   place                BIGINT            number of the start of the call over all threads
+--   behind_place         BIGINT            number of the first event of the thread after the end of the call
 --   ts_ns                BIGINT
 --   host_ns              BIGINT            duration, ns
 --   self_host_ns         BIGINT

@@ -1,11 +1,11 @@
 -- Ops with host time and launched GPU work, like torch's key_averages().
--- Nested calls of the same op count once. Own times and direct figures add up to the host's time in ops and the busy
--- time of the devices; the row without an op holds work launched outside ops.
+-- Nested calls of the same op count once. self_host_ns adds up to the host time in ops, and direct_wall_ns to the busy
+-- time of the devices. The row without an op contains work launched outside ops.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 30  ops per rank, longest on devices, then on the host; 0 for all
+--   limit  BIGINT = 30  number of ops per rank, sorted by GPU time, then host time; 0 for all
 -- Columns:
 --   rank                 INTEGER
 --   op                   VARCHAR  op; NULL for work launched outside ops, without a recorded launch, or on gloo threads
@@ -13,7 +13,7 @@
 --   host_ns              BIGINT   time from start to end of calls, on all threads, ns
 --   self_host_ns         BIGINT
 --   kernel_count         BIGINT   number of device events launched, nested ops included
---   kernel_ns            BIGINT   sum of durations of these, ns
+--   kernel_ns            BIGINT   sum of durations of those device events, ns
 --   wall_ns              BIGINT
 --   direct_kernel_count  BIGINT   number of directly launched device events
 --   direct_kernel_ns     BIGINT

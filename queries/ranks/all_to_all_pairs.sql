@@ -1,7 +1,7 @@
 -- Bytes sent by all-to-alls from each rank to each other rank.
--- Data of a heat map. Each part of a message is its share of the recorded split sizes (In/Out split size), or equal if
--- the call has no splits. Sent bytes come from the trace of the source, received bytes from that of the destination.
--- Calls with truncated splits or ranks are left out.
+-- The rows are the cells of a heat map. The size of each part of a message follows from the recorded split sizes
+-- (In/Out split size); if the call has none, all parts are equal. Sent bytes come from the trace of the source,
+-- received bytes from the trace of the destination. Calls with truncated splits or ranks are excluded.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,7 +12,7 @@
 --   call_count        BIGINT  number of all-to-alls recorded by the source; NULL if unknown
 --   sent_bytes        BIGINT  bytes according to the source; NULL if unknown
 --   received_bytes    BIGINT  bytes according to the destination; NULL if unknown
---   even_count        BIGINT  calls without splits: equal parts
+--   even_count        BIGINT  number of calls without split sizes, assumed to have equal parts
 -- Invariant: (call_count IS NULL) = (sent_bytes IS NULL) AND coalesce(even_count <= call_count, TRUE)
 -- Invariant: sent_bytes IS NOT NULL OR received_bytes IS NOT NULL
 -- Empty: no all-to-all was recorded with splits, ranks, and size
@@ -21,7 +21,7 @@ WITH said AS (
     SELECT
         t.rank, c.pg_name, c.pg_desc, c.message_bytes, c.out_bytes, c.group_size,
         json_extract_string(
-            -- Use the op around the launch if the kernel itself has no splits.
+            -- If the kernel has no splits, use those of the op around the launch.
             if(e.args ->> '$."In split size"' IS NULL, o.args, e.args),
             [
                 '$."In split size"',

@@ -1,16 +1,16 @@
 -- Clock offset of each rank, estimated from the ends of collectives.
 -- All ranks leave an all-reduce, all-gather, reduce-scatter, or all-to-all at about the same time. The offset is the
--- median difference between a rank's end and the median end, over collectives that all ranks recorded. The error is the
--- largest spread of these differences on any rank, and covers uneven exits and clock drift. No other figure compares
--- times of different ranks.
+-- median difference between the end on a rank and the median end, over collectives that all ranks recorded. The error
+-- is the largest spread of these differences on any rank. It covers uneven exits and clock drift. No other analysis
+-- compares times of different ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   collective_count  BIGINT   number of collectives shared with all other ranks
---   offset_ns         BIGINT   how far its clock is ahead of the median clock, ns; NULL if unknown
---   error_ns          BIGINT   error of the offset, ns; NULL with one collective
+--   offset_ns         BIGINT   time by which the clock of the rank is ahead of the median clock, ns; NULL if unknown
+--   error_ns          BIGINT   error of the offset, ns; NULL if there is only one collective
 --   spread_ns         BIGINT   range of the offsets of single collectives, ns
 --   is_beyond_error   BOOLEAN  the offset exceeds its error; NULL if unknown
 --   reason            VARCHAR  why there is no offset; else NULL

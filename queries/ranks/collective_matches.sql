@@ -1,8 +1,8 @@
 -- Collectives matched across ranks, with the wait and transfer time of each rank.
--- Matched by process group and sequence number if recorded, else by order within group and class if all ranks have
--- equally many. Sends and receives are matched by order between two ranks that name each other. The last rank to arrive
--- has the shortest duration, which is the transfer time; the rest of a longer duration is wait. Clocks of ranks are not
--- compared.
+-- Collectives are matched by process group and sequence number if recorded. Otherwise, they are matched by order within
+-- group and class, if the count is the same on all ranks. A send matches the receive with the same order number between
+-- the two ranks. The last rank to arrive has the shortest duration, which is the transfer time; the excess of other
+-- durations is wait. Clocks of different ranks are not compared.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -13,16 +13,16 @@
 --   matched_by      VARCHAR  seq or order
 --   number          BIGINT   sequence number, or position within group and class, from 1
 --   match_id        VARCHAR  common ID of the collective on all ranks
---   rank_count      BIGINT   number of ranks that recorded it
---   expected_count  INTEGER  number of ranks of the group, or of the job if the group is unknown; 2 for send/receive pairs
+--   rank_count      BIGINT   number of ranks that recorded the collective
+--   expected_count  INTEGER  size of the group, or of the job if the group is unknown; 2 for send/receive pairs
 --   message_bytes   BIGINT
 --   dur_ns          BIGINT   duration on this rank, ns
 --   transfer_ns     BIGINT   shortest duration of all ranks, ns; NULL if not matched
 --   wait_ns         BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
 --   is_last         BOOLEAN  this rank arrived last; NULL if not matched
---   reason          VARCHAR  why it is not matched; else NULL
---   own_ns          BIGINT   time since the end of all previous communication on the device, ns; 0 for the first
---   is_first        BOOLEAN  first of its device
+--   reason          VARCHAR  why the collective is not matched; else NULL
+--   own_ns          BIGINT   time from the end of all previous communication on the device, ns; 0 for the first
+--   is_first        BOOLEAN  first collective of the device
 --   sender_rank     BIGINT   sender of a send/receive pair
 --   receiver_rank   BIGINT   receiver of a send/receive pair
 --   ts_ns           BIGINT   start on the rank's clock, ns
@@ -36,7 +36,7 @@ WITH listed AS (
     GROUP BY trace_id, pg_name
 ),
 
--- The sequence number of a send counts calls of its own rank only.
+-- The sequence number of a send counts only calls of the sending rank.
 called AS (
     SELECT
         c.* EXCLUDE (reason) REPLACE (c.call_ns AS dur_ns, c.ts_ns + c.call_ns AS end_ns),
@@ -78,7 +78,7 @@ ordered AS (
     FROM numbered
 ),
 
--- A call that runs as several kernels has one sequence number.
+-- If a call runs as several kernels, all of them have the same sequence number.
 keyed AS (
     SELECT
         *,

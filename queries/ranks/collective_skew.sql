@@ -1,7 +1,7 @@
 -- Collectives with the longest waits between ranks, and their stragglers.
--- One row per matched collective, and one per group, class, and reason for unmatched ones. The rank with the shortest
--- duration arrived last; what others take longer is wait. If traces are missing (rank_count below expected_count), the
--- actual straggler may be one of the missing ranks.
+-- One row per matched collective, and one per group, class, and reason for unmatched collectives. The rank with the
+-- shortest duration arrived last; the excess of the other durations is wait. If traces are missing (rank_count below
+-- expected_count), the actual straggler may be one of the missing ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,14 +12,14 @@
 --   matched_by            VARCHAR  seq or order; NULL if not matched
 --   number                BIGINT   sequence number, or position within group and class, from 1; NULL if not matched
 --   call_count            BIGINT   number of calls on all ranks
---   rank_count            BIGINT   number of ranks that recorded it
---   expected_count        INTEGER  number of ranks of the group, or of the job if the group is unknown; NULL if both are
+--   rank_count            BIGINT   number of ranks that recorded the collective
+--   expected_count        INTEGER  size of the group, or of the job if the group is unknown; NULL if both are unknown
 --   message_bytes         BIGINT   largest message size of all ranks, bytes
 --   transfer_ns           BIGINT   shortest duration, ns
 --   max_dur_ns            BIGINT   longest duration, ns
 --   max_wait_ns           BIGINT   longest wait, ns
 --   wait_ns               BIGINT   sum of waits of all ranks, ns
---   wait_pct              DOUBLE   wait_ns as a share of the time of all ranks in it, 0 to 100
+--   wait_pct              DOUBLE   wait_ns as a share of the time of all ranks in the collective, 0 to 100
 --   straggler_rank        INTEGER  rank that arrived last
 --   longest_waiting_rank  INTEGER  rank that waited longest
 --   reason                VARCHAR  why the calls are not matched; else NULL

@@ -1,6 +1,6 @@
 -- Load of each rank in expert-parallel groups, by bytes of all-to-alls.
--- The load is the received or sent bytes, whichever varies more between ranks. Only all-to-alls with known sizes that
--- all ranks of the group recorded count.
+-- The load of a rank is the bytes that it receives or sends, whichever varies more between ranks. Only all-to-alls with
+-- known sizes count, and only if all ranks of the group recorded them.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,8 +10,8 @@
 --   load_bytes       BIGINT   load of the rank, bytes
 --   mean_load_bytes  DOUBLE   mean load of the group, bytes
 --   load_pct         DOUBLE   load_bytes / mean_load_bytes, percent
---   imbalance_pct    DOUBLE   largest load of the group above the mean, percent
---   is_most_loaded   BOOLEAN  largest load of the group
+--   imbalance_pct    DOUBLE   excess of the largest load of the group over the mean, percent
+--   is_most_loaded   BOOLEAN  the rank has the largest load of the group
 -- Invariant: load_bytes >= 0 AND imbalance_pct >= 0 AND (is_most_loaded OR load_pct <= 100 + imbalance_pct)
 -- Empty: no all-to-all was recorded with its sizes by all ranks of its group
 

@@ -1,13 +1,13 @@
 -- Transfer time and bandwidth per process group, message class, and size.
--- Compared with groups of the same purpose, size, and number of machines. Collectives with a missing rank are excluded
--- because that rank may be the last. c * keep
+-- Groups are compared with groups of the same purpose, size, and number of machines. Collectives with a missing rank
+-- are excluded because that rank may have arrived last.
 --
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
 -- Params:
 --   mad_count  DOUBLE = 6   outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
---   least_pct  DOUBLE = 10  minimum distance of an outlier from the median, percent
+--   least_pct  DOUBLE = 10  minimum excess of an outlier over the median, percent
 -- Columns:
 --   dimension        VARCHAR  world, tensor, data, pipeline, expert, context, or mixed; NULL if unknown
 --   pg_name VARCHAR, pg_desc VARCHAR
@@ -21,8 +21,8 @@
 --   bus_bytes_per_s  DOUBLE   bus bandwidth; NULL if unknown
 --   peer_count       BIGINT   number of comparable groups, including this one
 --   peer_bus_bytes_per_s DOUBLE, peer_transfer_ns DOUBLE
---   excess_ns        DOUBLE   transfer_ns above that of comparable groups, ns
---   is_outlier       BOOLEAN  the excess is beyond the threshold; NULL for fewer than three groups
+--   excess_ns        DOUBLE   excess of transfer_ns over comparable groups, ns
+--   is_outlier       BOOLEAN  the excess exceeds the threshold; NULL for fewer than three groups
 
 WITH dimension AS (
     SELECT pg_name, rank, min(dimension) AS dimension

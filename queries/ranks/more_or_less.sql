@@ -1,10 +1,10 @@
--- "more X" or "less X", by the difference of two levels.
+-- Text "more X" or "less X", by the sign of a difference of levels.
 --
 -- Kind:   function
 -- Access: private
 -- Params:
 --   levels  BIGINT   difference of levels
---   what    VARCHAR  what is compared
+--   what    VARCHAR  name of the compared quantity
 
 CREATE OR REPLACE MACRO more_or_less(levels, what) AS
 CASE WHEN levels > 0 THEN 'more ' || what WHEN levels < 0 THEN 'less ' || what END;

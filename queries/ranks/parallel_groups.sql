@@ -1,6 +1,6 @@
 -- Kinds of parallelism, with process groups and communication cost.
--- One row per kind and size of process group. The kind comes from the group's description, else from its traffic, else
--- from the layout of its ranks. Times cover collectives matched over all ranks.
+-- One row per kind and size of process group. The kind comes from the description of the group, or else from its
+-- traffic, or else from the layout of its ranks. Times cover collectives that are matched on all ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,18 +10,18 @@
 --   known_by                VARCHAR   description, traffic, or layout
 --   description             VARCHAR   description of the groups
 --   group_count             BIGINT    number of groups
---   group_size              BIGINT    ranks of each
+--   group_size              BIGINT    number of ranks of each group
 --   stride                  BIGINT    distance between consecutive ranks; NULL if it varies
 --   node_count              BIGINT    maximum number of machines per group; NULL if unknown
---   example_name            VARCHAR   group of the lowest rank
---   example_ranks           BIGINT[]  its ranks
+--   example_name            VARCHAR   group that contains the lowest rank
+--   example_ranks           BIGINT[]  ranks of that group
 --   match_count             BIGINT    number of matched collectives in all groups
---   transfer_ns             BIGINT    sum of transfer times, ns; NULL without full matches
---   wait_ns                 BIGINT    sum of waits, ns; NULL without full matches
+--   transfer_ns             BIGINT    sum of transfer times, ns; NULL if no collective is matched on all ranks
+--   wait_ns                 BIGINT    sum of waits, ns; NULL if no collective is matched on all ranks
 --   median_bus_bytes_per_s  DOUBLE    median bus bandwidth over groups and message sizes, bytes/s; NULL if unknown
 --   min_bus_bytes_per_s     DOUBLE    bus bandwidth of the slowest group with its largest message, bytes/s
 --   slowest_name            VARCHAR   slowest group, or pair of ranks
---   reason                  VARCHAR   why some or all groups have no transfers; else NULL
+--   reason                  VARCHAR   why some or all groups have no matched collectives; else NULL
 -- Invariant: group_count > 0 AND group_size > 1
 -- Invariant: transfer_ns IS NOT NULL OR reason IS NOT NULL
 -- Empty: the traces do not list the ranks of any process group
@@ -32,7 +32,7 @@ WITH node AS (
     GROUP BY rank
 ),
 
--- Ranks with traces; groups used by their collectives follow.
+-- Ranks with traces. Groups used by their collectives follow.
 traced AS (
     SELECT DISTINCT rank
     FROM rank_waits

@@ -1,13 +1,13 @@
 -- Ranks of each process group, with the kind of parallelism of the group.
--- The kind comes from the description, else from the traffic (send/receive: pipeline, all-to-all: expert), else from
--- the layout (adjacent ranks: tensor, others: data). A group of all ranks without a description is the world, or a
--- pipeline if each rank only sends to its neighbors.
+-- The kind comes from the description, or else from the traffic (send/receive: pipeline, all-to-all: expert), or else
+-- from the layout (adjacent ranks: tensor, others: data). A group of all ranks without a description is the world
+-- group, or a pipeline if each rank sends only to its neighbors.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   pg_name VARCHAR, pg_desc VARCHAR
---   group_key   VARCHAR  key that distinguishes groups of one name
+--   group_key   VARCHAR  key that distinguishes groups with the same name
 --   dimension   VARCHAR  world, tensor, data, pipeline, expert, context, or mixed
 --   known_by    VARCHAR  description, traffic, or layout
 --   group_size  BIGINT
@@ -22,7 +22,7 @@ WITH declared AS (
     WHERE ranks IS NOT NULL
 ),
 
--- Without group descriptions, collectives of small groups name their ranks.
+-- If a trace does not list the ranks of its process groups, use the ranks recorded in collectives.
 described AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
     FROM collective_events

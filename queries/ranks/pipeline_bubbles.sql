@@ -1,7 +1,8 @@
 -- Pipeline bubbles by stage, with the schedule they fit.
 -- A bubble is exposed wait for other stages, in sends, receives, and collectives across stages. GPipe and 1F1B cost at
--- least (stages - 1) / (micro-batches + stages - 1). The schedule follows from the forward passes a stage sends before
--- the first gradients return: all in GPipe, one per remaining stage in 1F1B. Sends and receives must name their peer.
+-- least (stages - 1) / (micro-batches + stages - 1). The schedule follows from the number of forward passes that a
+-- stage sends before the first gradients return: all of them in GPipe, one per remaining stage in 1F1B. Detecting it
+-- requires sends and receives with a recorded peer.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,9 +10,9 @@
 --   stage                BIGINT   position in the pipeline, from 0
 --   stage_count          BIGINT   number of stages
 --   rank_count           BIGINT   number of ranks and devices of the stage
---   step_count           BIGINT   number of marked steps; 1 if none
+--   step_count           BIGINT   number of marked steps; 1 if none are marked
 --   microbatch_count     DOUBLE   micro-batches per step; NULL if ranks or steps differ
---   in_flight_count      BIGINT   maximum number of forward passes without returned gradients
+--   in_flight_count      BIGINT   maximum number of forward passes whose gradients have not returned
 --   schedule             VARCHAR  gpipe or 1f1b, if all stages fit; else NULL
 --   window_ns            DOUBLE   mean device window, ns
 --   bubble_ns            DOUBLE   mean bubble, ns
@@ -20,7 +21,7 @@
 --   pass_wait_ns         DOUBLE   part of bubble_ns in sends and receives, ns
 --   max_bubble_ns        BIGINT   longest bubble of a device, ns
 --   max_bubble_rank      INTEGER  rank of the longest bubble
---   reason               VARCHAR  why there is no schedule; else NULL
+--   reason               VARCHAR  why the schedule is unknown; else NULL
 -- Keep:     stage, rank_count, microbatch_count, in_flight_count, schedule, bubble_ns, bubble_pct, schedule_bubble_pct
 -- Invariant: pass_wait_ns <= bubble_ns AND bubble_ns <= window_ns
 -- Empty: no listed process group is a pipeline by its description or by sends and receives
@@ -32,7 +33,7 @@ WITH stage AS (
     GROUP BY rank
 ),
 
--- Groups with ranks of several stages wait for all of them.
+-- A group with ranks of several stages waits for all of them.
 crossing AS (
     SELECT m.pg_name, m.group_key
     FROM parallel_members AS m
@@ -52,8 +53,8 @@ part AS (
         m.trace_id, m.rank, m.device, m.ts_ns, m.event_id, s.stage, s.stage_count,
         m.sender_rank IS NOT NULL AS is_pass,
         least(m.wait_ns, m.wall_ns) AS bubble_ns,
-        -- +1: activations sent to the next stage or received by the last one; -1: their gradients
-        -- return.
+        -- +1: activations are sent to the next stage, or received by the last stage. -1: their
+        -- gradients return.
         CASE
             WHEN t.stage IS NULL OR t.stage = s.stage THEN NULL
             WHEN (t.stage < s.stage) <> (s.stage + 1 = s.stage_count) THEN NULL
@@ -146,7 +147,7 @@ fitted AS (
 
 SELECT
     stage, stage_count, rank_count, step_count, microbatch_count, in_flight_count,
-    -- With one micro-batch both are the same.
+    -- With one micro-batch, both schedules are the same.
     CASE
         WHEN microbatch_count IS NULL THEN NULL
         WHEN is_1f1b THEN '1f1b'

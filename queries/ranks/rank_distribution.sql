@@ -1,6 +1,6 @@
 -- Distribution of each part of the time over ranks, with the extreme ranks.
--- Parts are those of the timeline, the mean step, waits in collectives, own time between them, and busy time by phase.
--- Quantiles are nearest-rank; among equal values the lowest rank is named.
+-- Parts are the parts of the timeline, the mean step, waits in collectives, own time between collectives, and busy time
+-- by phase. Quantiles are nearest-rank. Of ranks with equal values, the lowest is named.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -31,7 +31,7 @@ phase_sum AS (
     GROUP BY phase, rank, device
 ),
 
--- Ranks without a phase count as 0.
+-- A rank without a phase counts as 0.
 phase_name AS (
     SELECT phase, row_number() OVER (ORDER BY min(rowid)) AS position
     FROM phases

@@ -1,6 +1,7 @@
 -- Groups of ranks that behave alike.
--- Ranks are alike if they have the same pipeline stage and phases and each part of their timeline is on the same level.
--- Sorted by a part, a new level begins where neighbors differ by more than apart_pct of the median window.
+-- Ranks behave alike if they have the same pipeline stage and phases, and if each part of their timeline is on the same
+-- level. Levels result from sorting all ranks by a part: a new level starts where the next rank takes longer by more
+-- than apart_pct of the median window.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,9 +13,9 @@
 --   rank_count          BIGINT     number of ranks and devices
 --   rank_pct            DOUBLE     share of all ranks, 0 to 100
 --   ranks               INTEGER[]  ranks of the group
---   example_rank        INTEGER    rank with the window closest to their mean
+--   example_rank        INTEGER    rank whose window is closest to the mean of the group
 --   stage               BIGINT     pipeline stage; NULL without one
---   alike               VARCHAR    difference from the largest group; for that group itself, its phases
+--   alike               VARCHAR    difference from the largest group; for the largest group, its phases
 --   outlier_count       BIGINT     number of outliers, as in stragglers
 --   window_ns           DOUBLE     mean window, ns
 --   compute_ns          DOUBLE     mean compute, ns

@@ -1,6 +1,6 @@
 -- Machine of each rank.
--- The host name in the trace, else in the file name (as torch.profiler writes it), else derived from device numbers:
--- ranks with devices numbered from 0 share a machine.
+-- The machine is the host name in the trace, or else in the file name (as torch.profiler writes it). Otherwise, it is
+-- derived from device numbers: consecutive ranks whose devices are numbered from 0 share a machine.
 --
 -- Kind:     function
 -- Columns:
@@ -18,7 +18,8 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     placed AS (
         SELECT
             t.trace_id, t.rank, t.host_name,
-            -- Names with "rank" or "worker" were chosen by the program and are not host names.
+            -- File names with "rank" or "worker" were chosen by the program and do not start with a
+            -- host name.
             if(
                 regexp_matches(t.file_name, '(?i)(rank|worker)[_\-.=]?\d'), NULL,
                 nullif(
@@ -33,7 +34,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     known AS (
         SELECT
             *,
-            -- If each process sees only one device, all of them have number 0.
+            -- If each process sees only one device, all devices have number 0 and show no layout.
             max(device_number) OVER () > 0 AND bool_and(device_number <= rank) OVER ()
                 AS has_layout
         FROM placed

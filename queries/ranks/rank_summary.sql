@@ -1,6 +1,6 @@
 -- Time breakdown of each rank, with the waits it had and caused.
--- Waits come from matched collectives: durations are compared, never clocks of different ranks. Ranks without a trace
--- have no row.
+-- Waits come from matched collectives, by comparing durations instead of clocks of different ranks. Ranks without a
+-- trace have no row.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -18,13 +18,13 @@
 --   matched_count     BIGINT   number of collectives matched with other ranks
 --   transfer_ns       BIGINT   transfer time in matched collectives, ns
 --   comm_wait_ns      BIGINT   wait for other ranks in matched collectives, ns
---   last_count        BIGINT   number of matched collectives in which it arrived last
---   caused_wait_ns    BIGINT   time other ranks waited in the collectives where this rank arrived last, ns
---   is_straggler      BOOLEAN  causes the most wait; NULL without matches
+--   last_count        BIGINT   number of matched collectives in which the rank arrived last
+--   caused_wait_ns    BIGINT   time that other ranks waited in collectives in which this rank arrived last, ns
+--   is_straggler      BOOLEAN  the rank causes the most wait; NULL without matched collectives
 --   node              VARCHAR  machine (host name, or derived from device numbers)
 --   stage             BIGINT   pipeline stage, from 0; NULL without one
 --   own_ns            BIGINT   time between collectives, independent of other ranks, ns; NULL without collectives
---   excess_ns         DOUBLE   own_ns above the median of its pipeline stage, ns
+--   excess_ns         DOUBLE   excess of own_ns over the median of the pipeline stage, ns
 --   is_outlier        BOOLEAN  own_ns is an outlier, as in stragglers; NULL for fewer than four ranks
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, idle_ns, step_ns, comm_wait_ns, caused_wait_ns,
 --           is_straggler

@@ -1,5 +1,5 @@
 -- Own time between collectives, waits, and caused waits of each rank.
--- Own time depends on no other rank and no other clock. Peers are the ranks of the same pipeline stage.
+-- Own time does not depend on other ranks or other clocks. Peers are the ranks of the same pipeline stage.
 --
 -- Kind:     analysis
 -- Access:   private
@@ -7,24 +7,24 @@
 -- Family:   waits per rank
 -- Params:
 --   mad_count  DOUBLE = 6  outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
---   least_pct  DOUBLE = 1  minimum distance of an outlier from the median, percent
+--   least_pct  DOUBLE = 1  minimum excess of an outlier over the median, percent
 -- Columns:
 --   trace_id INTEGER, rank INTEGER, device VARCHAR, node VARCHAR
 --   node_source           VARCHAR  how the machine is known
 --   stage BIGINT, collective_count BIGINT, matched_count BIGINT, transfer_ns BIGINT, comm_wait_ns BIGINT
---   last_count            BIGINT   number of matched collectives in which it arrived last
---   caused_wait_ns        BIGINT   time other ranks waited in the collectives where this rank arrived last
+--   last_count            BIGINT   number of matched collectives in which the rank arrived last
+--   caused_wait_ns        BIGINT   time that other ranks waited in collectives in which this rank arrived last
 --   own_ns                BIGINT
 --   peer_count            BIGINT   number of ranks and devices compared, including this one
 --   peer_own_ns           DOUBLE
---   limit_ns              DOUBLE   own_ns from which it is an outlier; NULL for fewer than four peers
---   excess_ns             DOUBLE   own_ns above the median of the peers
+--   limit_ns              DOUBLE   own_ns from which the rank is an outlier; NULL for fewer than four peers
+--   excess_ns             DOUBLE   excess of own_ns over the median of the peers
 --   is_outlier            BOOLEAN  own_ns is at least limit_ns; NULL for fewer than four peers
 --   late_ns               DOUBLE   largest delay before one collective, compared with the peers
 --   late_class            VARCHAR  class of that collective
 --   late_pg_name          VARCHAR
---   late_number           BIGINT   its sequence number or position
---   longest_waiting_rank  INTEGER  rank that waited longest for it in one collective
+--   late_number           BIGINT   sequence number or position of that collective
+--   longest_waiting_rank  INTEGER  rank that waited longest for this rank in one collective
 --   max_caused_wait_ns BIGINT, waiting_rank_count BIGINT
 
 WITH matched AS (
@@ -86,7 +86,7 @@ own AS (
         any_value(stage) AS stage,
         sum(own_ns)::BIGINT AS own_ns,
         max(late_ns) AS late_ns,
-        -- The first of equal delays.
+        -- Of equal delays, the first.
         arg_max(
             {'class': class, 'pg_name': pg_name, 'number': number},
             (late_ns, -number, place_key)

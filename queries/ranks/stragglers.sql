@@ -1,32 +1,32 @@
 -- Ranks, nodes, and links that are slower than their peers.
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
--- (1.4826 × median absolute deviation) and by 1 %; a link likewise, by its transfer time and 10 %. A node replaces its
--- ranks if most of them are outliers. If half or more of the ranks of a stage are similarly slow, one row of kind
--- `ranks` lists them all. Needs at least four ranks or three groups; clocks of ranks are not compared.
+-- (1.4826 × median absolute deviation) and by 1 %. A link is an outlier if its transfer time exceeds the median of its
+-- peers by six of these and by 10 %. If most ranks of a node are outliers, the node replaces them. If at least half of
+-- the ranks of a stage are similarly slow, one row of kind `ranks` lists them. Needs four ranks or three groups.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    rank_waits
 -- Columns:
 --   kind                  VARCHAR    rank, node, link, or ranks (several that are similarly slow)
---   name                  VARCHAR    which one
---   ranks                 INTEGER[]  ranks concerned; for links, the pair or the first of the group
---   node                  VARCHAR    machine; NULL if unknown or several
---   delay_ns              DOUBLE     time above the peers, ns; for nodes and ranks, the median of the slow ones
+--   name                  VARCHAR    name of the rank, node, or link
+--   ranks                 INTEGER[]  ranks concerned; for links, the pair, or the first rank of the group
+--   node                  VARCHAR    machine; NULL if unknown or if there are several
+--   delay_ns              DOUBLE     excess over the median of the peers, ns; for kinds node and ranks, median over the slow ranks
 --   like_ns               DOUBLE     median of the peers, ns
 --   delay_pct             DOUBLE     delay_ns / like_ns, percent
---   limit_ns              DOUBLE     delay from which it is an outlier, ns; NULL for links
---   like_count            BIGINT     number of peers, including itself; for ranks, all of the stage
+--   limit_ns              DOUBLE     delay_ns from which a rank is an outlier, ns; NULL for links
+--   like_count            BIGINT     number of peers, including itself; for kind ranks, all ranks of the stage
 --   is_once               BOOLEAN    most of the delay occurs before one collective; NULL for links and ranks
---   collective            VARCHAR    collective after the longest delay, or that of the link
+--   collective            VARCHAR    collective after the longest delay; for links, collective of the link
 --   pg_name               VARCHAR    process group of the collective
 --   number                BIGINT     sequence number or position of the collective; NULL for links
---   caused_wait_ns        BIGINT     time other ranks waited in the collectives where this rank arrived last, ns
---   waiting_rank_count    BIGINT     maximum number of ranks waiting in one of them
+--   caused_wait_ns        BIGINT     time that other ranks waited in collectives in which this rank arrived last, ns
+--   waiting_rank_count    BIGINT     maximum number of ranks that waited in one of these collectives
 --   longest_waiting_rank  INTEGER    rank that waited longest
---   max_caused_wait_ns    BIGINT     its wait, ns
+--   max_caused_wait_ns    BIGINT     wait of that rank, ns
 --   bus_bytes_per_s       DOUBLE     bus bandwidth of a link, bytes/s
---   like_bus_bytes_per_s  DOUBLE     median bus bandwidth of its peers, bytes/s
+--   like_bus_bytes_per_s  DOUBLE     median bus bandwidth of the peers of a link, bytes/s
 -- Keep:     kind, name, node, delay_ns, delay_pct, caused_wait_ns, longest_waiting_rank, max_caused_wait_ns
 -- Invariant: delay_ns > 0
 -- Empty: no rank, node, or link is an outlier (this needs at least four ranks or three comparable groups)
@@ -66,8 +66,8 @@ slow_node AS (
     WHERE outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
 ),
 
--- Ranks of a stage from fastest to slowest, outliers excluded; the widest gap separates slow from
--- fast.
+-- Ranks of a stage from fastest to slowest, excluding outliers. The widest gap separates the slow
+-- ranks from the fast ranks.
 in_line AS (
     SELECT
         *,
@@ -157,7 +157,7 @@ found AS (
         r.longest_waiting_rank, r.max_caused_wait_ns, NULL, NULL
     FROM rank_waits AS r
     LEFT JOIN slow_node AS s ON r.node = s.node
-    -- A rank of a slow node has its own row only if it is far slower than the node.
+    -- A rank of a slow node has its own row only if it is much slower than the node.
     WHERE r.is_outlier AND (s.node IS NULL OR r.excess_ns > 2 * s.delay_ns)
     UNION ALL
     SELECT

@@ -1,21 +1,22 @@
 -- Waits for late ranks, by straggler and process group.
--- A wait is the duration of a collective beyond the shortest of all ranks; clocks of ranks are not compared.
--- passed_on_ns is the part explained by the straggler's own previous wait for behind_rank.
+-- A wait is the excess of the duration of a collective over its shortest duration on any rank; clocks of different
+-- ranks are not compared. passed_on_ns is the part of the wait that the straggler causes only because it waited for
+-- behind_rank itself.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 50  rows, longest waits first; 0 for all
+--   limit  BIGINT = 50  number of rows, longest waits first; 0 for all
 -- Columns:
 --   straggler_rank        INTEGER  rank that arrived last
 --   node                  VARCHAR
 --   dimension             VARCHAR  world, tensor, data, pipeline, expert, context, or mixed; NULL if unknown
 --   pg_name               VARCHAR
 --   class                 VARCHAR  class of the collectives, as in table kernel_class
---   match_count           BIGINT   number of collectives in which others waited for it
+--   match_count           BIGINT   number of collectives in which other ranks waited for the straggler
 --   wait_ns               BIGINT   sum of waits of other ranks, ns
---   passed_on_ns          BIGINT   part explained by its own wait since the previous collective of the group, ns
---   behind_rank           INTEGER  rank it mostly waited for itself; NULL if none
+--   passed_on_ns          BIGINT   part explained by waits of the straggler itself since the previous collective of the group, ns
+--   behind_rank           INTEGER  rank that the straggler mostly waited for; NULL if none
 --   waiting_rank_count    BIGINT   number of ranks that waited
 --   longest_waiting_rank  INTEGER  rank with the longest single wait
 --   max_wait_ns           BIGINT   longest single wait, ns

@@ -1,17 +1,17 @@
 -- Training throughput and peak memory by method, one row per run.
--- Tables III, IV, and IX of the paper, including runs that ran out of memory. Throughput covers all ranks, measured
--- without the profiler. Memory is the peak of the framework's allocator on the rank with the most, or process memory
--- without an accelerator.
+-- Reproduces Tables III, IV, and IX of arXiv 2311.03687, including runs that ran out of memory. Throughput covers all
+-- ranks and is measured without the profiler. Memory is the peak of the framework's allocator on the rank with the
+-- highest peak, or process memory without an accelerator.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
 --   model       VARCHAR
 --   stage       VARCHAR  pretrain, finetune, or custom
---   method      VARCHAR  optimizations, in canonical form
+--   method      VARCHAR  optimizations (collect --opt), in canonical form
 --   engine VARCHAR, world_size INTEGER, batch_size INTEGER, mean_tokens_per_s DOUBLE
 --   std_tokens_per_s DOUBLE
---   peak_bytes  BIGINT   peak memory of the rank with the most, bytes
+--   peak_bytes  BIGINT   highest peak memory of a rank, bytes
 --   outcome     VARCHAR  ok, incomplete, oom, failed, or unreadable
 --   run         VARCHAR
 -- Invariant: std_tokens_per_s IS NULL OR std_tokens_per_s >= 0

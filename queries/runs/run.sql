@@ -11,7 +11,7 @@
 --   model                      VARCHAR
 --   parameter_count            BIGINT     number of parameters
 --   trainable_parameter_count  BIGINT     number of trained parameters
---   opt                        VARCHAR    optimizations, in canonical form
+--   opt                        VARCHAR    optimizations (collect --opt), in canonical form
 --   engine                     VARCHAR
 --   precision                  VARCHAR    compute data type
 --   attention_backend          VARCHAR    attention implementation
@@ -19,18 +19,18 @@
 --   sequence_length            INTEGER    tokens per sequence
 --   repeat_count               BIGINT     number of measured repeats
 --   mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
---   mean_step_ns               DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
---   plain_step_ns              BIGINT     median measured step on rank 0, without ranges and profiler, ns
+--   mean_step_ns               DOUBLE     mean step measured on rank 0 without ranges and profiler, ns
+--   plain_step_ns              BIGINT     median step measured on rank 0 without ranges and profiler, ns
 --   ranges_step_ns             BIGINT     median step with ranges, ns
 --   profiled_step_ns           BIGINT     median step with ranges and profiler, ns
 --   profiled_step_pct          DOUBLE     profiled_step_ns / plain_step_ns, percent
---   peak_device_bytes          BIGINT     peak allocated device memory of the rank with the most, bytes
---   peak_reserved_bytes        BIGINT     peak reserved device memory of the rank with the most, bytes
---   peak_host_bytes            BIGINT     peak host memory of the rank with the most, bytes
+--   peak_device_bytes          BIGINT     highest peak of allocated device memory of a rank, bytes
+--   peak_reserved_bytes        BIGINT     highest peak of reserved device memory of a rank, bytes
+--   peak_host_bytes            BIGINT     highest peak of host memory of a rank, bytes
 --   devices                    VARCHAR[]  accelerator models; empty on a CPU-only machine
 --   processor                  VARCHAR    processor model
 --   core_count                 INTEGER    number of cores
---   request_count              BIGINT     number of requests read, for serving runs
+--   request_count              BIGINT     number of readable requests of a serving run
 --   rejected_count             BIGINT     number of unreadable lines in requests.jsonl and benchmarks.jsonl (see table rejected)
 --   trace_count                BIGINT     number of trace files named in run.json
 --   notes                      VARCHAR[]  notes of the run

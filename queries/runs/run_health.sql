@@ -1,5 +1,5 @@
 -- Data-quality checks of runs.
--- For a single run, these rows are also the last ones of analysis `health`. Metrics that do not apply have no row.
+-- For a single run, analysis `health` also ends with these rows. Metrics that do not apply have no row.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -10,7 +10,7 @@
 --   value     DOUBLE   value
 --   unit      VARCHAR  count or pct
 --   severity  VARCHAR  ok, note, or warn
---   meaning   VARCHAR  what it means for the figures
+--   meaning   VARCHAR  what the value means for the results
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit IN ('count', 'pct') AND value IS NOT NULL AND meaning IS NOT NULL
 

@@ -1,14 +1,14 @@
 -- Training throughput by number of ranks, with weak-scaling efficiency.
--- Figure 4 of arXiv 2311.03687. Runs that differ only in the number of ranks and machines form a configuration. The base is
--- the run with the fewest ranks; if there are several, their mean, and none of them has a speedup. The batch size per
--- rank stays the same.
+-- Reproduces Figure 4 of arXiv 2311.03687. Runs that differ only in the number of ranks and machines form a
+-- configuration. The base is the run with the fewest ranks. If several runs have the fewest ranks, the base is their
+-- mean, and none of them has a speedup. The batch size per rank is constant.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
 --   model            VARCHAR
 --   stage            VARCHAR  pretrain, finetune, or custom
---   method           VARCHAR  optimizations, in canonical form
+--   method           VARCHAR  optimizations (collect --opt), in canonical form
 --   engine           VARCHAR
 --   device           VARCHAR  accelerator models, or processor on a CPU-only machine
 --   batch_size       INTEGER
@@ -16,7 +16,7 @@
 --   world_size INTEGER, mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
 --   base_world_size  INTEGER  number of ranks of the base
 --   speedup          DOUBLE   throughput relative to the base; NULL for one of several base runs
---   efficiency_pct   DOUBLE   speedup relative to the increase in ranks, percent; above 100 if superlinear
+--   efficiency_pct   DOUBLE   speedup divided by the increase in ranks, percent; above 100 if superlinear
 --   outcome          VARCHAR  ok, incomplete, oom, or failed; only ok runs are compared
 --   run              VARCHAR
 -- Invariant: speedup IS NULL OR (speedup > 0 AND base_world_size <= world_size)

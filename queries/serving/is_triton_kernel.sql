@@ -1,6 +1,6 @@
 -- Whether a kernel is written in Triton.
--- Triton kernels carry the lower-case name of their Python function, without C++ signature or mangling. Vendor kernels
--- with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
+-- The name of a Triton kernel is the lower-case name of its Python function, without C++ signature or mangling. Vendor
+-- kernels with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,7 +1,7 @@
 -- Latency percentiles of requests by metric, per run.
--- e2e: start to end of the answer. ttft: time to first token. tpot: time per output token after the first. itl: time
--- between consecutive tokens (or chunks). client_wait: time the client held the request back. Only successful, measured
--- requests count, no warm-up or profiled ones. Percentiles are nearest-rank.
+-- e2e: time from the start to the end of the answer. ttft: time to first token. tpot: time per output token after the
+-- first. itl: time between consecutive tokens (or chunks). client_wait: time that the client held the request back.
+-- Only successful measured requests count, without warm-up and profiled requests. Percentiles are nearest-rank.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -9,15 +9,15 @@
 --   since  VARCHAR{sent|arrival} = sent  start of e2e and ttft: when the request was sent, or its scheduled arrival
 -- Columns:
 --   run VARCHAR, engine VARCHAR, metric VARCHAR
---   value_count     BIGINT   number of values: requests, or token pairs for itl
+--   value_count     BIGINT   number of values: requests, or for itl, pairs of consecutive tokens
 --   mean_ns         DOUBLE   mean, ns
 --   p50_ns          BIGINT   median, ns
 --   p90_ns          BIGINT   90th percentile, ns
 --   p99_ns          BIGINT   99th percentile, ns
 --   max_ns          BIGINT   maximum, ns
---   ok_count        BIGINT   successful measured requests
---   left_out_count  BIGINT   failed measured requests, excluded from all figures
---   outcome         VARCHAR  outcome of the run; if incomplete, the figures cover a part of the load
+--   ok_count        BIGINT   number of successful measured requests
+--   left_out_count  BIGINT   number of failed measured requests, excluded from all percentiles
+--   outcome         VARCHAR  outcome of the run; if incomplete, the latencies cover only a part of the load
 -- Invariant: value_count = 0 OR (p50_ns <= p90_ns AND p90_ns <= p99_ns AND p99_ns <= max_ns)
 -- Invariant: metric = 'itl' OR value_count <= ok_count
 
@@ -35,8 +35,8 @@ metric AS (
     FROM counted AS c
 ),
 
--- By position in order, which DuckDB sorts on disk if needed; quantile_disc holds all values in
--- memory.
+-- Select percentiles by position in sorted order, which DuckDB can sort on disk. quantile_disc
+-- keeps all values in memory.
 ranked AS (
     SELECT
         run_id, metric, value_ns,

@@ -1,19 +1,19 @@
 -- Latency CDF of requests, per run.
--- Figures 7 to 10 of arXiv 2311.03687; metrics as in `latency`.
+-- Reproduces Figures 7 to 10 of arXiv 2311.03687. Metrics are those of `latency`.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Family:   latency per percentile
 -- Params:
 --   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  latency metric
---   points  BIGINT = 100                                      points per curve, evenly spaced in percent; 0 for every value
+--   points  BIGINT = 100                                      number of points per curve, evenly spaced in percent; 0 for all values
 --   since   VARCHAR{sent|arrival} = sent                      start of e2e and ttft
 -- Columns:
 --   run VARCHAR, engine VARCHAR, metric VARCHAR
 --   value_ns          BIGINT   latency, ns
 --   cumulative_count  BIGINT   number of values up to value_ns
---   cumulative_pct    DOUBLE   share of all values, 0 to 100
---   outcome           VARCHAR  outcome of the run; if incomplete, the values cover a part of the load
+--   cumulative_pct    DOUBLE   cumulative_count as a share of all values, 0 to 100
+--   outcome           VARCHAR  outcome of the run; if incomplete, the latencies cover only a part of the load
 -- View:
 --   page  rows=5000 lines=run ask=metric:all
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
@@ -29,7 +29,7 @@ WITH ranked AS (
     WHERE $metric IN ('all', metric)
 ),
 
--- The values at ranks ceil(k * value_count / points), for k from 1 to points.
+-- Values at ranks ceil(k * value_count / points), for k from 1 to points.
 picked AS (
     SELECT DISTINCT run_id, metric, value_ns, cumulative_count, value_count
     FROM ranked

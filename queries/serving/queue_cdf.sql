@@ -1,18 +1,18 @@
 -- CDF of the queueing time of requests, per run.
--- From sending a request to the start of the first engine step that served it. Only requests whose first step was
--- recorded count, profiled ones included, warm-up excluded. Client and trace times are compared on the machine's clock,
--- so values may be slightly negative.
+-- The queueing time lasts from sending a request to the start of the first engine step that served it. Requests count
+-- if their first step was recorded, including profiled ones; warm-up requests are excluded. Client and trace record
+-- times separately, so values may be slightly negative.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   request_steps per percentile
 -- Params:
---   points  BIGINT = 100  points per curve, evenly spaced in percent; 0 for every value
+--   points  BIGINT = 100  number of points per curve, evenly spaced in percent; 0 for all values
 -- Columns:
 --   run VARCHAR, engine VARCHAR
 --   value_ns          BIGINT  queueing time, ns
---   cumulative_count  BIGINT  number of requests that waited up to value_ns
---   cumulative_pct    DOUBLE  share of the counted requests, 0 to 100
+--   cumulative_count  BIGINT  number of requests that waited at most value_ns
+--   cumulative_pct    DOUBLE  cumulative_count as a share of request_count, 0 to 100
 --   request_count     BIGINT  number of counted requests
 --   left_out_count    BIGINT  number of requests whose first step was not recorded
 -- View:
@@ -20,7 +20,7 @@
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
 -- Invariant: 1 <= cumulative_count AND cumulative_count <= request_count
 
--- All ranks of an engine run the same steps, so the first trace with steps is used.
+-- All ranks of an engine run the same steps, so use the first trace with steps.
 WITH telling AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
@@ -63,7 +63,7 @@ left_out AS (
     GROUP BY run_id
 ),
 
--- The values at ranks ceil(k * request_count / points), for k from 1 to points.
+-- Values at ranks ceil(k * request_count / points), for k from 1 to points.
 picked AS (
     SELECT DISTINCT run_id, value_ns, cumulative_count, request_count
     FROM ranked

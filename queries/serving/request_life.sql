@@ -1,13 +1,13 @@
 -- Life of the slowest requests: queueing, prefill, decode, and answering.
--- queued: sent to the first step. prefill and decode: engine steps before and after the first token. between steps: no
--- step served it. answering: last step to the end. Times with unrecorded steps are `not traced`; requests without any
--- recorded step have waiting (to the first token) and answering only, and come last. Steps serve their complete batch;
--- warm-up is excluded.
+-- queued: from sending to the first step. prefill, decode: engine steps before and after the first token. between
+-- steps: no step served the request. answering: from the last step to the end. Times with unrecorded steps are `not
+-- traced`. Requests without any recorded step have only waiting (until the first token) and answering, and come last. A
+-- step serves all requests of its batch. Warm-up requests are excluded.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit    BIGINT = 12    requests per run; 0 for all
+--   limit    BIGINT = 12    number of requests per run; 0 for all
 --   request  BIGINT = NULL  only this request
 -- Columns:
 --   run VARCHAR, request_id BIGINT
@@ -33,7 +33,7 @@ WITH served AS (
         AND ($request IS NULL OR r.request_id = $request)
 ),
 
--- All ranks of an engine run the same steps, so the first trace with steps is used.
+-- All ranks of an engine run the same steps, so use the first trace with steps.
 telling AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t

@@ -1,29 +1,29 @@
 -- Queueing, prefill, and decode of the slowest requests.
--- Requests are linked to the engine steps that served them (`request_step`). Prefill steps began before the first
--- token, decode steps after. Step times are shared by all requests of the batch. Only recorded steps count; see
--- traced_step_count. Traces without a base time have no queue_ns; warm-up is excluded.
+-- Requests are linked to the engine steps that served them (`request_step`). Prefill steps started before the first
+-- token of the request, decode steps after it. All requests of a batch share the time of a step. Only recorded steps
+-- count; see traced_step_count. Traces without a base time have no queue_ns. Warm-up requests are excluded.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit    BIGINT = 20    slowest requests per run and device; 0 for all
+--   limit    BIGINT = 20    number of requests per run and device, slowest first; 0 for all
 --   request  BIGINT = NULL  only this request
 -- Columns:
 --   rank INTEGER, device VARCHAR, run VARCHAR, request_id BIGINT
---   is_profiled         BOOLEAN  part of the profiled load
---   outcome             VARCHAR  ok, or how it failed
+--   is_profiled         BOOLEAN  the request is part of the profiled load
+--   outcome             VARCHAR  ok, or how the request failed
 --   prompt_token_count BIGINT, output_token_count BIGINT, e2e_ns BIGINT, ttft_ns BIGINT
---   queue_ns            BIGINT   time from sending to its first step, ns; NULL if not recorded
---   step_count          BIGINT   number of steps that served it
+--   queue_ns            BIGINT   time from sending to the first step, ns; NULL if not recorded
+--   step_count          BIGINT   number of steps that served the request
 --   traced_step_count   BIGINT   number of recorded steps
 --   prefill_step_count  BIGINT   number of recorded prefill steps
---   prefill_ns          BIGINT   sum of their durations, ns
+--   prefill_ns          BIGINT   sum of durations of prefill steps, ns
 --   decode_step_count   BIGINT   number of recorded decode steps
---   decode_step_ns      DOUBLE   mean of their durations, ns
---   longest_step        BIGINT   longest recorded step
---   longest_step_ns     BIGINT   its duration, ns
---   wall_ns             BIGINT   busy time of the device in its recorded steps, ns
---   idle_ns             BIGINT   idle time before work of its recorded steps, ns
+--   decode_step_ns      DOUBLE   mean duration of decode steps, ns
+--   longest_step        BIGINT   number of the longest recorded step
+--   longest_step_ns     BIGINT   duration of the longest step, ns
+--   wall_ns             BIGINT   busy time of the device in recorded steps of the request, ns
+--   idle_ns             BIGINT   idle time before work in recorded steps of the request, ns
 --   idle_pct            DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
 -- Invariant: traced_step_count = prefill_step_count + decode_step_count AND traced_step_count <= step_count
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0

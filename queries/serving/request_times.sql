@@ -1,17 +1,17 @@
 -- Timing of each request: request_times(since).
--- Times count from `sent`, when the request left the client (last attempt), or from `arrival`, when it was scheduled.
+-- With `sent`, times start when the request left the client (last attempt); with `arrival`, at its scheduled arrival.
 --
 -- Kind:   function
 -- Params:
 --   since  VARCHAR  sent or arrival
 -- Columns:
 --   run_id VARCHAR, request_id BIGINT
---   is_measured  BOOLEAN  neither warm-up nor profiled
---   is_ok        BOOLEAN  measured and successful
+--   is_measured  BOOLEAN  the request is neither warm-up nor profiled
+--   is_ok        BOOLEAN  the request is measured and successful
 --   client_wait_ns  BIGINT
 --   e2e_ns       BIGINT   time from the start to the end, ns
 --   ttft_ns      BIGINT
---   tpot_ns      BIGINT   time per output token after the first (or the first chunk), ns; NULL without such
+--   tpot_ns      BIGINT   time per output token after the first token (or chunk), ns; NULL if there are no others
 
 CREATE OR REPLACE MACRO request_times(since) AS TABLE (
     WITH timed AS (

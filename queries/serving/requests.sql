@@ -1,12 +1,12 @@
 -- Slowest requests with their latencies.
--- Sorted by the time from start to end, failed requests included.
+-- Sorted by the time from start to end. Failed requests are included.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
---   limit    BIGINT = 20                                       rows per run; 0 for all
+--   limit    BIGINT = 20                                       number of rows per run; 0 for all
 --   outcome  VARCHAR = NULL                                    only requests with this outcome
---   kind     VARCHAR{measured|warmup|profiled|all} = measured  which requests
+--   kind     VARCHAR{measured|warmup|profiled|all} = measured  kind of requests
 --   since    VARCHAR{sent|arrival} = sent                      start of e2e and ttft
 -- Columns:
 --   run VARCHAR, request_id BIGINT
@@ -15,8 +15,8 @@
 --   ttft_ns BIGINT, tpot_ns BIGINT
 --   max_itl_ns  BIGINT   longest time between two tokens, ns
 --   client_wait_ns BIGINT, prompt_token_count BIGINT, output_token_count BIGINT
---   sent_ns     BIGINT   time it was sent, ns since the start of the load
---   step_count  BIGINT   number of engine steps that served it, if known
+--   sent_ns     BIGINT   time at which the request was sent, ns since the start of the load
+--   step_count  BIGINT   number of engine steps that served the request; NULL if unknown
 --   reason      VARCHAR  why the outcome is not ok
 -- View:
 --   browse  key=0 menu="serving requests" title="Serving requests, slowest first" ask=limit:0,kind:all

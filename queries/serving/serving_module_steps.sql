@@ -1,5 +1,5 @@
 -- Mean time per step of a serving engine by kind of work, over the devices.
--- Includes group sums. A device with the phase but without such work counts as 0.
+-- Includes the sums of groups. A device with the phase but without such work counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -7,7 +7,7 @@
 -- Input:    serving_modules
 -- Columns:
 --   phase VARCHAR, task_group VARCHAR
---   task          VARCHAR  as in serving_modules; (all) for the group
+--   task          VARCHAR  as in serving_modules; (all) for the sum of the group
 --   step_wall_ns  DOUBLE   exclusive busy (or idle) time per step, ns; NULL without marked steps
 --   phase_pct     DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time
 --   device_count  BIGINT

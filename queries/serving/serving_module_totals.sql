@@ -9,7 +9,7 @@
 --   task           VARCHAR  as in serving_modules
 --   kernel_count BIGINT, kernel_ns BIGINT
 --   wall_ns        BIGINT   exclusive busy (or idle) time, ns
---   phase_wall_ns  BIGINT   time of the complete phase, ns
+--   phase_wall_ns  BIGINT   busy and idle time of the phase, ns
 --   phase_pct      DOUBLE   wall_ns as a share of phase_wall_ns, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= phase_wall_ns
 -- Invariant: 0 <= phase_pct AND phase_pct <= 100.0000001

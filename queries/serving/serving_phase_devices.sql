@@ -1,4 +1,4 @@
--- Number of devices per serving phase: all, with marked steps, and with known shares.
+-- Number of devices per serving phase: in total, with marked steps, and with known shares.
 --
 -- Kind:     function
 -- Access:   private

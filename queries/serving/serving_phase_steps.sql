@@ -1,4 +1,4 @@
--- Number of steps of each serving phase with work on each device.
+-- Number of steps of each serving phase that have work, per device.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,8 +1,8 @@
 -- Marked steps of a serving engine, with the batch of each.
 -- Sources, in order of preference: tracekit's tk/batch inside tk/step, vLLM's
 -- execute_context_N(tokens)_generation_M(tokens), SGLang's step[… bs=… toks=…], engine_step of older collectors,
--- tk/step with tk/phase (no batch), and LightLLM's Python calls. A trace uses one source; values that the name does not
--- give are NULL.
+-- tk/step with tk/phase (no batch), and LightLLM's Python calls. Each trace uses one source. Values that the name does
+-- not contain are NULL.
 --
 -- Kind:     table
 -- Input:    event WHERE is_annotation(category) AND (name IN ('tk/phase/prefill', 'tk/phase/decode',
@@ -11,7 +11,7 @@
 --           (category, name) FROM range_marker WHERE means = 'frame')
 -- Columns:
 --   trace_id  INTEGER -> trace
---   step    BIGINT   step number: that of tk/step, else from 0 in time order
+--   step    BIGINT   step number: from tk/step, or else from 0 in time order
 --   name    VARCHAR  name of the range that describes the batch
 --   source  VARCHAR  tk, vllm, sglang, engine_step, or lightllm
 --   phase   VARCHAR  prefill, decode, mixed, or verify (speculative decoding)
@@ -50,7 +50,7 @@ WITH step_range AS MATERIALIZED (
         )
 ),
 
--- A range inside tk/step belongs to the last step that began before it on its thread.
+-- A range inside tk/step belongs to the last step that started before it on its thread.
 tk_step AS (
     SELECT
         trace_id, event_id, pid, tid, name, ts_ns, end_ns,

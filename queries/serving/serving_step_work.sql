@@ -1,6 +1,7 @@
 -- Device time of each serving step, per device.
--- A device event belongs to the last step that began before its launch, if the launch is inside it (on cpu: the start
--- of the op). Idle time belongs to the step of the device event that ends it, so all rows add up to the window.
+-- A device event belongs to the last step that started before its launch (on cpu: before the op), if the step was still
+-- open then. Idle time belongs to the step of the device event that ends it, so the rows of a device add up to the
+-- window.
 --
 -- Kind:     table
 -- Input:    serving_step_ranges
@@ -8,9 +9,9 @@
 --   trace_id INTEGER -> trace, device VARCHAR -> device_windows
 --   step      BIGINT -> serving_step_ranges  step number, as in serving_steps; NULL outside steps
 --   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
---   idle_ns   BIGINT                         idle time before its device events, ns
---   start_ns  BIGINT                         start of its first device event, ns
---   end_ns    BIGINT                         end of its last device event, ns
+--   idle_ns   BIGINT                         idle time before device events of the step, ns
+--   start_ns  BIGINT                         start of the first device event of the step, ns
+--   end_ns    BIGINT                         end of the last device event of the step, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 
 WITH work AS (

@@ -1,6 +1,6 @@
 -- Requests, tokens, and device time of each serving step.
--- Batches come from the engine's ranges. The row with NULL as step holds work launched outside of steps, so the rows of
--- a device add up to its window.
+-- Batches come from the ranges of the engine. The row with step NULL contains work launched outside steps, so the rows
+-- of a device add up to its window.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,11 +12,11 @@
 --   phase      VARCHAR  prefill, decode, mixed, or verify
 --   prefill_request_count BIGINT, prefill_token_count BIGINT, decode_request_count BIGINT
 --   decode_token_count BIGINT, request_count BIGINT
---   is_steady  BOOLEAN  part of the steady state; NULL if unknown
+--   is_steady  BOOLEAN  the step is part of the steady state; NULL if unknown
 --   start_ns   BIGINT   start on the host, ns since the first event of the trace
 --   dur_ns     BIGINT   duration on the host, ns
 --   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
---   idle_ns    BIGINT   idle time before its device events, ns
+--   idle_ns    BIGINT   idle time before device events of the step, ns
 --   idle_pct   DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 -- Invariant: (step IS NULL) = (phase IS NULL)

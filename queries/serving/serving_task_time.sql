@@ -1,4 +1,4 @@
--- Device time of a serving engine by kind of work, one row per busy interval or idle gap.
+-- Device time of a serving engine by kind of work; rows are device event pieces and idle gaps.
 -- Idle gaps belong to the phase and module of the device event that ends them.
 --
 -- Kind:     table
@@ -8,7 +8,7 @@
 --   trace_id INTEGER, device VARCHAR, phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules
 --   module_id INTEGER, row_name VARCHAR
---   kernel_count  BIGINT   1 for a device event, 0 for its further pieces and for idle time
+--   kernel_count  BIGINT   1 for the first piece of a device event, 0 for other pieces and idle time
 --   kernel_ns BIGINT, wall_ns BIGINT
 
 WITH task_work AS MATERIALIZED (

@@ -1,7 +1,7 @@
 -- Device time of a serving engine by part of the forward pass.
--- The paper's timeline of an inference engine. Work in a layer outside both sections (all-reduce, residual add) belongs
--- to the section before it; work outside modules is `other`. Idle time belongs to the section of the device event that
--- ends it.
+-- The sections are those of the timeline of an inference engine in arXiv 2311.03687. Work in a layer that is in neither
+-- attention nor ffn (all-reduce, residual add) belongs to the section before it. Work outside modules is `other`. Idle
+-- time belongs to the section of the device event that ends it.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -9,10 +9,10 @@
 --   rank INTEGER, device VARCHAR
 --   phase         VARCHAR  prefill, mixed, decode, verify, or forward
 --   section       VARCHAR  before transformer, attention, ffn, after transformer, or other
---   layer_count   BIGINT   number of layers in the row; 0 outside layers
+--   layer_count   BIGINT   number of layers summed in the row; 0 outside layers
 --   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
 --   phase_pct     DOUBLE   share of the busy time of the phase, 0 to 100
---   idle_ns       BIGINT   idle time before its device events, ns
+--   idle_ns       BIGINT   idle time before device events of the section, ns
 --   span_pct      DOUBLE   share of the busy and idle time of the phase, 0 to 100
 --   step_count    BIGINT   number of steps of the phase with device work; NULL without marked steps
 --   step_span_ns  DOUBLE   busy and idle time per step, ns

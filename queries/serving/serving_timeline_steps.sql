@@ -1,5 +1,6 @@
 -- Mean time per step of each section of the forward pass of a serving engine, over the devices.
--- `transformer` is attention and ffn together. A device with the phase but without the section counts as 0.
+-- The section `transformer` is the sum of attention and ffn. A device with the phase but without the section counts as
+-- 0.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -7,7 +8,7 @@
 -- Input:    serving_timeline
 -- Columns:
 --   phase         VARCHAR
---   section       VARCHAR  as in serving_timeline; transformer for attention and ffn together
+--   section       VARCHAR  as in serving_timeline, or transformer for the sum of attention and ffn
 --   step_span_ns  DOUBLE   busy and idle time per step, ns; NULL without marked steps
 --   span_pct      DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time
 --   device_count  BIGINT

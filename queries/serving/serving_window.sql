@@ -1,8 +1,8 @@
 -- Steady state of a serving engine under full load, per device.
--- The longest run of steps in which the number of running requests stays within tolerance_pct of its maximum. Running
--- requests are those of steps that decode; prefill-only steps are not judged and belong to the run if they lie inside
--- it. Rates divide tokens by the busy and idle device time of the steps in that run, not by host time, because the host
--- may run ahead.
+-- The steady state is the longest sequence of steps in which the number of running requests stays within tolerance_pct
+-- of its maximum. Running requests are those of steps that decode; prefill-only steps inside the sequence belong to it.
+-- Rates divide tokens by the busy and idle device time of these steps, not by host time, because the host may run
+-- ahead.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -10,10 +10,10 @@
 --   tolerance_pct  DOUBLE = 10  allowed distance from the maximum number of running requests, 0 to 100
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   first_step            BIGINT   first step
---   last_step             BIGINT   last step
+--   first_step            BIGINT   first step of the steady state
+--   last_step             BIGINT   last step of the steady state
 --   start_ns              BIGINT   start, ns since the first event of the trace
---   dur_ns                BIGINT   time to the end of the last step, ns
+--   dur_ns                BIGINT   time from the start of the first to the end of the last step, ns
 --   trace_pct             DOUBLE   dur_ns as a share of the time of all steps, 0 to 100
 --   step_count            BIGINT
 --   prefill_step_count    BIGINT   number of prefill-only steps
@@ -25,8 +25,8 @@
 --   prefill_token_count BIGINT, decode_token_count BIGINT
 --   prefill_tokens_per_s  DOUBLE   prefill tokens per second of busy and idle time
 --   decode_tokens_per_s   DOUBLE   decode tokens per second of busy and idle time
---   wall_ns               BIGINT   busy time of its steps, ns
---   idle_ns               BIGINT   idle time before work of its steps, ns
+--   wall_ns               BIGINT   busy time of the steps, ns
+--   idle_ns               BIGINT   idle time before work of the steps, ns
 --   idle_pct              DOUBLE   idle_ns as a share of wall_ns + idle_ns, 0 to 100
 --   reason                VARCHAR  why there is no steady state; else NULL
 -- Invariant: (reason IS NULL) = (step_count IS NOT NULL)

@@ -1,7 +1,8 @@
 -- Tokens and requests per second of each serving run.
--- Figure 6 of arXiv 2311.03687. The interval extends from the first measured request sent to the end of the last successful
--- one, including ramp-up and tail, without warm-up. Only successful requests count. Prompts sent as text have no token
--- count until the server confirms it. For incomplete runs, answered_pct is the share of the load that was answered.
+-- Reproduces Figure 6 of arXiv 2311.03687. The interval lasts from sending the first measured request to the end of the
+-- last successful one. It includes ramp-up and tail, but no warm-up. Only successful requests count. Prompts sent as
+-- text have no token count unless the server reports it. For incomplete runs, answered_pct is the share of the load
+-- that was answered.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -10,9 +11,9 @@
 --   request_count        BIGINT   number of measured requests
 --   ok_count             BIGINT   number of successful requests
 --   left_out_count       BIGINT   number of failed requests
---   prompt_token_count   BIGINT   prompt tokens of successful requests; NULL if any is unknown
---   output_token_count   BIGINT   output tokens of successful requests; NULL if any is unknown
---   interval_ns          BIGINT   time from the first sent to the last end, ns
+--   prompt_token_count   BIGINT   prompt tokens of successful requests; NULL if a count is unknown
+--   output_token_count   BIGINT   output tokens of successful requests; NULL if a count is unknown
+--   interval_ns          BIGINT   time from the first request sent to the last successful end, ns
 --   requests_per_s       DOUBLE   successful requests per second
 --   output_tokens_per_s  DOUBLE   output tokens per second
 --   total_tokens_per_s   DOUBLE   prompt and output tokens per second

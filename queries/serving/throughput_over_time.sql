@@ -1,6 +1,6 @@
 -- Tokens and requests of each serving run over time.
--- The interval of `throughput`, divided into equal parts. Tokens of successful requests count when the client received
--- them.
+-- The interval of `throughput` is divided into equal parts. Tokens of successful requests count in the part in which
+-- the client received them.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -15,8 +15,8 @@
 --   output_tokens_per_s  DOUBLE  output tokens per second
 --   sent_count           BIGINT  number of measured requests sent
 --   ended_count          BIGINT  number of measured requests ended, successful or not
---   ok_count             BIGINT  number of successful requests among them
---   running_count        BIGINT  number of requests in flight at its end
+--   ok_count             BIGINT  number of ended requests that were successful
+--   running_count        BIGINT  number of requests in flight at the end of the part
 -- View:
 --   page  lines=run
 -- Invariant: dur_ns >= 0 AND ok_count <= ended_count AND running_count >= 0
@@ -80,7 +80,7 @@ instant AS (
     WHERE end_ns IS NOT NULL
 ),
 
--- The last part includes events at the very end and later failures.
+-- The last part also contains events at its end, and later failures.
 placed AS (
     SELECT
         m.*,

@@ -1,8 +1,8 @@
 -- Counter samples of each trace, on the clock of the trace.
--- From counter events of the trace (hardware counters of torch.profiler and Nsight Systems, counters of the program)
--- and from sample files of system tools. Sample files in a run folder apply to its traces, others to all traces; none
--- apply if the traces come from several machines. They are aligned by Unix time, so traces without a base time have
--- none, and are assigned by device number, or to the only device.
+-- Samples come from counter events of the trace (hardware counters of torch.profiler and Nsight Systems, counters of
+-- the program) and from sample files of system tools. Sample files in a run folder apply to its traces, other files to
+-- all traces, or to none if the traces come from several machines. Files are aligned by Unix time, so traces without a
+-- base time get no samples from them. Samples are assigned by device number, or to the only device.
 --
 -- Kind:     view
 -- Columns:
@@ -14,13 +14,13 @@
 --   value   DOUBLE   sampled value
 --   place   BIGINT   order of values with the same time
 --   source  VARCHAR  trace, or the name of the sample file
---   clock   VARCHAR  trace; for files UTC, or local (time zone of the reading machine)
+--   clock   VARCHAR  trace; for files, UTC or local (time zone of the machine that reads them)
 
 WITH series AS (
     SELECT
         c.trace_id, c.event_id, c.name, c.series_id, c.ts_ns,
         regexp_extract(c.extra ->> '$.pid', '^GPU (\d{1,9}) Counters$', 1) AS device,
-        -- json_extract with the series name in a path fails if the name contains a quote.
+        -- json_extract fails if the series name in the path contains a quote.
         json_keys(c.args) AS names,
         json_extract_string(c.args, '$.*') AS texts,
         unnest(json_keys(c.args)) AS name_of_series
@@ -34,7 +34,7 @@ epoch AS (
         greatest(count(DISTINCT t.host_name) OVER (), max(r.node_count) OVER ()) AS host_count
     FROM trace AS t
     LEFT JOIN run AS r USING (run_id)
-    -- Clocks before the year 2000 started with the machine and are not Unix time.
+    -- Times before the year 2000 are from clocks that started with the machine, not Unix time.
     WHERE base_time_ns::HUGEINT + first_ts_ns BETWEEN 946684800000000000 AND 4611686018427387904
 ),
 

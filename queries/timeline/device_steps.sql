@@ -1,8 +1,8 @@
 -- Length of each step on each device.
--- The host may run ahead, so step ranges do not measure the work. A step begins on a device when the host began it or
--- when the device had finished earlier work, whichever is later, and ends where the next one begins or an evaluation
--- starts. The last one ends with its range or its last work, whichever is later, but is no longer than the longest
--- other step; a single step ends with its last work.
+-- The host may run ahead, so step ranges on the host do not measure the work. A step starts on a device when the host
+-- starts it or when the device has finished earlier work, whichever is later. It ends when the next step starts or an
+-- evaluation starts. The last step ends with its range or its last work, whichever is later, but is at most as long as
+-- the longest other step. A single step ends with its last work.
 --
 -- Kind:     table
 -- Input:    step_ranges
@@ -20,7 +20,7 @@ WITH work AS (
     GROUP BY trace_id, d.device, a.step
 ),
 
--- Work outside of steps: launched before the first step or between two.
+-- Work outside steps: launched before the first step or between two steps.
 outside AS (
     SELECT
         trace_id, d.device, d.ts_ns,
@@ -43,7 +43,7 @@ marked AS (
 
 stepped AS (SELECT DISTINCT trace_id, device FROM work),
 
--- Steps without recorded work still delimit their neighbors.
+-- Steps without recorded work still delimit the adjacent steps.
 begun AS (
     SELECT
         m.trace_id, d.device, m.step, m.end_ns, w.first_ns, w.last_ns,

@@ -1,4 +1,4 @@
--- Window of each device: first device event to the end of the last.
+-- Window of each device: start of the first device event to end of the last.
 --
 -- Kind:     view
 -- Columns:

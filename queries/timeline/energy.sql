@@ -1,30 +1,30 @@
 -- Energy of each device by window, phase, step, and load.
--- Integrates power between samples (trapezoids) or takes differences of an energy counter; idle time is included.
--- Energy counters take precedence over instant power, and that over average power. The energy is that of the complete
--- device, including other programs; cpu means the CPU packages without memory. A load covers its requests from the first sent to
--- the last end; concurrent requests have no energy of their own.
+-- Power is integrated between samples (trapezoids), and energy counters are subtracted; idle time is included. Energy
+-- counters take precedence over instant power, and instant power over average power. The energy is that of the entire
+-- device, including other programs; for cpu, that of the CPU packages without memory. A load lasts from the first
+-- request sent to the last end. Energy of concurrent requests cannot be separated.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   max_gap_ns       BIGINT = 1500000000  samples further apart do not cover the time in between, ns
---   min_covered_pct  DOUBLE = 90          minimum coverage of a row with energy, 0 to 100
+--   max_gap_ns       BIGINT = 1500000000  longest time between two samples that counts as covered, ns
+--   min_covered_pct  DOUBLE = 90          minimum covered_pct for which a row has energy, 0 to 100
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   scope             VARCHAR  window, phase, step, or load
 --   name              VARCHAR  phase or step number; measured or profiled for loads
---   dur_ns            BIGINT   how long that is, ns
+--   dur_ns            BIGINT   duration of the window, phase, step, or load, ns
 --   energy_j          DOUBLE   energy of the covered time, J
 --   mean_power_w      DOUBLE   energy_j / covered time, W
 --   covered_pct       DOUBLE   share of dur_ns covered by samples, 0 to 100
 --   sample_count      BIGINT   number of samples
---   token_count       BIGINT   tokens processed; NULL if unknown
---   request_count     BIGINT   successful requests of a load, else NULL
+--   token_count       BIGINT   number of processed tokens; NULL if unknown
+--   request_count     BIGINT   number of successful requests of a load; else NULL
 --   token_energy_j    DOUBLE   energy per token, J
 --   request_energy_j  DOUBLE   energy per request, J
 --   counter           VARCHAR  counter used
 --   source            VARCHAR  trace, or the name of the sample file
---   clock             VARCHAR  UTC, trace, or local (no time zone in the file; that of the reading machine is assumed)
+--   clock             VARCHAR  UTC, trace, or local (file without time zone; assumed to be that of the machine that reads it)
 --   reason            VARCHAR  why there is no energy; else NULL
 -- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
 -- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)
@@ -156,7 +156,7 @@ ends AS (
     ) AS s
 ),
 
--- Values up to each boundary; a boundary inside a span counts a part of it.
+-- Cumulative values at each boundary. If a boundary is between two samples, interpolate.
 reached AS (
     SELECT
         e.*,
@@ -189,7 +189,7 @@ summed AS (
         sum(sign * at_ns)::BIGINT AS dur_ns,
         sum(sign * covered_ns)::BIGINT AS covered_ns,
         sum(sign * number)::BIGINT AS sample_count,
-        -- Ordered, because sums of doubles depend on the order.
+        -- Use a fixed order because the sum of doubles depends on it.
         sum(sign * joules ORDER BY at_ns, sign) AS joules
     FROM reached
     GROUP BY trace_id, device, place, scope, name

@@ -1,10 +1,10 @@
--- Whether something counts in figures per step; without marked steps, everything does.
+-- Whether an event counts in per-step values; without marked steps, every event does.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   trace_id  INTEGER  the trace
---   step      BIGINT   number of the step, NULL outside of steps
+--   trace_id  INTEGER  trace of the event
+--   step      BIGINT   step number; NULL outside steps
 
 CREATE OR REPLACE MACRO is_in_step(trace_id, step) AS (
     step IS NOT NULL OR trace_id NOT IN (SELECT s.trace_id FROM step_ranges AS s)

@@ -1,6 +1,6 @@
 -- GPU memory in use and reserved over time, per device.
--- From allocator events ([memory], recorded with profile_memory=True). The time of a device is divided into equal
--- parts; a row is the peak of a part with events.
+-- Values come from allocator events ([memory], recorded with profile_memory=True). The time of a device is divided into
+-- equal parts. Each row is the peak of a part that has events.
 --
 -- Kind:     analysis
 -- Scope:    trace

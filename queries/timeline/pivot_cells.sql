@@ -1,18 +1,18 @@
 -- Busy and idle time by device, step, phase, module, and class at once.
--- Adds up to the windows of all devices. The smallest cells are combined in one row, (smaller), which keeps pages
--- small; `tracekit pivot` sums the complete view `work`.
+-- The rows add up to the windows of all devices. To keep pages small, one row, (smaller), combines the smallest cells.
+-- `tracekit pivot` uses the complete view `work` instead.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   cells  BIGINT = 900  number of separate cells, the largest ones; 0 for all
+--   cells  BIGINT = 900  number of largest cells with their own row; 0 for all
 -- Columns:
 --   rank    INTEGER
---   device  VARCHAR  device number, or cpu; (smaller)
+--   device  VARCHAR  device number, cpu, or (smaller)
 --   step    BIGINT
---   phase   VARCHAR  phase; (smaller)
---   module  VARCHAR  module with layer numbers replaced by *, or a named row in parentheses; (smaller)
---   class   VARCHAR  kernel class, or idle; (smaller)
+--   phase   VARCHAR  phase, or (smaller)
+--   module  VARCHAR  module path with layer numbers replaced by *, a named row such as (optimizer), or (smaller)
+--   class   VARCHAR  kernel class, idle, or (smaller)
 --   wall_ns BIGINT, idle_ns BIGINT, kernel_ns BIGINT, kernel_count BIGINT, bytes BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND wall_ns <= kernel_ns
 

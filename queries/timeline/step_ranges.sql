@@ -1,8 +1,8 @@
 -- Marked steps of training or serving, on the host.
 -- Sources, in order of preference: tk/step/N of tracekit's collectors, ranges that user rules define as steps,
--- ProfilerStep#N of torch.profiler, and the time up to the end of each Optimizer.step. A step that continues after an
--- evaluation restarts there ("anew"); the last one may end early ("ended T ns ago"). If step numbers recur, steps are
--- renumbered in time order.
+-- ProfilerStep#N of torch.profiler, and the time up to the end of each Optimizer.step. If a step continues after an
+-- evaluation, it restarts there ("anew" in the range name). The last step may have ended early ("ended T ns ago"). If
+-- step numbers recur, steps are renumbered in time order.
 --
 -- Kind:     table
 -- Columns:
@@ -29,7 +29,7 @@ WITH step_range AS MATERIALIZED (
     QUALIFY form = min(form) OVER (PARTITION BY e.trace_id)
 ),
 
--- For nested optimizers, the outer one counts.
+-- Of nested optimizers, the outer one counts.
 updated AS (
     SELECT
         trace_id, name,
@@ -77,7 +77,7 @@ chosen AS (
         OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step)
 ),
 
--- How often each step number occurred before, at a separate time.
+-- Number of earlier occurrences of each step number that do not overlap with this one.
 counted AS (
     SELECT
         *,

@@ -8,10 +8,10 @@
 --   step        BIGINT
 --   rank_count  BIGINT   number of devices with work in the step
 --   min_ns      BIGINT   shortest length, ns
---   min_rank    INTEGER  rank of the shortest
---   median_ns   BIGINT   median length (the lower of two), ns
+--   min_rank    INTEGER  rank with the shortest length
+--   median_ns   BIGINT   median length (the lower of the two middle values), ns
 --   max_ns      BIGINT   longest length, ns
---   max_rank    INTEGER  rank of the longest
+--   max_rank    INTEGER  rank with the longest length
 --   spread_pct  DOUBLE   (max_ns - min_ns) / median_ns, percent
 -- Invariant: min_ns <= median_ns AND median_ns <= max_ns AND rank_count > 0
 

@@ -1,5 +1,5 @@
 -- Step lengths and busy time per step over all devices, in one row.
--- Lengths are those on the device because the host may run ahead.
+-- Lengths are measured on the device because the host may run ahead.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -7,14 +7,14 @@
 -- Input:    steps
 -- Columns:
 --   step_count    BIGINT  number of steps with device work, counted per device
---   rank_count    BIGINT  number of ranks with such steps
---   mean_span_ns  DOUBLE  mean length, ns; NULL without such steps
+--   rank_count    BIGINT  number of ranks with these steps
+--   mean_span_ns  DOUBLE  mean length, ns; NULL without steps
 --   min_span_ns   BIGINT  shortest length, ns
 --   max_span_ns   BIGINT  longest length, ns
---   wall_ns       BIGINT  exclusive busy time inside and outside of steps, ns
---   outside_ns    BIGINT  part launched outside of steps, ns
---   queued_ns     BIGINT  part launched before the recording, ns
---   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without such steps
+--   wall_ns       BIGINT  exclusive busy time inside and outside steps, ns
+--   outside_ns    BIGINT  part of wall_ns launched outside steps, ns
+--   queued_ns     BIGINT  part of wall_ns launched before the recording, ns
+--   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps
 --   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)

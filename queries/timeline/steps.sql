@@ -1,6 +1,6 @@
 -- Length and GPU work of each step, per device.
 -- A device event belongs to the step whose range on the host contains its launch, on any thread (on cpu: the start of
--- the op). The row with NULL as step holds work launched outside of steps or without a recorded launch.
+-- the op). The row with step NULL contains work launched outside steps or without a recorded launch.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -13,9 +13,9 @@
 --   span_ns        BIGINT  length on the device, as in device_steps, ns
 --   work_ns        BIGINT
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
---   kernel_ns      BIGINT  sum of durations, ns; NULL likewise
---   wall_ns        BIGINT  exclusive busy time, ns; adds up to that of the device; NULL likewise
---   queued_ns      BIGINT  part of wall_ns launched before the recording, ns; NULL likewise
+--   kernel_ns      BIGINT  sum of durations, ns; NULL if none was recorded
+--   wall_ns        BIGINT  exclusive busy time, ns; adds up to that of the device; NULL if none was recorded
+--   queued_ns      BIGINT  part of wall_ns launched before the recording, ns; NULL if none was recorded
 --   missing_count  BIGINT  number of launches whose work was not recorded
 -- View:
 --   breakdown  totals=step_totals
@@ -39,7 +39,7 @@ WITH step_work AS (
     GROUP BY trace_id, d.device, a.step
 ),
 
--- A step number that occurs twice is one step, from the first start to the last end.
+-- Ranges with the same step number are one step, from the first start to the last end.
 marked AS (
     SELECT trace_id, step, min(ts_ns) AS ts_ns, max(end_ns) - min(ts_ns) AS dur_ns
     FROM step_ranges

@@ -1,6 +1,6 @@
--- Part of the device time that work of a kind occupies exclusively.
--- Compute takes precedence over communication, and communication over copies; what remains of both is exposed. Without
--- work, the device is idle.
+-- Part of the device time to which exclusive busy time of a kind of work belongs.
+-- Compute takes precedence over communication, and communication over copies. The rest of communication and copies is
+-- exposed. Without any work, the device is idle.
 --
 -- Kind:   function
 -- Access: private

@@ -1,19 +1,19 @@
 -- Device events by stream, ready to draw as a timeline.
--- The longest events have rows of their own. Events beyond the limit are combined in tiles: all events of one kind on a
--- stream that begin in the same part of the device window. Times count from the first event of each trace; clocks of
--- different ranks are not aligned.
+-- The longest events have their own rows. All other events are combined in tiles: a tile contains the events of one
+-- kind and stream that start in the same part of the device window. Times count from the first event of each trace;
+-- clocks of different ranks are not aligned.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   timeline per event
 -- Params:
 --   limit  BIGINT = 100000  number of events with their own row; 0 for all
---   tiles  BIGINT = 4096    number of parts of the device window for the rest
+--   tiles  BIGINT = 4096    number of parts of the device window, for tiles
 -- Columns:
 --   trace_id INTEGER -> trace, rank INTEGER, device VARCHAR, stream BIGINT
 --   event_id     BIGINT -> event  event; NULL for a tile
 --   start_ns     BIGINT           start, ns since the first event of the trace
---   dur_ns       BIGINT           duration, ns; of a tile, up to the end of its last event
+--   dur_ns       BIGINT           duration, ns; for a tile, time to the end of its last event
 --   kind         VARCHAR
 --   name         VARCHAR          kernel, copy, or op; NULL for a tile
 --   class        VARCHAR          kernel class; NULL for a tile

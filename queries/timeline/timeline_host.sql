@@ -1,5 +1,5 @@
 -- Outermost host ops by thread, ready to draw as a timeline.
--- Only the longest ones. Time of a thread without ops is Python, a stall, or unrecorded. Traces with CPU work only have
+-- Contains only the longest ops. A time without ops on a thread is Python, a stall, or unrecorded. CPU-only traces have
 -- no rows; their ops are in `timeline_events`.
 --
 -- Kind:     analysis

@@ -1,4 +1,4 @@
--- Steps with kernel launches whose work was not recorded.
+-- Steps in which the work of some kernel launches was not recorded.
 --
 -- Kind:     table
 -- Input:    launch_call WHERE is_missing AND is_kernel
@@ -6,7 +6,7 @@
 --   trace_id INTEGER -> trace, step BIGINT -> step_ranges
 --   launch_count   BIGINT   number of kernel and graph launches
 --   missing_count  BIGINT   number of launches without recorded work
---   has_work       BOOLEAN  some work of the step was recorded
+--   has_work       BOOLEAN  at least some work of the step was recorded
 
 WITH launched AS (
     SELECT

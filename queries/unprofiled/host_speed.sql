@@ -1,15 +1,16 @@
 -- Host slowdown over time, per thread.
--- The ratio compares the dispatch time between an op and its first nested op with the reference in `nested_op_time`.
--- Typical is 1.18 × the reference on autograd threads and 1.7 × on Python threads, where Python evicts the caches
--- between ops. One row per 1.5 ms with at least 12 such ops, or one per thread if there are fewer.
+-- The slowdown compares the dispatch time from the start of an op to its first nested op with the reference in
+-- `nested_op_time`. 1.18 × the reference is normal on autograd threads, and 1.7 × on Python threads because Python
+-- evicts the caches between ops. There is one row per 1.5 ms that contain at least 12 pairs of ops, or one per thread
+-- if no such interval exists.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
 --   trace_id INTEGER, pid BIGINT, tid BIGINT
 --   ts_ns       BIGINT  mean start of the ops, ns
---   ratio       DOUBLE  slowdown; above 1, the host was slower than usual
---   pair_count  BIGINT  number of nested ops
+--   ratio       DOUBLE  slowdown; if above 1, the host was slower than normal
+--   pair_count  BIGINT  number of pairs of an op and its first nested op
 
 WITH nested AS (
     SELECT
@@ -57,7 +58,7 @@ pair AS (
     WHERE n.is_pair
 )
 
--- Stretches with enough ops, or the complete thread if it has none.
+-- Intervals with enough ops, or the complete thread if it has no such interval.
 SELECT
     trace_id, pid, tid,
     avg(ts_ns)::BIGINT AS ts_ns,

@@ -1,4 +1,5 @@
--- Step time without the profiler, from the run manifest or `--plain-step`, and its 10th and 90th percentiles if known.
+-- Step time measured without the profiler, with its 10th and 90th percentiles if known.
+-- The values come from the run manifest or `--plain-step`.
 --
 -- Kind:     table
 -- Made:     when asked for

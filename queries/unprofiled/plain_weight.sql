@@ -1,13 +1,14 @@
 -- Estimated weight of each edge without the profiler, with bounds.
--- Removes event costs and the host slowdown from the host's own time; at least a tenth remains. Half of the slowdown
--- (its square root) is attributed to the profiler, all of it for the lower bound, a quarter for the upper.
+-- Removes the cost of recording events and the host slowdown from the host's own time; at least a tenth of it remains.
+-- The estimate attributes half of the slowdown to the profiler (its square root), the lower bound all of it, and the
+-- upper bound a quarter.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT -> graph_edge, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
---   host_ns  BIGINT  part of plain_ns that is the host's own time
+--   host_ns  BIGINT  part of plain_ns that is the host's own time, ns
 
 WITH hooked AS (
     SELECT DISTINCT trace_id
@@ -15,9 +16,10 @@ WITH hooked AS (
     WHERE is_annotation(category) AND starts_with(name, 'tk/module/backward/')
 ),
 
--- Costs of one event for the estimate, the lower, and the upper bound, ns. Fitted for a fast host on half of 77 H200
--- recordings with a known unprofiled time and tested on the rest. The cost of a call is fixed at that of an op because
--- no loop separates the two.
+-- Cost of recording one event, for the estimate, the lower bound, and the upper bound, ns. Fitted
+-- for a fast host on half of 77 H200 recordings with a known unprofiled step time, and tested on
+-- the other half. The cost of a call is fixed at that of an op because no training loop separates
+-- the two.
 cost AS (
     SELECT
         t.trace_id,
@@ -37,8 +39,8 @@ cost AS (
     GROUP BY t.trace_id
 ),
 
--- Exponent of the slowdown for the estimate, the lower, and the upper bound. Where the slowdown is
--- unknown, the lower bound assumes one of 2.5.
+-- Exponent of the slowdown for the estimate, the lower bound, and the upper bound. If the slowdown
+-- is unknown, the lower bound assumes a slowdown of 2.5.
 variant AS (
     SELECT *
     FROM (VALUES (1, 0.5, 1.0), (2, 1.0, 2.5), (3, 0.25, 1.0)) AS v (variant, exponent, unknown)

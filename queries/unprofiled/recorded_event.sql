@@ -1,16 +1,16 @@
--- Profiler events and host slowdown within each host edge.
--- An event counts half at its start and half at its end. Waits, data loading, and host stalls contain no profiler cost.
--- The slowdown is interpolated between samples of `host_speed`.
+-- Number of profiler events and host slowdown within each host edge of the dependency graph.
+-- Half of an event counts at its start, and half at its end. Waits, data loading, and host stalls contain no profiler
+-- cost. The slowdown is interpolated between the samples of `host_speed`.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   edge_id    BIGINT -> graph_edge
---   own_ns     BIGINT   the host's own part of the weight
+--   own_ns     BIGINT   part of the weight that is the host's own time, ns
 --   op_count DOUBLE, call_count DOUBLE, range_count DOUBLE, own_range_count DOUBLE, python_count DOUBLE
 --   ratio      DOUBLE   slowdown; NULL if no thread of the trace has samples
---   is_paired  BOOLEAN  the thread has samples of its own; NULL without ops
+--   is_paired  BOOLEAN  host_speed has samples of the thread; NULL without ops
 
 WITH edge AS MATERIALIZED (
     SELECT
@@ -24,7 +24,8 @@ WITH edge AS MATERIALIZED (
             (s.trace_id, s.pid, s.tid),
             NULL
         ) AS other_part,
-        -- Calls that wait for work from before the recording have no edge to it.
+        -- A synchronization of work from before the recording has no edge for its wait, so none of
+        -- its time is the host's own.
         if(
             e.kind = 'call' AND contains(t.name, 'Synchronize') AND t.end_ns - t.start_ns > 100000,
             0,
@@ -149,7 +150,7 @@ SELECT
     coalesce(i.range_count, 0) AS range_count,
     coalesce(i.own_range_count, 0) AS own_range_count,
     coalesce(i.python_count, 0) AS python_count,
-    -- The speed of CPU kernels says nothing about profiler overhead.
+    -- The speed of CPU kernels does not show profiler overhead.
     if(e.is_work, 1, coalesce(
         s.ratio
         + (coalesce(s.next_ratio, s.ratio) - s.ratio)

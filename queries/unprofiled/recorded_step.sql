@@ -1,4 +1,4 @@
--- Mean recorded step of each trace, over its devices.
+-- Mean recorded step time of each trace, over its devices.
 -- Without marked steps, the device window counts as one step.
 --
 -- Kind:     table
@@ -6,7 +6,7 @@
 -- Access:   private
 -- Columns:
 --   trace_id    INTEGER -> trace
---   step_count  BIGINT  steps with device work; 0 if the window is used
+--   step_count  BIGINT  number of steps with device work; 0 if the window is used
 --   recorded_ns  DOUBLE
 --   work_ns     DOUBLE  GPU busy time per step; NULL on cpu
 

@@ -1,6 +1,7 @@
 -- Step time of each trace in replays of the dependency graph: recorded, unprofiled, and bounds.
--- Also the host slowdown factor at which the replay matches the measured step. A step is the mean of ten queued ones,
--- extrapolated from those recorded. The statement provides the edges; the replay runs natively.
+-- Also contains the host slowdown factor at which the replay matches the measured step. The step time is the mean of at
+-- least ten consecutive steps. If fewer are recorded, the mean interval between step ends extends them. This statement
+-- provides the edges, and native code replays them.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -8,7 +9,7 @@
 -- Columns:
 --   trace_id BIGINT -> trace, replayed_ns BIGINT, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
 --   recorded_ns BIGINT
---   factor_millionths  BIGINT  host slowdown factor × 1,000,000, at most 4; NULL without a measured step
+--   factor_millionths  BIGINT  host slowdown factor × 1,000,000, at most 4,000,000; NULL without a measured step
 
 SELECT
     e.source_node, e.target_node, e.target_ns,

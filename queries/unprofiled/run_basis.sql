@@ -5,14 +5,14 @@
 -- Access:   private
 -- Columns:
 --   trace_id     INTEGER -> trace
---   step_count   BIGINT   steps with device work; 0 if the window is used
+--   step_count   BIGINT   number of steps with device work; 0 if the window is used
 --   recorded_ns BIGINT, work_ns BIGINT
---   measured_ns  BIGINT   step measured without the profiler
+--   measured_ns  BIGINT   step time measured without the profiler, ns
 --   unprofiled_ns BIGINT, low_ns BIGINT, high_ns BIGINT
 --   factor       DOUBLE   host slowdown factor at which the replay matches the measured step
 --   basis        VARCHAR  plain step or constants
 --   reason       VARCHAR
---   is_replayed  BOOLEAN  plain_weight with this factor describes the unprofiled run
+--   is_replayed  BOOLEAN  the weights of plain_weight, with this factor, describe the unprofiled run
 
 WITH covered AS (
     SELECT
@@ -38,8 +38,8 @@ estimate AS (
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
         0.96 * least(m.low_ns, m.plain_ns, m.high_ns) AS estimated_low_ns,
         1.04 * greatest(m.low_ns, m.plain_ns, m.high_ns) AS estimated_high_ns,
-        -- An unprofiled step is no longer than the recorded one and no shorter than its work;
-        -- replays of few steps can violate both.
+        -- An unprofiled step is at most as long as the recorded step, and at least as long as its
+        -- work. Replays of few steps can violate both.
         round(
             coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
@@ -98,7 +98,8 @@ SELECT
     if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
     if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
     factor, basis, reason,
-    -- Replays stay valid if only the interval is too wide, or if a measured step was given.
+    -- Replays remain valid if the interval is too wide, or if the measured step does not fit the
+    -- estimate.
     bool_and(
         reason IS NULL OR regexp_matches(reason, '^(too wide|the host would have to be)')
     ) OVER () AS is_replayed

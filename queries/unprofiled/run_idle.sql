@@ -1,5 +1,5 @@
 -- Share of a step in which the accelerator is idle, recorded and unprofiled.
--- Profiling slows the host, so recorded steps take longer and contain more idle time. GPU work takes equally long
+-- Profiling slows the host, so recorded steps take longer and contain more idle time. GPU work takes the same time
 -- without the profiler; the rest of a measured step is idle time. If no step was measured, see `unprofiled`.
 --
 -- Kind:     analysis
@@ -10,11 +10,11 @@
 --   recorded_step_ns   BIGINT   mean recorded step, ns
 --   work_ns            BIGINT   GPU busy time per step, ns
 --   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
---   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only one figure is known
+--   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only their median is known
 --   high_ns            BIGINT   90th percentile of the measured steps, ns
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
---   idle_pct           DOUBLE   idle share without the profiler, 0 to 100; NULL if not measured, or shorter than the work (another program)
---   source             VARCHAR  given or measured
+--   idle_pct           DOUBLE   idle share of the measured step, 0 to 100; NULL if not measured, or if shorter than the work
+--   source             VARCHAR  given (by --plain-step) or measured
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
 -- Empty: device_events: no GPU work was recorded
 -- Empty: no steps are marked

@@ -1,6 +1,7 @@
 -- Time per phase of a step, recorded and without the profiler.
--- GPU work in the phase plus idle time while the host is in it, per device; phases add up to the step. The unprofiled
--- idle time is divided as in the replay of the unprofiled run. Without marked steps, the window counts as one step.
+-- The time of a phase is its GPU work plus the idle time while the host is in it, per device. Phases add up to the
+-- step. Unprofiled idle time is divided as in the replay of the unprofiled run. Without marked steps, the window counts
+-- as one step.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -67,7 +68,7 @@ gap AS (
     GROUP BY p.trace_id, p.device, coalesce(g.phase, p.phase)
 ),
 
--- If no gap is recorded or replayed, divide idle time in proportion to work.
+-- If no gap is recorded or replayed, divide the idle time in proportion to work.
 shared AS (
     SELECT
         r.trace_id, r.device, r.phase, r.work_ns,

@@ -1,6 +1,6 @@
 -- Edge weights of the unprofiled run: quick, typical, and slow.
--- With a measured step, the host's own time is scaled by the factor in `run_basis`; otherwise the bounds of
--- `plain_weight` are the quick and slow weights. Empty if `run_basis` gives a reason against a replay.
+-- If a measured step is known, the factor in `run_basis` scales the host's own time. Otherwise, the bounds of
+-- `plain_weight` are the quick and slow weights. The table is empty if `run_basis` gives a reason against a replay.
 --
 -- Kind:     table
 -- Made:     when asked for

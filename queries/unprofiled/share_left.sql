@@ -1,5 +1,5 @@
--- Percentage of a total that remains after a part.
--- NULL if either is unknown; 0 if the part exceeds the total.
+-- Share of a total that remains after subtracting a part, percent.
+-- NULL if the part or the total is unknown; 0 if the part exceeds the total.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,14 +1,14 @@
--- Graph nodes at which the first step begins and steps end.
--- A step ends with its last work. The first step begins when its range has started on the host and the work queued
--- before it has finished. Without marked steps, the window counts as one step. If a bound has several nodes, the latest
--- one in time applies.
+-- Graph nodes at which the first step starts and each step ends.
+-- A step ends with its last work. The first step starts when its range has started on the host and the device has
+-- finished the work queued before. Without marked steps, the window counts as one step. If a bound has several nodes,
+-- the latest node applies.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, node BIGINT
---   bound  INTEGER  0: start of the first step; 1: its end; 2: end of a later step
+--   bound  INTEGER  0: start of the first step; 1: end of the first step; 2: end of a later step
 
 WITH work AS (
     SELECT trace_id, step, device, span_id, start_ns, end_ns

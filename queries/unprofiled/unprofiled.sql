@@ -1,7 +1,7 @@
 -- Step time and idle share without the profiler, per rank.
--- Uses the step measured without the profiler (run.json or `--plain-step`) if known. Otherwise the dependency graph is
--- replayed without profiler overhead: a constant per kind of event, and the host slowdown derived from the gaps between
--- nested ops.
+-- Uses the step measured without the profiler (run.json or `--plain-step`) if known. Otherwise, the dependency graph is
+-- replayed without profiler overhead: a constant per kind of event, and the host slowdown derived from the time between
+-- the start of an op and its first nested op.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,7 +10,7 @@
 --   recorded_step_ns    BIGINT   recorded step, ns; the device window if no steps are marked
 --   work_ns             BIGINT   busy time per step of the busiest accelerator, ns; NULL on cpu
 --   plain_step_ns       BIGINT   measured step without the profiler, ns; NULL if not measured
---   unprofiled_step_ns  BIGINT   step without the profiler, ns; NULL with a reason
+--   unprofiled_step_ns  BIGINT   step time without the profiler, ns; NULL if reason is set
 --   low_ns BIGINT, high_ns BIGINT
 --   recorded_idle_pct   DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct            DOUBLE   idle share without the profiler, 0 to 100
