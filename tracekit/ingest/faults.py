@@ -1,4 +1,4 @@
-"""Faults of a file: rejected and repaired events. All are counted, the first ones are stored."""
+"""Rejected and repaired events of a file. All are counted, but only the first ones are stored."""
 
 from __future__ import annotations
 
