@@ -37,7 +37,7 @@ _SAMPLE_ROWS = 20_000
 """Number of sampled rows, which reveals keys that repeat so often that a join doubles a table."""
 
 _FREE_ROWS = 1_000_000
-"""Maximum number of rows of any store, plus one row per byte of the file."""
+"""Maximum number of rows of a store, in addition to one row per byte of the file."""
 
 Catalogue = dict[tuple[str, str], str]
 """The statement that creates each entry, by kind and name."""
