@@ -35,7 +35,7 @@ class Faults:
 
     Attributes:
         rejected: unreadable parts in file order, at most :data:`MAX_FAULTS`.
-        repaired: repaired events, likewise.
+        repaired: repaired events in file order, at most :data:`MAX_FAULTS`.
         rejected_count: number of all unreadable parts.
         repaired_count: number of all repaired events.
     """
