@@ -113,7 +113,7 @@ GAPS = f"""
         AND x.end_ns >= ENDS_FROM_NS
     ORDER BY x.device, x.start_ns
 """
-"""Gaps of one block of a trace. There may be as many gaps as events, and a sort is in memory."""
+"""Gaps of one block of a trace. Blocks limit memory, because sorts hold all rows in memory."""
 
 COLLECTIVES = f"""
     -- Slices: the collective, and nested in it the wait followed by the transfer. Arrows attach to

@@ -15,7 +15,7 @@ ALWAYS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to export: everything by default.
+    """Ranks, steps, and times to export; everything by default.
 
     Attributes:
         ranks: only these ranks; a trace without a rank has the number of its position.
