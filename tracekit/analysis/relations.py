@@ -620,7 +620,7 @@ def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _explain(name: str, error: duckdb.Error | UnicodeDecodeError) -> None:
-    """Raise a clear error if the relation is an analysis; callers report other relations."""
+    """Raise a clear error if an analysis failed because of the store; otherwise, return."""
     blamed = store_error(name, error) if name in load_catalog().analyses else None
     if blamed is not None:
         raise blamed from error
