@@ -146,7 +146,7 @@ class Advised(ShownAsTable):
         step_count: largest number of marked steps of a rank.
         advice: all advice, certain and uncertain, largest gain first.
         undecided: candidates whose gain is unknown, each with the reason.
-        run_step: the recorded and the unprofiled step; None if there is no estimate.
+        run_step: the recorded and the unprofiled step; None without an estimate.
     """
 
     shown = ("what", "where", "remedy", "gain_ns", "gain_pct", "low_pct", "high_pct")

@@ -46,7 +46,7 @@ class Contention:
         at: name of the table for the times of nodes.
 
     Attributes:
-        said: the slopes and their basis; None if the trace has no information.
+        said: text with the slopes and their basis; None if the trace has no information.
         is_sure: whether they are reliable enough for the prediction, not only for its interval.
     """
 

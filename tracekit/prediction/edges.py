@@ -25,7 +25,7 @@ _UNCHANGED = (
     "1.0::DOUBLE AS kept, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
 )
 
-# A replay reports the start of work (group 0), its end (one group per step of a trace), and the
+# A replay reports the start of work (`moment` 0), its end (a `moment` per step of a trace), and the
 # start of the first step. Added work has an end node, the span that it copies, and a span on the
 # same lane; a batch of a data loader worker copies no span, but has a duration. An insertion point
 # on a thread has the next span, the recorded time, and the first and last node.

@@ -198,8 +198,9 @@ class StepTimes:
 
         Args:
             step_ns: returns the time of a recorded step.
-            power: with 0, a step takes as long as the nearest step; with 1, its time is
-                proportional to its work. Part of a prefill takes at most the root of its share.
+            power: with 0, a decode step takes as long as the nearest step; with 1, its time is
+                proportional to its requests. Prefill time is proportional to the root of its
+                tokens with 0, and to its tokens with 1.
         """
 
         def bounded_ns(work: Work) -> int:
