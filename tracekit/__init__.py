@@ -7,12 +7,12 @@
 
 Public names are loaded on first use, so importing the package is fast and loads no library.
 
-In a program under `tracekit collect`, the recorder is loaded before the program imports this
-package, and hidden (`collectors/loop/hidden_modules.py`). Importing the package makes these modules
-visible again, so that no module is loaded twice.
+Under `tracekit collect`, the recorder is loaded before the program runs, and its modules are hidden
+(`collectors/loop/hidden_modules.py`). If the program imports this package, they become visible
+again, so that no module is loaded twice.
 
-PYTEST_DONT_REWRITE: pytest loads our plugin, would rewrite the asserts of the whole package, and
-would warn if the package was imported earlier.
+PYTEST_DONT_REWRITE: without this marker, pytest, which loads our plugin, would rewrite the asserts
+of the entire package, and warn if the package was imported earlier.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _HOME_OF = {
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
     "step": "tracekit.collectors.loop.bootstrap",
-    # How print and notebooks show results. Lower layers must not import render, so it is here.
+    # Used by print and notebooks to show results. Listed here, because lower layers must not import
+    # render.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",
     "trace_html": "tracekit.render._notebook",
@@ -87,7 +88,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from the module it lives in, once."""
+    """Load a public name from its module on first use."""
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'tracekit' has no attribute {name!r}")

@@ -18,7 +18,7 @@ def did_you_mean(
     Args:
         name: the unknown name.
         known: existing names.
-        count: most names in the hint.
+        count: maximum number of names in the hint.
         cutoff: required similarity, 0 to 1.
     """
     from difflib import get_close_matches
@@ -49,17 +49,17 @@ class TracekitError(Exception):
 
 
 given_stores: list[str] = []
-"""Opened stores and datasets, whose rows may come from others."""
+"""Names of opened stores and datasets, whose rows are untrusted."""
 
 
 def failed_on_given_store(error: Exception) -> str:
-    """Return a message for an error that rows of a given store may have caused, or ""."""
+    """Return a message if the rows of a given store may have caused an error, else ""."""
     why = f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
     return f"{given_stores[-1]}: its rows cannot be analyzed ({why})" if given_stores else ""
 
 
 class UsageError(TracekitError):
-    """The call is not valid: an unknown option, or a value of the wrong type."""
+    """The call is invalid: for example, an unknown option, or a value of the wrong type."""
 
     exit_code: ClassVar[int] = 2
 

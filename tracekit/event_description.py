@@ -1,9 +1,9 @@
-"""The members and arguments of trace events, and their columns.
+"""Maps the members and arguments of trace events to columns.
 
 The format is "Trace Event Format" (Google, 2016), with arguments of torch.profiler (Kineto) and
-similar writers. This is the only description: table ``record`` and its views
-(:mod:`tracekit.schema`), the parser in C (native/), the reader of unusual events
-(:mod:`tracekit.ingest.event_reader`), and the manual's reference use it.
+similar writers. This mapping is defined only here. Table ``record`` and its views
+(:mod:`tracekit.schema`), the C parser (native/), the reader of unusual events
+(:mod:`tracekit.ingest.event_reader`), and the reference manual use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EventColumn:
         source: a member of the event, an argument (a member of ``args``), or the reader.
         keys: names of the member or argument; the first one that exists is used.
         none: number that means NULL.
-        since: who writes it, and since which version.
+        since: the writer, and the first version that writes it.
     """
 
     name: str
@@ -39,12 +39,12 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event, which is a view of table record. Kind left_out has no events of a file.
+    """A kind of event, which is a view of table record. Kind left_out is for excluded records.
 
     Attributes:
         name: name of the kind and its view.
-        phases: letters of their phases (``ph``).
-        event_name: required name of the event, or None for all that no other kind includes.
+        phases: letters of the phases (``ph``) of its events.
+        event_name: required name of the event, or None for all names that no other kind requires.
     """
 
     name: str
@@ -71,7 +71,7 @@ COMPLETE_PHASE = "X"
 """Phase of a span with a duration."""
 
 BEGIN_PHASES = "Bb"
-"""Phases of the start of a span whose end is another event."""
+"""Phases of events that begin a span; another event ends it."""
 
 MAX_TIME_US = 4 * 10**15
 """Latest time, µs: a start plus a duration must fit into 64 bits of ns."""
@@ -188,7 +188,7 @@ LINKS = (
         since=_AUTOGRAD,
     ),
 )
-"""Columns of arguments that link events."""
+"""Columns for arguments that link events."""
 
 ID = EventColumn(
     "id",
@@ -319,4 +319,4 @@ MEMORY_COLUMNS = (
 MEMBER_KEYS = tuple(
     key for column in EVENT_COLUMNS if column.source == "member" for key in column.keys
 )
-"""Members of an event with a column."""
+"""Members of an event that have a column."""

@@ -29,7 +29,8 @@ FILE_NAME = "run.json"
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
 _MAX_ITEMS = 100_000
 SCHEMA_VERSION = 3
-"""Increased when a member changes its meaning. Manifests of later versions are rejected."""
+"""Version of the format, which increases when the meaning of a member changes. Later versions are
+rejected."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
 Outcome = Literal["ok", "incomplete", "oom", "failed"]
@@ -45,7 +46,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
   and its trace; otherwise there are none, or those of the finished steps.
 """
 
-# The outcome of a job is the first of those of its fragments in this order.
+# The outcome of a job is the first outcome in this order that a fragment has.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
@@ -372,7 +373,7 @@ def read(path: Place) -> Manifest:
     """Read a manifest.
 
     Args:
-        path: a `run.json` or its folder, also as a URL.
+        path: path or URL of a `run.json` or its folder.
 
     Returns:
         The manifest, without unknown members.
@@ -385,7 +386,7 @@ def read(path: Place) -> Manifest:
     import msgspec
 
     try:
-        # For a URL, is_dir() would be a request.
+        # For a URL, is_dir() would send a request.
         if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
             path = path / FILE_NAME
         text = read_small(path)

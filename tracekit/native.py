@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Row = tuple[int | str | None, ...]
 
 Stop = Literal["more", "ended", "damaged"]
-"""Why reading stopped: the text ends, the array of events ends, or the next text is no event."""
+"""Why reading stopped: end of the text, end of the event array, or text that is not an event."""
 
 PATH = Path(__file__).with_name("_native.so")
 
@@ -52,7 +52,7 @@ class _SweepAsks(ctypes.Structure):
     ]
 
 
-# What a function returns, and its arguments.
+# Return type and argument types of each function.
 _QUICK = {
     "columns_new": (c_void_p, c_int64, c_int64, c_int64),
     "columns_column": (c_char_p, c_void_p, c_char_p, c_char_p, c_char_p, POINTER(c_int64)),
@@ -131,7 +131,7 @@ def use_instructions(way: Literal["avx2", "plain"]) -> bool:
     """Select the instruction set of the parser, for tests; the resulting rows are the same.
 
     Returns:
-        False if this machine does not have them.
+        False if this machine does not support them.
     """
     return bool(_library().quick.use_instructions(way.encode()))
 
@@ -160,7 +160,8 @@ def _calls(
 ) -> Generator[int, Any, None]:
     """Call a function with each value that is sent; yield 1, or 0 if it raised.
 
-    In a generator, the `try` is active before Ctrl+C can interrupt it; in a function it is not.
+    In a generator, the `try` block is already active when Ctrl-C can arrive; in a function, Ctrl-C
+    could interrupt it before.
     """
     is_done = 1
     while True:
@@ -236,7 +237,7 @@ class EventColumns:
             first_event_id: position of the first event in the trace.
             read_odd: reads a JSON object that the parser does not support. It takes the bytes,
                 their offset in the text, and the event_id, and returns a row, True for an event
-                without a row, or False if the object is no event.
+                without a row, or False if the object is not an event.
 
         Returns:
             The number of events, the number of bytes that were read (up to the next event, or
@@ -266,13 +267,13 @@ class EventColumns:
                 if read.is_last:
                     return count, at, "ended"
         finally:
-            # While the reference exists, the text can't be resized.
+            # The text cannot be resized while the reference exists.
             del first_byte
         stops: dict[int, Stop] = {_TEXT_ENDS: "more", _ARRAY_ENDS: "ended"}
         return count, read.used, stops.get(read.stop, "damaged")
 
     def append(self, row: Row) -> None:
-        """Add the row of an event that Python read: a value for each column."""
+        """Add the row of an event that was read in Python: a value for each column."""
         texts = [value.encode() for value in row if isinstance(value, str)]
         lengths = iter(texts)
         numbers = [
@@ -289,7 +290,7 @@ class EventColumns:
             raise ValueError(f"event {row[0]}: {why.decode()}")
 
     def take(self) -> CapsuleType | None:
-        """Return the rows since the last call as an Arrow array, or None if there are none."""
+        """Return the rows since the last call as an Arrow array, or None without rows."""
         library, array = _library(), c_void_p()
         _check(library.long.columns_take(self._columns, byref(array)))
         return None if array.value is None else library.capsule("array", array.value)
@@ -359,7 +360,7 @@ def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> Cap
     """Return the Arrow stream of a sweep's results. It takes ownership of the input stream.
 
     Raises:
-        ValueError: the sweep is unknown, or it does not take these columns.
+        ValueError: the sweep is unknown, or does not support these columns.
     """
     library, why = _library(), ctypes.create_string_buffer(_WHY_BYTES)
     swept = library.long.sweep_stream(

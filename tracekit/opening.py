@@ -1,4 +1,4 @@
-"""Open traces, runs, and stores, and create stores from traces."""
+"""Opens traces, runs, and stores, and creates stores from traces."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ def tune_for_traces() -> None:
 
     Only commands that own the process call this: a measured workload must keep its own settings.
     """
-    # A run creates millions of objects and few cycles: collecting cycles costs more than it frees.
+    # Reading creates millions of objects, but few reference cycles, so collect cycles rarely.
     gc.set_threshold(200_000, 50, 50)
-    # The thread that reads ahead needs the interpreter often and briefly, between long calls into C
-    # code.
+    # The thread that reads ahead needs the GIL often and briefly, between long calls into C code.
     sys.setswitchinterval(0.0001)
 
 
@@ -74,11 +73,13 @@ def open(
     its traces is given. Several run folders contribute only these, for analyses of scope ``runs``.
 
     Args:
-        *paths: trace files, or folders or globs of them (the ranks of one run); run folders, or
-            folders of them; or one ``.duckdb`` store. Each may be a URL (``s3://``, ``gs://``,
-            ``az://``, ``https://``). Traces are streamed; a remote store is copied to the cache.
-        traces: read the traces. False reads only manifests, requests, and microbenchmarks.
-        cache: keep the ingested trace, so that it opens faster the next time.
+        *paths: trace files, or folders or globs of trace files (the ranks of one run); run folders,
+            or folders of run folders; or one ``.duckdb`` store. Each may be a URL (``s3://``,
+            ``gs://``, ``az://``, ``https://``). Traces are streamed; a remote store is copied to
+            the cache.
+        traces: whether to read the traces. False reads only manifests, requests, and
+            microbenchmarks.
+        cache: whether to cache the ingested trace, so that it opens faster the next time.
         rules: a rules file, which the classifier applies before the built-in rules.
         peak_rates: measured peak rates of devices: a run folder of ``tracekit bench``, or its
             ``benchmarks.jsonl``. The default is the run folder of the trace.
@@ -86,7 +87,7 @@ def open(
             give replayed kernels their op, shapes, and module.
         queries: folders with SQL files of your own, in addition to those in the configuration. The
             default is the environment variable TRACEKIT_QUERIES.
-        unsafe: let SQL access files, the network, and DuckDB's settings.
+        unsafe: whether SQL may access files, the network, and DuckDB's settings.
 
     Returns:
         The opened trace. Close it, or use it in a ``with`` statement.
@@ -94,9 +95,9 @@ def open(
     Raises:
         TraceError: a path does not exist, or contains no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, ``peak_rates`` has no usable measurement, or a
+        UsageError: the rules file is invalid, ``peak_rates`` has no usable measurement, or a
             folder of queries does not exist.
-        QueryError: a SQL file in a folder of queries cannot be used.
+        QueryError: an SQL file in a folder of queries cannot be used.
     """
     return open_request(
         OpenRequest(
@@ -114,17 +115,18 @@ def open(
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What to open, and how. :func:`open` describes the other attributes.
+    """Paths to open, with options. :func:`open` describes the other attributes.
 
     Attributes:
-        progress: called from time to time, on another thread, while a trace is read.
-        engine: how the traces of many ranks are read. None uses processes on this machine.
-        reads_traces: False reads only manifests, requests, and microbenchmarks.
+        progress: called periodically, on another thread, while a trace is read.
+        engine: engine for reading the traces of many ranks. None uses local processes.
+        reads_traces: whether to read traces in addition to manifests, requests, and
+            microbenchmarks.
         ranks_progress: called whenever some of many ranks have been read.
-        for_breakdown: the caller will show a breakdown, so a new store in the cache includes its
-            rows.
-        only_breakdown: the caller needs nothing else, so many ranks without a cache keep only its
-            rows.
+        for_breakdown: whether the caller shows a breakdown, so that a new store in the cache
+            includes the rows of its analyses.
+        only_breakdown: whether the caller needs only a breakdown, so that many ranks that are read
+            without a cache store only the rows of its analyses.
     """
 
     paths: Sequence[str | Place]
@@ -153,7 +155,7 @@ def open_request(request: OpenRequest) -> Trace:
     folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    # Reports errors in this file before the trace is read, which can take a long time.
+    # Report errors in this file before reading the trace, which can take a long time.
     peak_rates = () if request.peak_rates is None else points_of(request.peak_rates)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
@@ -178,7 +180,7 @@ def open_request(request: OpenRequest) -> Trace:
     if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
-        # Checked before the cache, whose key would not reveal that the file is missing.
+        # Check the file before using the cache, whose key does not reveal that the file is missing.
         check_rules(request.rules)
     # Reading manifests alone is faster than writing a store of them.
     is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)
@@ -278,7 +280,7 @@ def _open_given_store(
     limit_s = 0.0
 
     def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
-        """Read the store now, while an error of DuckDB means that the store is damaged."""
+        """Check the store now: at this point, an error of DuckDB means that it is damaged."""
         nonlocal limit_s
         check_catalogue(opened, path)
         if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
@@ -305,7 +307,7 @@ def _open_ranks(
     *,
     is_cached: bool,
 ) -> OpenStore | None:
-    """Open the traces of many ranks. Return None if there are few."""
+    """Open the traces of many ranks. Return None if there are only a few traces."""
     if len(sources.traces) < 2 and request.engine is None:
         return None
     from tracekit.engine.choice import EngineChoice, are_many
@@ -313,7 +315,7 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
-    # Comparisons with given peak rates are computed on demand, from all events.
+    # Comparisons with given peak rates are computed on demand and need all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
     is_summary = request.only_breakdown and not is_cached and request.peak_rates is None
@@ -371,7 +373,7 @@ FROM timed
 
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn about traces that were recorded one after the other: they may be from different runs."""
+    """Warn about traces whose times do not overlap, because they may be from different runs."""
     found = connection.execute(_OTHER_TIMES).fetchone()
     if found and found[0]:
         _log.warning(
@@ -393,7 +395,7 @@ def _open_dataset(
 
     with contextlib.ExitStack() as on_error:
         found = open_dataset(dataset, on_error, unsafe=is_unsafe)
-        # A remote dataset would have to be read completely.
+        # Checking a remote dataset would require reading it completely.
         if dataset.local_path is not None and found.manifest.traces:
             size_bytes = sum(one.size_bytes for one in found.manifest.files)
             session_of(found.connection).limit_s = check_rows(
@@ -424,7 +426,7 @@ def _open_temporary(
                     relations.make_store()
                 else:
                     relations.make(needed)
-        # Locked only now: creating the relations reads files and sets limits.
+        # Lock only now, because creating the relations reads files and sets limits.
         if needed is None and not request.is_unsafe:
             connections.lock(build.connection)
 
@@ -470,7 +472,7 @@ def _open_cached(
             relations = _filled(build, sources, request.rules, request.progress, reading)
             if relations is not None:
                 count = len(sources.traces)
-                # check_catalogue accepts the tables of a store, and no others.
+                # check_catalogue accepts only the tables of a store.
                 names = [] if check else _of_breakdown(contents, count, request)
                 relations.make_store(names)
                 if names:
@@ -488,7 +490,7 @@ def _open_cached(
         try:
             connection = open_it(resources)
         except StoreError:
-            # The trace still exists, so the store can be created again.
+            # Create the store again from the trace, which still exists.
             connection = make_again(resources)
     else:
         make_it()
@@ -499,7 +501,7 @@ def _open_cached(
 def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
     """Return the analyses of a breakdown whose rows a cached store can include.
 
-    Analyses that depend on peak rates of devices are left out, because those may change.
+    Analyses that depend on peak rates of devices are excluded, because the rates may change.
     """
     from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_RATE
     from tracekit.analysis.relations import depends_on, is_relation
@@ -529,7 +531,7 @@ def _cached_path(sources: Sources, digest: str) -> Path:
 
 
 def _are_files(sources: Sources) -> bool:
-    """Return whether every source can be read twice (no pipes) and has an identity to compare."""
+    """Return whether every source is a file that can be read again (not a pipe) and identified."""
     return all(
         file.is_file() if isinstance(file, Path) else file.identity() is not None
         for file in sources.files
@@ -545,15 +547,15 @@ def ingest(
     capture: str | Place | Sequence[str | Place] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Create a store, which is one file, from traces. For many ranks, use a dataset.
+    """Create a store, which is a single file, from traces. For many ranks, use a dataset.
 
     Args:
-        paths: trace files, or folders or globs of them (the ranks of one run); also URLs.
+        paths: trace files, folders, globs, or URLs of the ranks of one run.
         output: path of the store.
-        force: replace an existing file.
+        force: whether to replace an existing file.
         rules: a rules file, which the classifier applies before the built-in rules.
         capture: traces that recorded the capture of CUDA graphs which these traces replay.
-        progress: called from time to time, on another thread, while a trace is read.
+        progress: called periodically, on another thread, while a trace is read.
 
     Returns:
         The path of the store.
@@ -561,7 +563,7 @@ def ingest(
     Raises:
         TraceError: a path does not exist, or contains no readable trace.
         StoreError: the store exists, or cannot be written.
-        UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
+        UsageError: the rules file is invalid, or the name does not end in ``.duckdb``.
     """
     from tracekit.analysis.library import library_file
     from tracekit.database import building
@@ -588,7 +590,7 @@ def ingest(
 
 
 def given_dataset(paths: Sequence[str | Place]) -> Location | None:
-    """Return the dataset if the only path is one: a folder whose name ends in ``.tracekit``."""
+    """Return the dataset if the only path is a folder whose name ends in ``.tracekit``."""
     from tracekit.storage import Location
 
     if len(paths) != 1 or not str(paths[0]).rstrip("/").endswith(".tracekit"):
@@ -627,7 +629,7 @@ def _local_store(
 def begin_reading(
     sources: Sources, progress: Callable[[Progress], None] | None
 ) -> contextlib.AbstractContextManager[Reading | None]:
-    """Start to read the first trace, while DuckDB loads and the store is created."""
+    """Start reading the first trace while DuckDB is loaded and the store is created."""
     from tracekit.ingest.reading import Reading
 
     if not sources.traces:
@@ -703,7 +705,7 @@ def _fill_traces(
     if sources.captures:
         from tracekit.analysis.plausibility import judge_records
 
-        # Before captures are loaded: they come from another recording.
+        # Do this before loading captures, which are from another recording.
         judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture

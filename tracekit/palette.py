@@ -1,7 +1,7 @@
-"""Colors, the same in the terminal, charts, reports, and exported traces.
+"""Colors, which are the same in the terminal, charts, reports, and exported traces.
 
 Charts use the palette of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with common
-color blindness can distinguish, with some colors darker for contrast on white. The terminal uses
+color blindness can distinguish. Some colors are darker for contrast on white. The terminal uses
 named colors and glyphs.
 """
 
@@ -73,13 +73,13 @@ SEVERITY = {"ok": GREEN, "note": ORANGE, "warn": VERMILLION}
 """Colors of data-quality checks."""
 
 SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
-"""Colors for other things, in this order."""
+"""Colors for other series, in order of use."""
 
 
 def classes(names: Sequence[str]) -> dict[str, Colour]:
-    """Return the colors of kernel classes, each the same everywhere.
+    """Return the colors of kernel classes, which are the same in every output.
 
-    The rules define them. Classes of a user's rules get a color by name.
+    The rules define them. The color of a class in the user's rules depends on its name.
     """
     known = _classes()
     found = {}
@@ -113,5 +113,5 @@ def text_on(colour: str) -> str:
 
 
 def series(names: Sequence[str]) -> dict[str, Colour]:
-    """Return a color for each name; colors repeat from the eleventh on."""
+    """Return a color for each name. Colors repeat from the eleventh name onward."""
     return {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}

@@ -1,9 +1,8 @@
 """Removes keys and passwords from stored and displayed text.
 
 There are two methods. By form: the value in `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
-`Authorization: Bearer X`, or `https://user:X@host` is removed, however short it is. By value:
-secrets that were found in arguments or the environment are removed from any text, such as the log
-of a server.
+`Authorization: Bearer X`, or `https://user:X@host` is removed regardless of its length. By value:
+secrets from arguments or the environment are removed from any text, such as a server log.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
-# Parameters of signed URLs with the signer or the signature: S3, Google, Azure (SAS), CloudFront,
-# Alibaba, Tencent, Akamai. The other parameters are not secrets, and are so short that they would
+# Parameters of signed URLs that hold the signer or the signature: S3, Google, Azure (SAS),
+# CloudFront, Alibaba, Tencent, Akamai. Other parameters are not secret, and their short names would
 # match unrelated text.
 _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
@@ -63,7 +62,7 @@ _PAIR = (
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
 )
-# `--api-key X` inside one text.
+# `--api-key X` within one text.
 _OPTION = rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})"
 # A parameter of a URL inside another URL, or in JSON that escapes `&`.
 _SEPARATOR, _EQUALS = (
@@ -176,7 +175,7 @@ class Redactor:
             forms |= {secret, urllib.parse.quote(secret, safe=""), json.dumps(secret)[1:-1]}
             forms.add(json.dumps(secret, ensure_ascii=False)[1:-1])
             forms.add(base64.b64encode(secret.encode("utf-8", "replace")).decode())
-        # Longest first, because one may contain another.
+        # Longest first, because a secret may contain another secret.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         pattern = "|".join(map(re.escape, self._forms))
         self._pattern = re.compile(pattern) if pattern else None
@@ -206,7 +205,7 @@ class Redactor:
         """Copy a file block by block, without the secrets."""
         rest = b""
         while block := source.read(_BLOCK_BYTES):
-            # The end of a block is searched again with the next block, in case it cuts a secret.
+            # The end of a block is searched again with the next block, which may continue a secret.
             data = self.clean_bytes(rest + block)
             keep = max(len(data) - self.longest_bytes, 0)
             target.write(data[:keep])

@@ -1,8 +1,8 @@
-"""The tables of a store: every column with its type, unit and meaning.
+"""The ingested tables of a store: every column with its type, unit, and meaning.
 
-This is the only description of the ingested tables. The loader creates them from it, ``.schema`` in
-``tracekit sql`` prints it, and the manual's reference page is generated from it. Views and the
-tables derived from these are described by the headers of their SQL files.
+They are defined only here. The loader creates them from this definition, ``.schema`` in ``tracekit
+sql`` prints it, and the manual's reference page is generated from it. The headers of SQL files
+describe views and derived tables.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tracekit.event_description import (
 )
 
 SCHEMA_VERSION = 23
-"""Raised with every change of a table; a store of another version is not opened."""
+"""Version of the tables, which increases with every change. Other versions cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: DuckDB type, and meaning with its unit where it has one."""
+    """One column: DuckDB type, and meaning (with its unit if it has one)."""
 
     name: str
     type: str
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One ingested table: what a row is, and its columns in order.
+    """One ingested table: the meaning of a row, and its columns in order.
 
     If `view_name` is set, the table is a view of the rows of `record` with that `view_name`. Each
     column is computed by its expression in `sources`, or else taken from the column of the same
@@ -64,7 +64,7 @@ class Table:
                 f"CREATE VIEW {self.name} AS SELECT {picked} FROM record "
                 f"WHERE view_name = '{self.view_name}'"
             )
-        # zstd halves the store and is written faster than what DuckDB would choose for JSON.
+        # zstd halves the size of the store, and is faster to write than DuckDB's default for JSON.
         # Column extra is excluded: it is nearly always NULL, and zstd would use half a MB per row
         # group for it.
         zstd = " USING COMPRESSION zstd"
@@ -330,7 +330,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("value", "DOUBLE", "value"),
     ),
 )
-"""The tables of run folders; empty if the traces are not in a run folder."""
+"""Tables of run folders; they are empty if the traces are not in a run folder."""
 
 TABLES: tuple[Table, ...] = (
     _table(

@@ -1,7 +1,7 @@
-"""Guarded reading of small files: project files, rules, baselines, and manifests.
+"""Safe reading of small files: project files, rules, baselines, and manifests.
 
-They are untrusted. A file must be a regular file of bounded size. It is parsed in linear time into
-values of bounded depth. Errors in its content are `ValueError`.
+They are untrusted. A file must be a regular file of limited size. It is parsed in linear time into
+values of limited depth. Errors in its content raise `ValueError`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tracekit.units import MB
 
 MAX_TOML_BYTES = 1 * MB
 _MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 50, 4_000_000
-_MAX_BITS = 1000  # Integers of this size are finite floats.
+_MAX_BITS = 1000  # Integers up to this size are finite floats.
 
-# Strings and comments of TOML, where dots do not separate parts of a key. Runs in linear time.
+# Strings and comments of TOML, in which dots do not separate key parts. Matches in linear time.
 _TOML_TEXT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+' + r"|'''(?:[^']++|'(?!''))*+"
     r'|"(?:[^"\\\n]++|\\.)*+"?' + r"|'[^'\n]*+'?|\#[^\n]*+",
@@ -33,7 +33,7 @@ def read_small(place: Place, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
     """Return the content of a small file.
 
     Raises:
-        OSError: it cannot be read, is too long, or is no regular file, such as a FIFO.
+        OSError: it cannot be read, is too long, or is not a regular file (such as a FIFO).
     """
     path = Location.of(place).local_path
     if path is None:
@@ -63,7 +63,7 @@ def parse_toml(data: bytes) -> Any:
     import tomllib
 
     text = data.decode("utf-8")
-    # The time of Python's parser is quadratic in the parts of a key.
+    # Python's parser takes quadratic time in the number of key parts.
     if max(one.count(".") for one in re.split("[=,\n]", _TOML_TEXT.sub("", text))) > _MAX_KEY_PARTS:
         raise ValueError("a key has too many parts")
     try:

@@ -1,8 +1,8 @@
-"""Values as SQL text.
+"""Formats values as SQL text.
 
 When a value is bound to a statement, DuckDB's Python binding imports numpy and pandas if they are
-installed, which costs more than most of our statements. So values are written into statements, only
-here.
+installed, which takes longer than most of our statements. So values are written into the text of
+statements. Only this module does so.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def rows(values: Sequence[Sequence[object]]) -> str:
 
 
 _FEW_ROWS = 8
-"""Up to this number of rows, literals are faster."""
+"""Maximum number of rows for which literals are faster."""
 
 _PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
-"""Types of literals if the first one in a column is cast."""
+"""Types for which it is sufficient to cast the first literal of a column."""
 
 
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:

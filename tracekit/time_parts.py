@@ -1,6 +1,6 @@
 """Names and glyphs of the parts of a device's window: compute, exposed work, and idle time.
 
-Macro `time_part` and analysis `timeline` define them.
+Macro `time_part` and analysis `timeline` define these parts.
 """
 
 from __future__ import annotations

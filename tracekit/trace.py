@@ -44,11 +44,11 @@ class OpenStore:
 
     Attributes:
         connection: a connection to the store.
-        path: its file, or None if the store is in memory.
+        path: the file of the store, or None if the store is in memory.
         renew: creates a damaged cached store again and opens it.
         missing: path and reason of each trace that could not be read.
-        derive: creates the named tables and views of an incomplete store, or all that are missing
-            if called with None.
+        derive: creates the named tables and views of an incomplete store; with None, all missing
+            ones.
         answer: returns the rows of analyses of an incomplete store without storing them.
     """
 
@@ -97,7 +97,7 @@ class Trace:
         self._query_folders = query_folders
         self._library: Library | None = None
         self._is_closed = False
-        # The edges of a prediction are one table of the session, so only one run is replayed.
+        # The session has one table for the edges of a prediction, so only one run is replayed.
         self._predictors: dict[bool, Predictor] = {}
 
     @property
@@ -121,7 +121,7 @@ class Trace:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """The DuckDB connection to the store, for what :meth:`sql` cannot do.
+        """The DuckDB connection to the store, for operations that :meth:`sql` does not support.
 
         Raises:
             StoreError: the trace is closed.
@@ -136,7 +136,7 @@ class Trace:
         return self._store.connection
 
     def _require_open(self) -> None:
-        """Check that the store is open, and add the given peak rates of devices once."""
+        """Raise if the store is closed; load the measured peak rates of devices once."""
         if self._is_closed:
             raise StoreError(
                 "the trace is closed", hint="query before close(), inside its with block"
@@ -170,8 +170,8 @@ class Trace:
 
         Args:
             name: name of the analysis, as in ``tracekit query --list``.
-            **params: its parameters; the others have their defaults. ``per`` selects other rows
-                and columns: ``query("phases", per="step")``.
+            **params: parameters of the analysis; other parameters have their defaults. ``per``
+                selects other rows and columns: ``query("phases", per="step")``.
 
         Returns:
             Rows with named columns; the suffix of a column name is its unit.
@@ -185,7 +185,7 @@ class Trace:
         return self._ask(lambda: self._query(name, params))
 
     def assume_peaks(self, device: str | None = None, **peaks: float) -> None:
-        """Use given peak rates of the device for utilization. Figures name them as given.
+        """Use given peak rates of the device for utilization. Results state that they were given.
 
         Args:
             device: a device of queries/rules/devices.toml, instead of the one in the traces.
@@ -200,7 +200,7 @@ class Trace:
         lay_peaks(self.connection, device, peaks)
         self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
-        # A store that is created again would not have the given peak rates.
+        # A recreated store would lack the given peak rates.
         self._store.renew = None
 
     def assume_plain_step(self, step_ns: int) -> None:
@@ -218,12 +218,12 @@ class Trace:
         if step_ns <= 0:
             raise UsageError("an unprofiled step must take more than 0 ns")
         self._predictors.clear()
-        # A cached store has rows that depend on the estimate.
+        # A cached store has rows that depend on the estimate; hide them.
         look_in_session_first(self.connection)
         Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Return the answer to a question. A damaged cached store is created again first."""
+        """Run a query. If the cached store is damaged, recreate it once and run the query again."""
         from tracekit.database.connections import DamagedStoreError
 
         try:
@@ -274,7 +274,7 @@ class Trace:
         return run_analysis(connection, spec, params)
 
     def sql(self, text: str) -> Result:
-        """Run SQL over the tables and views of the store.
+        """Run SQL on the tables and views of the store.
 
         Raises:
             QueryError: DuckDB rejects the statement.
@@ -284,7 +284,7 @@ class Trace:
         return self._ask(lambda: run_sql(self._connection_for(text), text))
 
     def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
-        """Run SQL and return its rows as a stream, so that results may exceed memory.
+        """Run SQL and return its rows as a stream, for results that may exceed memory.
 
         Read all rows before the next query.
 
@@ -327,10 +327,10 @@ class Trace:
 
         Args:
             rows: dimensions, such as ``module`` or ``("phase", "class")``, with a row per value.
-            columns: the dimension with a column per value, or None for the total alone.
-            values: what to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or
+            columns: the dimension with a column per value, or None for only the total.
+            values: measure to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or
                 bytes.
-            where: an SQL condition over the columns of the view, such as ``"class = 'gemm'"``.
+            where: an SQL condition on the columns of the view, such as ``"class = 'gemm'"``.
             step: number of the only step to include.
 
         Returns:
@@ -357,12 +357,13 @@ class Trace:
         """Predict the step time, or the latencies of a serving run, after all given changes.
 
         Args:
-            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"``, or, for the load or engine of
-                a serving run, ``"rate x2"`` or ``"batch limit=8"``.
-            timeline: path of a Chrome trace of the predicted run, or a folder for one per rank.
-            further: runs with another batch size or sequence length, which changes such as
-                ``"batch=8"`` need; or of ``tracekit bench``, for changes of links.
-            is_recorded: predict the recorded run, not the run without the profiler.
+            *changes: changes such as ``"class=gemm x0.5"`` or ``"host x0.5"``; for the load or
+                engine of a serving run, ``"rate x2"`` or ``"batch limit=8"``.
+            timeline: output path of a Chrome trace of the predicted run, or a folder for one file
+                per rank.
+            further: additional runs: with another batch size or sequence length, for changes such
+                as ``"batch=8"``; or from ``tracekit bench``, for changes of links.
+            is_recorded: whether to predict the recorded run instead of the unprofiled run.
 
         Raises:
             UsageError: a change cannot be parsed.
@@ -392,7 +393,7 @@ class Trace:
         """Return suggested changes, sorted by their predicted gain per step.
 
         Args:
-            is_recorded: predict gains of the recorded run, not of the run without the profiler.
+            is_recorded: whether to predict gains of the recorded run instead of the unprofiled run.
 
         Raises:
             QueryError: no trace is open, or a rule in the user's SQL files fails.
@@ -467,7 +468,7 @@ class Trace:
             self._check_scope(spec)
         self._require_open()
         answers: dict[str, Answer] = {}
-        # In a complete store, each analysis creates missing relations and reports failures itself.
+        # In a complete store, each analysis itself creates missing relations and reports failures.
         if self._store.answer is not None:
             answers = self._store.answer(
                 one
@@ -495,7 +496,7 @@ class Trace:
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.scopes import several
 
-        # Traces belong to one run, and the fragments of a job count as one run.
+        # Traces belong to one run; the fragments of a job count as one run.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()

@@ -1,8 +1,8 @@
-"""The only unit factors, and the text forms of durations, sizes and rates.
+"""Unit factors, and formatting of durations, sizes, and rates.
 
-Everything is integer nanoseconds and bytes inside; milliseconds and gigabytes exist only where text
-is rendered. A gigabyte is 1e9 bytes. Integers are converted without going through a double, so no
-digit that is shown is wrong.
+Internally, all times are integer nanoseconds and all sizes are bytes; milliseconds and gigabytes
+exist only in formatted text. 1 GB is 1e9 bytes. Integers are formatted without converting them to a
+double, so every displayed digit is correct.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ TB = 1_000_000_000_000
 
 Unit = Literal["ns", "bytes", "pct", "count", "bytes_per_s", "flop_per_s", "per_s", "flops", "hz"]
 
-# The longer suffix first: `_bytes_per_s` is a rate, not a size.
+# Longer suffixes come first, because `_bytes_per_s` is a rate, not a size.
 _SUFFIXES: tuple[Unit, ...] = (
     *("bytes_per_s", "flop_per_s", "per_s"),
     *("bytes", "flops", "count", "pct", "hz", "ns"),
 )
 
 _SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
-# From how many ns on a column of milliseconds has one decimal, two and so on.
+# Minimum value in ns at which a column of milliseconds has 1, 2, 3, or 4 decimals.
 _SHORT_MS = (10 * NS_PER_MS, NS_PER_MS, 100 * NS_PER_US, 10 * NS_PER_US)
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _RATE_STEPS = ((TB, "TFLOP/s"), (GB, "GFLOP/s"), (MB, "MFLOP/s"))
 _SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 _PREFIXES = ((TB, "T"), (GB, "G"), (MB, "M"), (KB, "k"))
-# The units that are shown in steps of 1e3, by what the steps are called.
+# Units that are scaled in steps of 1e3.
 _SCALED: dict[Unit, str] = {
     "bytes": "B",
     "bytes_per_s": "B/s",
@@ -50,7 +50,7 @@ _DURATION_UNITS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, 
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a size such as `2GB` (2e9), `512MiB`, `4g`, or `1000000`.
+    """Parse a size such as `2GB` (2e9), `512MiB`, `4g`, or `1000000`; return bytes.
 
     Raises:
         ValueError: the text is not a size.
@@ -63,7 +63,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return the ns of a duration such as `41.4ms` or `1.2s`.
+    """Parse a duration such as `41.4ms` or `1.2s`; return ns.
 
     Raises:
         ValueError: the text is not a positive duration.
@@ -120,10 +120,10 @@ def format_scaled(value: int | float, factor: int, decimals: int) -> str:
 
 
 def ms_decimals(values_ns: Iterable[int | float]) -> int:
-    """Return the decimals of milliseconds for a column of values in ns.
+    """Return the number of decimals for a column of times in milliseconds.
 
-    The default is three (microseconds). Small values with nanoseconds have up to six, and values
-    from 100 s have one.
+    The default is three (microseconds). Columns of small values with nanoseconds have up to six
+    decimals, and columns with values of at least 100 s have one.
     """
     sizes = [abs(value) for value in values_ns]
     largest = max(sizes, default=0)
@@ -138,7 +138,7 @@ def ms_decimals(values_ns: Iterable[int | float]) -> int:
 
 
 def short_decimals(values_ns: Iterable[int | float]) -> int:
-    """Return the decimals of milliseconds for about three significant digits on a screen."""
+    """Return the number of decimals of milliseconds for about three significant digits."""
     largest = max((abs(value) for value in values_ns), default=0)
     return next((n for n, least in enumerate(_SHORT_MS, 1) if largest >= least), len(_SHORT_MS) + 1)
 
@@ -180,7 +180,7 @@ def format_interval(low_ns: int | float, high_ns: int | float) -> str:
 
 
 def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:
-    """Return factor and name of the scaled unit (in steps of 1e3) for an amount.
+    """Return the factor and name of the scaled unit (in steps of 1e3) for an amount.
 
     Args:
         unit: a unit of :func:`unit_of`.
@@ -199,7 +199,7 @@ def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:
 
 
 def size_step(largest: int | float) -> tuple[int, str]:
-    """Return factor and name of the size unit (steps of 1e3) for the largest value."""
+    """Return the factor and name of the size unit (in steps of 1e3) for the largest value."""
     for factor, unit in _SIZE_STEPS:
         if abs(largest) >= factor:
             return factor, unit
@@ -226,7 +226,7 @@ def format_flop_per_s(rate: int | float) -> str:
 
 
 def format_pct(pct: int | float) -> str:
-    """Return a percentage with one decimal, or `<0.1` for a small positive one."""
+    """Return a percentage with one decimal, or `<0.1` for a small positive percentage."""
     if 0 < pct < 0.05:
         return "<0.1"
     return f"{pct:,.1f}"

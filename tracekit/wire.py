@@ -1,7 +1,7 @@
-"""The wire format of protocol buffers, to the extent that Perfetto and XSpaces need it.
+"""The parts of the protocol buffers wire format that Perfetto traces and XSpaces need.
 
 Source: "Encoding" (protobuf.dev). This is several times as fast as the classes of the protobuf
-package, with which tests compare it.
+package; tests compare the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _pack_double = struct.Struct("<d").pack
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a varint; negative ones as 64-bit two's complement."""
+    """Return a number as a varint; negative numbers are 64-bit two's complement."""
     if 0 <= number <= LOW:
         return SHORT[number]
     number &= _MASK_64
@@ -54,8 +54,8 @@ def bytes_field(field: int, data: bytes) -> bytes:
 def text_field(field: int, text: str) -> bytes:
     """Return a text field.
 
-    UTF-8 has no lone surrogates, which become question marks. Perfetto's engine would cut the text
-    at a NUL, which becomes the symbol for NUL.
+    Lone surrogates, which UTF-8 does not allow, become question marks. NULs, at which Perfetto's
+    engine would truncate the text, become the symbol for NUL.
     """
     return bytes_field(field, text.replace("\0", "\u2400").encode("utf-8", "replace"))
 

@@ -1,1 +1,1 @@
-"""SQL files, from header to result: catalog, library, relations, and runs. No formatting."""
+"""Finds, parses, and runs SQL files. It does not format results."""

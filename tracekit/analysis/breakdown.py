@@ -1,4 +1,4 @@
-"""The analyses of a breakdown, and figures that several outputs derive from them."""
+"""Analyses of a breakdown, and figures derived from them that several outputs show."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the sections of a breakdown.
-
-    Each is followed by the analyses whose headers place them after it.
-    """
+    """Return analyses, each followed by the analyses whose headers place them after it."""
     found = list(names)
     for name, view in load_catalog().analyses.views("breakdown").items():
         if view.get("after") in found:
@@ -53,17 +50,17 @@ MFU = "mfu"
 """Added for steps on accelerators."""
 
 ESTIMATE = ("unprofiled", "run_phases")
-"""Added for steps on accelerators if no unprofiled step was measured and the trace is small."""
+"""Added for steps on accelerators if the trace is small and no unprofiled step was measured."""
 
 HEALTH = "health"
 
 _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
 """Maximum number of devices, and of events per device, for which commands replay the dependency
-graph without being asked.
+graph by default.
 """
 
 _MOST_IN_BREAKDOWN = 100_000
-"""Most trace events for which a breakdown estimates the unprofiled step.
+"""Maximum number of trace events for which a breakdown estimates the unprofiled step.
 
 With 130,000 events, the estimate takes as long as the rest of the breakdown.
 """
@@ -87,7 +84,7 @@ SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
 """Added for runs with recorded requests."""
 
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
-"""Added for traces of such runs."""
+"""Added for traces of runs with recorded requests."""
 
 BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
 """Added for runs with microbenchmarks."""
@@ -110,7 +107,7 @@ TOTALS = {
     for name, view in load_catalog().analyses.views("breakdown").items()
     if "totals" in view
 }
-"""The analysis with the totals over devices, by the analysis that it follows."""
+"""Analysis with the totals over devices, by the per-device analysis before it."""
 
 ASKED_OF_RANKS = ("collective_skew",)
 """Often asked for several traces in addition to a breakdown."""
@@ -169,7 +166,7 @@ def is_small(timeline: Result) -> bool:
 
 
 def of_steps(results: Mapping[str, Result]) -> list[str]:
-    """Return the analyses that a breakdown with steps on accelerators also shows."""
+    """Return the additional analyses of a breakdown with steps on accelerators."""
     if not results.get("run_idle"):
         return []
     is_measured = results["run_idle"].column("plain_step_ns")[0] is not None
@@ -181,7 +178,7 @@ def of_steps(results: Mapping[str, Result]) -> list[str]:
 class Mfu:
     """Model FLOPs utilization, and the share of step time for which it is known.
 
-    `is_of_run`: it refers to the unprofiled step.
+    `is_of_run`: whether it refers to the unprofiled step.
     """
 
     share: float

@@ -1,6 +1,6 @@
 """Finds the SQL files. To add an analysis, add one file.
 
-There is a folder per subject. The header of a file declares its kind, such as analysis or table.
+Each subject has a folder. The header of a file declares its kind, such as analysis or table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+) per (?P<per>\w+)[ \t]*$", 
 
 
 class Title(NamedTuple):
-    """An analysis in a list; `per` has the values of its parameter `per`."""
+    """List entry of an analysis; `per` has the values of its parameter `per`."""
 
     name: str
     subject: str
@@ -54,8 +54,8 @@ class _File:
 class Specs(Mapping[str, Spec]):
     """SQL files of one kind by name, in alphabetical order.
 
-    A header is loaded on demand, from the library or the text. A command needs few of them, and
-    parsing all would take a noticeable part of its time.
+    A header is loaded on demand, from the library or the text. A command needs few headers, and
+    parsing all of them would be noticeably slow.
     """
 
     files: dict[str, _File] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Specs(Mapping[str, Spec]):
         if spec is None:
             file = self.files[name]
             if name in self._encoded:
-                # The header may have been encoded in another checkout.
+                # The header may have been encoded by another checkout, with other paths.
                 spec = replace(_DECODER.decode(self._encoded[name]), path=file.path)
             else:
                 spec = parse_header(file.text, name, file.path, file.subject)
@@ -122,7 +122,7 @@ class Specs(Mapping[str, Spec]):
         return self._families
 
     def spelling(self, name: str) -> tuple[str, str | None]:
-        """Return the name of an analysis for people, and the value of `per`."""
+        """Return the displayed name of an analysis, and the value of `per`."""
         found = _FAMILY.search(self.files[name].text) if name in self.files else None
         return (found["head"], found["per"]) if found else (name, None)
 
@@ -132,7 +132,7 @@ class Specs(Mapping[str, Spec]):
         return f"{head} --per {per}" if per else head
 
     def member(self, name: str, per: object) -> str:
-        """Return the member of a family that has a row per `per`.
+        """Return the member of a family with the given value of `per`.
 
         Raises:
             QueryError: the analysis has no such parameter or value.
@@ -184,7 +184,7 @@ class Catalog:
         return encoder.encode([dict(kind) for kind in self])
 
     def decode_headers(self, encoded: bytes) -> None:
-        """Load the headers of all files from those that were encoded from the same files."""
+        """Load all headers from the output of :meth:`encoded_headers` for the same files."""
         kinds = msgspec.msgpack.decode(encoded, type=list[dict[str, msgspec.Raw]])
         for specs, headers in zip(self, kinds, strict=True):
             specs._encoded.update(headers)
@@ -276,8 +276,8 @@ def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
         if folder.name.startswith(("_", ".")) or not folder.is_dir():
             continue
         for file in folder.iterdir():
-            # A leading underscore marks a file that is no analysis or relation, a leading dot a
-            # temporary file of an editor.
+            # A leading underscore marks a file that is neither an analysis nor a relation. A
+            # leading dot marks a temporary file of an editor.
             if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
                 found.append((file.name.removesuffix(".sql"), folder.name, file))
     return sorted(found, key=lambda item: item[:2])
@@ -287,14 +287,14 @@ PACKAGE = Path(__file__).parents[1]
 """The folder of the package."""
 
 _MAKING = (".", "ingest", "analysis", "engine", "dataset")
-"""Folders of the package that create or describe rows of stores and datasets."""
+"""Folders of the package with code that creates or describes rows of stores and datasets."""
 
 
 def make_digest(rules: Path | None = None) -> str:
-    """Return a digest of everything except the traces that determines the rows of a store.
+    """Return a digest of everything that determines the rows of a store, except the traces.
 
-    It covers the version, the code that reads and derives rows, including the C library, the SQL
-    files, and the rules. It reads contents, because file times are unreliable.
+    It covers the version, the code that reads and derives rows (including the C library), the SQL
+    files, and the rules. It reads file contents, because file times are unreliable.
     """
     digest = hashlib.sha256(_digest_of_package(PACKAGE))
     if rules is not None and rules.is_file():
@@ -316,7 +316,7 @@ def _digest_of_package(package: Path) -> bytes:
     for folder in _MAKING:
         for path in sorted((package / folder).iterdir()):
             if path.suffix in {".py", ".so", ".pyd"}:
-                # Unbuffered, because every command that opens a trace spends this time.
+                # Unbuffered reads are faster, and every command that opens a trace computes this.
                 with path.open("rb", buffering=0) as source:
                     digest.update(f"{path.name}\0".encode())
                     digest.update(source.read())

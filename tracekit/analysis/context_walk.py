@@ -1,12 +1,12 @@
 """Finds the context of launches, ops, and allocations in one pass over each host thread.
 
-The ranges, Python calls, ops, and launches of a thread are read by start time, outer ones first. A
+The ranges, Python calls, ops, and launches of a thread are read by start time, outermost first. A
 stack holds the open spans; the top of the stack is the context of a launch. If two spans cross, the
-earlier one ends where the later one begins. An end that is late by a rounding error is moved to the
-end of the enclosing span.
+earlier one ends where the later one begins. If a span ends after its enclosing span only because of
+a rounding error, its end is moved to that of the enclosing span.
 
-Only spans with a meaning (table ``range_marker``) are read, and results are passed on immediately,
-so memory does not grow with the trace. native/context_walk.c keeps the stack and handles launches,
+Only spans with a meaning (table ``range_marker``) are read, and results are written immediately, so
+memory does not grow with the trace. native/context_walk.c maintains the stack and handles launches,
 ops, and autograd nodes; it calls this module for modules, ranges, and other spans.
 """
 
@@ -59,12 +59,12 @@ _HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
 _BITS = 4
 
 # Bits of member `how` of a context: recomputed for the backward pass; inside an op with a sequence
-# number, so grad mode is on; inside an optimizer step with a closure that runs a backward pass, as
-# Lightning passes it; inside a pass that is differentiated itself; inside an op with a sequence
+# number, so grad mode is on; inside an optimizer step whose closure runs a backward pass, as in
+# Lightning; inside a backward pass that is itself differentiated; inside an op with a sequence
 # number in an autograd node, which means recomputed unless the pass is differentiated.
 _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
-# Kinds of spans that are no part of an asynchronous collective whose range encloses them.
+# Kinds of spans that are not part of an asynchronous collective whose range encloses them.
 _WITH_CONTEXT = frozenset((OP, NODE, FRAME, RANGE))
 
 # Optimizer steps that contain a backward pass.
@@ -130,10 +130,10 @@ _CAPTURED = """
     FROM captured_call
 """
 
-# Traces whose ops have sequence numbers: nodes have them too there.
+# Traces whose ops have sequence numbers; their autograd nodes have them, too.
 _NUMBERED = "SELECT DISTINCT trace_id FROM event WHERE sequence_number IS NOT NULL"
 
-# Traces whose ranges name modules: these take precedence over Python calls of nn.Modules.
+# Traces with ranges that name modules. These ranges take precedence over calls of nn.Modules.
 _QUALIFIED = """
 SELECT DISTINCT e.trace_id
 FROM event AS e
@@ -161,7 +161,7 @@ WHERE category = 'scope'
 LIMIT 1
 """
 
-# In execution order.
+# Annotated kernels in execution order.
 _ANNOTATED = """
 SELECT trace_id, annotated_module(args) AS name
 FROM event
@@ -233,10 +233,10 @@ def _flags(marker: Marker) -> int:
 
 _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 
-# The questions of native/context_walk.c. The first comes with a trace; the answer is whether its
-# ops have sequence numbers. The second comes with a context, and start, end, id, and bits of a
-# span; the answer is the context inside the span. After them come the nodes, and the ops inside of
-# nodes, since the last question: how many, and start, end, node, bits, and kind of each.
+# Questions that native/context_walk.c asks. _BEGIN_THREAD has a trace; the answer is whether its
+# ops have sequence numbers. _ENTER has a context, and the start, end, id, and bits of a span; the
+# answer is the context inside the span. Both are followed by the nodes, and the ops inside nodes,
+# since the previous question: their number, and the start, end, node, bits, and kind of each.
 _BEGIN_THREAD, _ENTER = 0, 1
 _INNER_OP, _DIRECT_OP, _NEW_NODE = range(3)
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
@@ -265,7 +265,7 @@ class _Walk:
         self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MOST_NOTED))()
 
     def answer(self, question: int) -> None:
-        """Answer a question of the sweep."""
+        """Answer a question of native/context_walk.c."""
         *context, _, _, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
         if noted_count:
             stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
@@ -294,14 +294,14 @@ class _Walk:
                 self._nodes.run_inner_op(start, node, label)
 
     def begin_thread(self, trace_id: int) -> None:
-        """Begin another thread."""
+        """Begin the next thread."""
         if self._trace is None or self._trace.trace_id != trace_id:
             self.end_trace()
             self._trace = TraceModules(trace_id, trace_id in self._qualified)
         self._nodes.begin_thread(trace_id)
 
     def end(self) -> None:
-        """Finish the last trace, and write modules of traces without spans."""
+        """Finish the last trace, and write the modules of traces without spans."""
         self.end_trace()
         for trace_id in [*self._annotated]:
             self.begin_thread(trace_id)

@@ -1,19 +1,19 @@
-"""Finds autograd nodes whose ops have sequence numbers although they recompute nothing.
+"""Finds autograd nodes that recompute nothing although their ops have sequence numbers.
 
 A backward pass runs with grad mode off, so its ops have no sequence numbers. If they do, either
 forward work is recomputed (activation checkpointing), or the whole pass runs with grad mode on
 (``create_graph=True``, ``torch.func.grad``), because its gradients are differentiated.
 
-The last op of a node distinguishes the two. Checkpointing recomputes when a node unpacks a saved
-tensor, or in a backward pass inside the node; then the node computes its gradient in the grad mode
-of the pass. A node that torch generated (``MmBackward0``) always computes its gradient this way. A
+The last op of a node distinguishes the two cases. Checkpointing recomputes when a node unpacks a
+saved tensor, or in a backward pass inside the node. Afterwards, the node computes its gradient in
+the grad mode of the pass. A node that torch generated (``MmBackward0``) always ends this way. A
 user-defined node may run no torch op after recomputing, so a generated node in the pass must
-confirm that the pass is differentiated: the previous one, else the next.
+confirm that the pass is differentiated: the previous one, or else the next.
 
-A user-defined Function has a number in any grad mode. A node that calls one (the backward pass of a
-collective is a collective) recomputes only if a torch op in it has a number, if another node runs
-inside it, or if a Function in it ends by detaching a tensor that it saves: checkpointing reruns the
-op that saved a tensor, and keeps only the values of the new one.
+A user-defined Function has a sequence number in any grad mode. A node that calls one (the backward
+pass of a collective is a collective) recomputes only if a torch op in it has a sequence number, if
+another node runs inside it, or if a Function in it ends by detaching a tensor that it saves.
+Checkpointing reruns the op that saved a tensor and saves only the detached result.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class _Node:
     end_ns: int
     is_generated: bool
     ran_last: bool | None = None
-    """Whether the last op directly inside has a number; None if it is a node or does not exist."""
+    """Whether the last op directly inside has a sequence number; None without one or for a node."""
     has_function: bool = False
     function_end_ns: int = 0
     is_in_grad_mode: bool = False
     ends_saving: bool = False
-    """Whether the last op inside its latest Function detaches a tensor."""
+    """Whether the last op inside the latest Function of the node detaches a tensor."""
 
 
 class DerivativeNodes:
-    """Writes nodes whose numbered ops recompute nothing, while the spans of a thread are read.
+    """Writes nodes that recompute nothing, while the spans of a thread are read.
 
     Args:
-        file: receives a JSON array per node: trace_id, event_id, and 1 if the pass is
-            differentiated or 0 if the node only calls Functions.
+        file: receives a JSON array per node: trace_id, event_id, and 1 if the backward pass is
+            differentiated, or 0 if the node only calls Functions.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -54,7 +54,7 @@ class DerivativeNodes:
         self._undecided: list[int] = []
 
     def begin_thread(self, trace_id: int) -> None:
-        """Start another thread."""
+        """Begin the next thread."""
         self._close(None)
         self._trace_id = trace_id
         self._is_pass_numbered = False

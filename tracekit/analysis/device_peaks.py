@@ -1,4 +1,4 @@
-"""Peak rates of devices: from ``queries/rules/devices.toml`` to a table.
+"""Loads the peak rates of devices from ``queries/rules/devices.toml`` into a table.
 
 The file describes its entries and how they are matched.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 FILE_NAME = "devices.toml"
-"""The peak rates, in ``queries/rules``."""
+"""Name of the file with peak rates in ``queries/rules``."""
 
 DEVICE_PEAK = "device_peak"
 """Name of the table."""
@@ -80,8 +80,8 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
 def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | None:
     """Return the peak rates of a device by its name in a trace.
 
-    Return None if the device is unknown or a partition of a known one: some partitions have the
-    name of the device, but fewer multiprocessors or compute units (`unit_count`, if recorded).
+    Return None if the device is unknown or is a partition of a known device. Some partitions have
+    the name of the device, but fewer multiprocessors or compute units (`unit_count`, if recorded).
     """
     for peak in load_device_peaks():
         if re.fullmatch(peak.pattern, device_name.strip(), re.IGNORECASE):
@@ -91,7 +91,7 @@ def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | Non
 
 
 def find_device(name: str) -> DevicePeak:
-    """Return the device with a name of a driver or a part of a product name.
+    """Return the device with a driver's device name or with part of a product name.
 
     Raises:
         QueryError: no device or several devices match.
@@ -110,7 +110,7 @@ def find_device(name: str) -> DevicePeak:
 
 
 DEVICE_PEAK_RATE = "device_peak_rate"
-"""Table of the session with measured peak rates of devices."""
+"""Session table with measured peak rates of devices."""
 
 MEMORY = "memory"
 """Key for the memory bandwidth of a device, bytes/s, instead of a data type."""
@@ -122,12 +122,12 @@ def lay_peaks(
     """Use given peak rates for all devices of a connection.
 
     They hide table ``device_peak`` of the store for this connection and its cursors. Column
-    ``source`` states that they were given.
+    ``source`` states that the user provided them.
 
     Args:
-        connection: to the store.
-        device: the product that all devices are assumed to be; see :func:`find_device`.
-        peaks: further rates by data type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
+        connection: connection to the store.
+        device: product assumed for all devices; see :func:`find_device`.
+        peaks: additional rates by data type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
 
     Raises:
         QueryError: the device or a data type is unknown.
@@ -166,12 +166,12 @@ def lay_peaks(
 
 
 def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``device_peak``: a row per known device of each trace and data type.
+    """Fill table ``device_peak``: one row per trace, known device, and data type.
 
     If all devices in a file are the same product, the rows apply to every device (``*``), because
-    the file does not always list the device numbers that were used. A file whose kernels are built
-    for a newer architecture than its listed devices (macro ``newer_kernels``) does not describe the
-    devices that ran, so it gets no rows.
+    the file does not always list the device numbers in use. A file whose kernels are built for a
+    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because it
+    lists other devices than those that ran the kernels.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "

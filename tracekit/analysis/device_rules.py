@@ -1,7 +1,7 @@
-"""Rules that find device work without Kineto's categories.
+"""Rules that identify device work in events without Kineto's categories.
 
 ``queries/rules/device_events.toml`` has the rules and describes how they are applied. Most traces
-need none of them, which their categories show.
+have Kineto's categories and need no rules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
 FILE_NAME = "device_events.toml"
-"""The rules, in ``queries/rules``."""
+"""Name of the file with the rules in ``queries/rules``."""
 
 DEVICE_MARK = "device_mark"
 """Name of the table of marked events. The step also creates ``device_process``."""
@@ -29,8 +29,8 @@ CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCH
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
     event_count BIGINT, is_unknown BOOLEAN);
 """
-"""Tables of events that rules matched, and of processes that are or may be devices. The categories
-of most traces (table event_kind) show that there are none."""
+"""Tables of events that match rules, and of processes that are or may be devices. For most traces,
+the categories (table event_kind) show that both are empty."""
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
@@ -55,7 +55,7 @@ def event_sql(rule: Rule) -> str:
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``unrecorded_mark``: the marks of runs without recorded work, in order."""
+    """Create table ``unrecorded_mark``: rules for the accelerator if no device work is recorded."""
     marks = [
         (number, *(mark.get(name) for name in _MARK_COLUMNS))
         for number, mark in enumerate(builtin_content(FILE_NAME)["unrecorded"], start=1)
@@ -68,7 +68,8 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill the tables ``device_mark`` and ``device_process``.
 
     A row of ``device_process`` is a process whose name or label is that of a device, with the
-    number of its events outside Kineto's categories. ``is_unknown``: no rule matches any of them.
+    number of its events outside Kineto's categories. ``is_unknown`` means that no rule matches any
+    of these events.
     """
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
@@ -266,6 +267,6 @@ INSERT INTO {DEVICE_MARK} (trace_id, event_id, accelerator, role)
 SELECT DISTINCT trace_id, launch_id, 'npu', 'launch' FROM arrow_launch ORDER BY ALL;
 DROP TABLE arrow_launch
 """
-"""Ascend traces have no correlation ids. A flow async_npu links an op on the Python thread to
-device work, a flow HostToDevice links a call in the process CANN. If both exist, the op is used,
-because it has phase and module. The id is the event_id of the launching event."""
+"""Derives correlation ids for Ascend traces, which have none. A flow async_npu links an op on the
+Python thread to device work; a flow HostToDevice links a call in the process CANN. If both exist,
+the op is used, because it has a phase and module. The id is the event_id of the launching event."""

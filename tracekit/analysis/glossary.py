@@ -1,4 +1,4 @@
-"""Descriptions of columns that mean the same in every file."""
+"""Descriptions of columns that have the same meaning in every SQL file."""
 
 from __future__ import annotations
 
@@ -116,4 +116,4 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "work_ns": "time from its first device event to the end of its last, ns",
     "world_size": "number of ranks",
 }
-"""A header declares these columns without a description, or with its own if it differs."""
+"""Description by column. A header may omit the description of these columns."""

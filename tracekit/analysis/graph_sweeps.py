@@ -1,8 +1,8 @@
 """Sweeps over the dependency graph in C (native/replay.c): replay, gains, and critical path.
 
 A replay computes the earliest time of each node that its incoming edges allow, and the latest time
-that delays no end. The gain of a group of edges is how much earlier the last end is without them. A
-path follows the binding edges back from the end of each trace.
+that delays no trace end. The gain of a group of edges is the time by which the end moves earlier
+without them. A path follows the binding edges back from the end of each trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.database.connections import cursor_of
 REPLAY, GAINS, MOMENTS, RUN_STEPS, PATH = "replay", "gains", "moments", "run_steps", "path"
 
 VARIANTS = 5
-"""Number of weights per edge that :data:`MOMENTS` replays at once."""
+"""Number of weights per edge that :data:`MOMENTS` replays in one pass."""
 
 TABLES = {
     "graph_path": PATH,
@@ -29,10 +29,10 @@ TABLES = {
     "replayed_step": RUN_STEPS,
     "run_replay": REPLAY,
 }
-"""Tables that a sweep creates from the rows of the statement in their SQL file."""
+"""Tables that a sweep creates from the rows that their SQL file returns."""
 
 _Row = Sequence[Any]
-"""Integers and None."""
+"""A row of integers and NULLs."""
 
 
 def create_swept(
@@ -43,13 +43,15 @@ def create_swept(
     Args:
         connection: a connection that can run the statement.
         place: name of the table.
-        sweep: :data:`REPLAY`, of rows of (edge_id, source_node, target_node, weight_ns, target_ns,
-            whether the target is an end: 1); :data:`GAINS`, of the same rows with a NULL, and
-            behind them of groups in order: (edge_id, NULL, …, the number of a group), where edges
-            are numbered from 0 in the order given; :data:`MOMENTS`, as :func:`read_moments` takes
-            them; :data:`RUN_STEPS`, of those of table replayed_step; or :data:`PATH`, of rows of
-            (edge_id, source_node, target_node, the trace to whose end the edge leads).
-        statement: gives the edges; for a path those that bind, one for each node.
+        sweep: name of the sweep, which determines the rows:
+            :data:`REPLAY`: (edge_id, source_node, target_node, weight_ns, target_ns, 1 if the
+            target is an end).
+            :data:`GAINS`: the same columns and a NULL, followed by rows of groups in order:
+            (edge_id, NULL, …, number of the group). Edges are numbered from 0 in row order.
+            :data:`MOMENTS`: the rows of :func:`read_moments`.
+            :data:`RUN_STEPS`: the rows of table replayed_step.
+            :data:`PATH`: (edge_id, source_node, target_node, trace to whose end the edge leads).
+        statement: returns the edges; for a path, only the binding edge of each node.
     """
     # The statement runs on its own connection, which cannot see temporary views.
     taken = f"{place}_taken"
@@ -65,13 +67,13 @@ def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Seque
     """Replay edges with several weights each, and return the times of groups of nodes.
 
     Args:
-        connection: a connection that can run the statement, also inside a transaction.
+        connection: a connection that can run the statement; it may be in a transaction.
         statement: returns rows of (source_node, target_node, target_ns, group of the target or
             NULL, the weights).
 
     Returns:
-        Per group, from 0: its number, and for each weight the time of its last node, ns. For group
-        0 it is the time of the first node.
+        For each group, from 0: its number, and for each weight the time of its last node, ns (for
+        group 0, of its first node).
     """
     # The result of a previous statement may be unread.
     connection.complete()

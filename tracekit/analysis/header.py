@@ -1,6 +1,6 @@
 """Parses the header of an SQL file.
 
-The header is the run of `--` lines at the top of the file:
+The header consists of the `--` lines at the top of the file:
 
     -- A noun phrase that names the rows.
     -- Their purpose and how they are computed: a few lines, or none.
@@ -157,28 +157,28 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "page": ("rows", "lines", "largest", "ask"),
     "browse": ("key", "menu", "title", "columns", "first", "ask"),
 }
-"""Kinds of views of an analysis with their settings; lists are separated by commas.
+"""Kinds of views of an analysis with their settings. List values are separated by commas.
 
-``breakdown``: a section of `tracekit breakdown`, after that of the analysis `after`. `title` and
-`note` are its heading. Each row has a `label`, a `bar` (a column of shares), and `figures`, in the
-`colour` of its kind. At most `most` rows are shown; `one` and `many` name the others. `totals` is
-an analysis with sums over all devices, shown instead; without it, rows of several devices start
-with the device.
+``breakdown``: a section of `tracekit breakdown`, after the section of the analysis `after`. `title`
+and `note` are its heading. Each row has a `label`, a `bar` (a column of shares), and `figures`, in
+the `colour` of its kind. At most `most` rows are shown; `one` and `many` are the nouns for the
+remaining rows. `totals` is an analysis with sums over all devices that is shown instead; without
+it, rows start with the device if there are several.
 
-``chart``: a chart in reports and notebooks, named `name` or like the analysis. `form` is bars,
-points, or lines. `x` and `y` are columns; `y` may be ``where``, the device. `axis` and `y_axis` are
-the labels of the axes, `x_scale` and `y_scale` may be log. `x_of` is a column whose values must fit
-on the axis of bars. `order=rows` keeps the order of rows, `parts` are columns stacked in a bar,
-`colour` is a column or a color, `largest` is the column that selects the rows to draw if there are
-many, and `tip` has the columns of the tooltip.
+``chart``: a chart in reports and notebooks. `name` is its name; the default is the name of the
+analysis. `form` is bars, points, or lines. `x` and `y` are columns; `y` may be ``where``, the
+device. `axis` and `y_axis` are the axis labels. `x_scale` and `y_scale` may be log. `x_of` is a
+column whose values must fit on the x axis. `order=rows` keeps the order of rows. `parts` are
+columns stacked in a bar. `colour` is a column or a color. `largest` is the column that selects the
+rows to draw if there are many. `tip` has the columns of the tooltip.
 
 ``report``: a section of a report by name; a new section has a `title`.
 
-``page``: the number of `rows` in a page: complete lines for `lines` (the columns that identify a
-line), else the `largest` by a column. `ask` has the parameters of the query.
+``page``: the maximum number of `rows` on a page: complete lines if `lines` has the columns that
+identify a line, otherwise the `largest` rows by a column. `ask` has the query parameters.
 
 ``browse``: a table of `tracekit browse` with its `key`, name in the `menu`, `title`, `columns`,
-parameters (`ask`), and the value that comes `first` in the order of rows.
+query parameters (`ask`), and the value that is sorted `first`.
 """
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -191,7 +191,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 """Required settings of each kind of view."""
 
 _FORMS = {"bars": ("x",), "points": ("x", "y_axis"), "lines": ("x", "y_axis")}
-"""Forms of charts with their required settings; stacked bars need others."""
+"""Forms of charts with their required settings, except for stacked bars."""
 
 _VIEW = "\n-- View:\n"
 _INDENTED = re.compile(r"(?:--   +\S.*\n)+")
@@ -237,7 +237,7 @@ Columns:
   evidence  VARCHAR  command that shows the evidence
 Invariant: cost_ns IS NULL OR cost_ns > 0
 """
-"""Declarations that the header of every rule shares."""
+"""Declarations that are part of the header of every advice rule."""
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -247,7 +247,7 @@ _PARAM = re.compile(
     r"(?:\s*=\s*(?P<default>'(?:[^']|'')*'|\S+))?"
     r"\s+(?P<meaning>[^=\s].*)"
 )
-# Comments, string literals, and quoted names are tokens, so that `$` in them is no parameter.
+# Comments, string literals, and quoted names are tokens, so that `$` in them is not a parameter.
 SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
@@ -257,7 +257,7 @@ _COLUMN_FORM = "write `name  TYPE  meaning`, or `name  TYPE -> table.column  mea
 _OF_COLUMNS = (
     *("x", "y", "x_of", "parts", "tip", "largest", "label", "bar", "figures", "lines", "columns"),
 )
-"""Settings of views that are columns."""
+"""Settings of views whose values are columns."""
 
 T = TypeVar("T", bound=str)
 
@@ -390,7 +390,7 @@ class _Reader:
         return tuple(one.text for one in found)
 
     def _empty(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of a relation that must be empty, or "", and the reason."""
+        """Return pairs of a reason and the relation whose emptiness it explains, or "" for any."""
         parts = (text.partition(": ") for text in self._texts("Empty"))
         return tuple(
             (name, why) if why and _NAME.fullmatch(name) else ("", name + colon + why)

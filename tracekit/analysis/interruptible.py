@@ -28,7 +28,7 @@ class Interruptible(Protocol):
 
 
 def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
-    """Run work on a connection, so that Ctrl-C stops it at once.
+    """Run work on a connection so that Ctrl-C stops it immediately.
 
     Raises:
         KeyboardInterrupt: the process was interrupted. The connection stays usable.
@@ -50,7 +50,7 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
     try:
         return future.result()
     finally:
-        # Break the reference cycle: the error refers to this frame, and the future to the error.
+        # Break the reference cycle between the error, this frame, and the future.
         del future
 
 

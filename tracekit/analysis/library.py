@@ -37,7 +37,7 @@ from tracekit.database.connections import EMPTY_STORE
 from tracekit.sql_text import literal, quote
 
 _KEPT_S = 86_400
-"""Age at which the library of another version is deleted, seconds."""
+"""Age at which libraries of other versions are deleted, seconds."""
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,9 +58,9 @@ _MACRO = re.compile(r"^CREATE OR REPLACE MACRO\s+(\w+)", re.MULTILINE)
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names of tables, functions, and analyses that a statement may use.
 
-    An analysis that the statement calls gets parentheses: ``kernels()``. Names that a common table
-    expression defines are left out. Some functions take the name of a table as a string, as in
-    ``interval_union('span')``; it is included.
+    An analysis that the statement calls is returned with parentheses: ``kernels()``. Names of
+    common table expressions are excluded. Table names that are passed to a function as a string,
+    as in ``interval_union('span')``, are included.
     """
     catalog = load_catalog()
     lower = text.lower()
@@ -102,7 +102,7 @@ def _macro_files() -> dict[str, str]:
 
 @cache
 def _table_macros() -> frozenset[str]:
-    """Return the macros that take the name of a table."""
+    """Return the macros that take the name of a table as a string."""
     return frozenset(
         name
         for _, text in load_catalog().functions.texts()
@@ -122,7 +122,7 @@ def reads(name: str) -> Sequence[str]:
 
 
 def reads_of(spec: Spec) -> list[str]:
-    """Return the names that the text of an SQL file, built-in or the user's, reads."""
+    """Return the names that an SQL file reads; it may be built-in or the user's."""
     text = f"{spec.sql}\nFROM {spec.input}" if spec.input else spec.sql
     return [name for name in names_in(text) if name != spec.name]
 
@@ -131,8 +131,8 @@ def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = 
     """Prepare a connection for relations: attach the library and a session.
 
     Args:
-        connection: to the database that holds the tables, which is the current one.
-        is_complete: the database has all tables and views of a store.
+        connection: connection whose current database has the tables.
+        is_complete: whether the database has all tables and views of a store.
     """
     from tracekit.database.connections import add_session
     from tracekit.database.opening import attach_library
@@ -157,7 +157,7 @@ def _folder() -> Path:
         with contextlib.suppress(OSError):
             _create(folder)
             return folder
-    # Neither folder is writable: this process uses a library of its own.
+    # Neither folder is writable, so this process uses its own library.
     folder = Path(tempfile.mkdtemp(prefix="tracekit-")) / name
     import atexit
 
@@ -190,7 +190,7 @@ def _places() -> Iterator[Path]:
     cached = cache_dir()
     with contextlib.suppress(OSError):
         cached.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The macros of a library run on every connection, so no other user may have written it.
+    # Macros of the library run on every connection, so no other user may be able to write it.
     if is_private(cached):
         yield cached
 
@@ -208,7 +208,7 @@ def _create(folder: Path) -> None:
         _fill(building / "library.duckdb", building / EMPTY_STORE)
         building.chmod(0o755)
         with contextlib.suppress(OSError):
-            # Another process may have finished first.
+            # This fails if another process finished first.
             building.rename(folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -23,7 +23,7 @@ def _integer(type_name: str, value: object) -> int:
     if isinstance(value, str):
         number = int(value.strip())
     else:
-        # Accepts all integer types, including numpy's, and rejects floats.
+        # Accept all integer types, including numpy's, and reject floats.
         number = operator.index(cast("SupportsIndex", value))
     limit = 1 << (_INTEGER_BITS[type_name] - 1)
     if not -limit <= number < limit:

@@ -1,7 +1,7 @@
-"""Finds the patterns that may match any of some names, by the words that a match must contain.
+"""Selects the patterns that may match names, by the words that every match must contain.
 
 Compiling the patterns of all rules takes longer than matching them, and about three quarters match
-nothing in a given trace. The words are a necessary condition, so no matching pattern is left out.
+nothing in a given trace. The words are a necessary condition, so no matching pattern is excluded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives; each lists what its matches contain: words in lower case, or alternatives."""
+"""Alternatives. Each lists what its matches contain: lowercase words, or nested alternatives."""
 
 _ANY: Ways = [[]]
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 
 
 def ways_to_match(pattern: str) -> Ways:
-    """Return what a match of a regular expression (RE2) must contain; [] for unusual syntax."""
+    """Return what a match of a regular expression (RE2) must contain, or [] for unusual syntax."""
     groups: list[Ways] = [[[]]]
     before = ""
     end = 0
@@ -46,7 +46,7 @@ def ways_to_match(pattern: str) -> Ways:
         elif kind == "bar":
             groups[-1].append([])
         elif kind == "optional" and before in ("word", "close"):
-            # The quantifier applies to the last letter of the word only.
+            # The quantifier applies only to the last letter of the word.
             last = held.pop()
             held.extend([last[:-1]] if isinstance(last, str) else [])
         before = kind
@@ -54,7 +54,7 @@ def ways_to_match(pattern: str) -> Ways:
 
 
 def may_match(ways: Ways, names: str) -> bool:
-    """Return whether any name may match. `names` is one casefolded text (`str.casefold`)."""
+    """Return whether any name may match. `names` is one text, after `str.casefold`."""
     return any(
         all(one in names if isinstance(one, str) else may_match(one, names) for one in held)
         for held in ways

@@ -1,4 +1,4 @@
-"""The pivot: device time, grouped by any columns of view `work`."""
+"""Pivot of device time by any columns of view `work`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_KNOWN = "(none)"
 TOTAL = "(total)"
 
 MAX_CELLS = 10_000_000
-"""Most cells of a pivot, which bounds memory."""
+"""Maximum number of cells of a pivot, which limits memory."""
 
 _NOT_GROUPED = ("trace_id", "event_id", "piece", "name", "ts_ns", "dur_ns")
 
@@ -26,7 +26,7 @@ _ROLE = "role"
 
 _WITH_ROLES = """(SELECT w.*, CASE WHEN w.kind = 'idle' THEN 'idle' ELSE r.role END AS role
 FROM work AS w LEFT JOIN role_work AS r USING (trace_id, event_id, piece)) AS work"""
-"""View `work` with the roles of analysis roles, which takes longer."""
+"""View `work` with the roles of analysis roles, used only on demand because it is slower."""
 
 
 def dimensions() -> tuple[str, ...]:
@@ -43,22 +43,22 @@ def pivot(
     where: str | None = None,
     step: int | None = None,
 ) -> Result:
-    """Return sums of a measure, one row for each value of the dimensions in `rows`.
+    """Return sums of a measure, one row for each combination of values of the dimensions in `rows`.
 
     Args:
-        sql: runs a statement over the store.
-        rows: dimensions, of :func:`dimensions`.
-        columns: the dimension with a column per value, or None for the total alone.
-        values: the measure, of :data:`MEASURES`.
-        where: an SQL condition over the columns of view `work`.
+        sql: runs a statement on the store.
+        rows: dimensions from :func:`dimensions`.
+        columns: dimension with one column per value, or None for only the total.
+        values: measure from :data:`MEASURES`.
+        where: an SQL condition on the columns of view `work`.
         step: number of the only step to include.
 
     Returns:
-        The dimensions as text, a column per value of `columns`, largest first, with the unit of
-        the measure as its suffix, the measure (the sum of these columns), and its share of the
-        total in percent. Rows are sorted by size, or by value if they are numbers; the last row is
-        the total. Unknown values, such as the bytes of kernels, are None. Without events, there is
-        no row.
+        The dimensions as text; a column per value of `columns`, largest first, with the unit of
+        the measure as suffix; the measure (the sum of these columns); and its share of the total
+        in percent. Rows are sorted by size, or by value if the values are numbers. The last row is
+        the total. Unknown values, such as the bytes of kernels, are None. Without events, the
+        result has no rows.
 
     Raises:
         UsageError: the dimension or measure does not exist.
@@ -138,7 +138,7 @@ def _laid_out(
         known = sizes if any(sums.values()) else {}
         out.append(row([TOTAL, *[""] * (len(rows) - 1)], known))
     names = [f"{name}_{unit_of(values)}" for name in shown]
-    # A value may have the name of a dimension or of the measure.
+    # A value may be equal to the name of a dimension or the measure.
     taken = {*rows, values, "share_pct"}
     names = [f"{name} " if name in taken else name for name in names]
     return Result(

@@ -44,8 +44,8 @@ SELECT
 FROM event
 GROUP BY trace_id, category
 """
-"""The categories of each trace: their kind, the times of their events, and whether their names need
-a closer look."""
+"""Categories of each trace with their kind, the times of their events, and whether the names of the
+events need a detailed check."""
 
 _FAR_TIMES = f"""
 SELECT 1
@@ -116,7 +116,7 @@ last_frame AS MATERIALIZED (
 )
 LIMIT 1
 """
-"""Quick checks. They may find too much, but miss no row of the table."""
+"""Quick checks. They may have false positives, but miss no row of the table."""
 
 _HAS_CALLS = f"SELECT 1 FROM {EVENT_KIND} WHERE is_python_call(category) LIMIT 1"
 
@@ -139,7 +139,7 @@ FROM (
 ) AS counted
 WHERE trace.trace_id = counted.trace_id
 """
-"""Excluded records move from view event to another view; cut records become shorter."""
+"""Moves excluded records from view event to another view, and shortens cut records."""
 
 
 def create_event_kinds(connection: duckdb.DuckDBPyConnection) -> None:
@@ -150,7 +150,7 @@ def create_event_kinds(connection: duckdb.DuckDBPyConnection) -> None:
 def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``implausible``, exclude or cut its records, and fill table ``event_kind``.
 
-    Call it before events of other recordings are added, which it must not judge.
+    Call it before events of other recordings are added, which it must not check.
     """
     made = session_of(connection).row_counts
     if IMPLAUSIBLE in made:
@@ -160,7 +160,8 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     if connection.execute(_HAS_CALLS).fetchone():
         screens.append(_OPEN_CALLS)
     if any(connection.execute(sql).fetchone() for sql in screens):
-        # In a transaction: a retry after running out of memory starts with unchanged records.
+        # In a transaction, so that a retry after running out of memory starts with unchanged
+        # records.
         connection.begin()
         try:
             _judge(connection)

@@ -1,4 +1,4 @@
-"""Turns errors of DuckDB about a user's statement into a sentence and a hint."""
+"""Converts DuckDB's errors about a user's statement to a sentence and a hint."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sql_error(
 
 
 def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreError | None:
-    """Return the error if the store caused it and not the statement, else None."""
+    """Return the error to raise if the store, not the statement, caused it, else None."""
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True

@@ -1,7 +1,7 @@
-"""The user's SQL files, from given folders and the user's configuration.
+"""Loads the user's SQL files from given folders and the user's configuration.
 
-They have the same headers as built-in files. Run folders are data of others, so SQL files in them
-are not used.
+They have the same headers as built-in files. Run folders are data that others may have written, so
+SQL files in them are not used.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Library:
 def load_library(given: Sequence[Path] = ()) -> Library:
     """Find the user's SQL files.
 
-    If two files have the same name, the one in a given folder is used, and that of the
+    If two files have the same name, the file in a given folder is used, and the file in the
     configuration is rejected.
 
     Raises:

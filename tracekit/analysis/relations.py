@@ -1,10 +1,10 @@
 """Creates the relations of a store: derived tables, views, and analyses by name.
 
-Each is an SQL file in ``queries/`` or a step in Python. The names in its SQL determine the order,
-and which relations can be created concurrently. The tables of every store are created with it.
-Others (``Made: when asked for``), and analyses that a statement reads like a table, with default
-parameters, are created on demand, in an in-memory database that all connections of this process
-share. So many processes can read a store, and none changes it.
+Each relation is an SQL file in ``queries/`` or a Python step. The names in its SQL determine the
+order, and which relations can be created concurrently. Tables that every store has are created with
+the store. Other tables (``Made: when asked for``), and analyses that a statement reads like a table
+(with default parameters), are created on demand in an in-memory database that all connections of
+the process share. So several processes can read a store, and none changes it.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     CLASS_MACROS: (create_class_macros, ()),
     ROLE_MACROS: (create_role_macros, ()),
 }
-"""The steps in Python, and the relations that each reads besides ingested tables."""
+"""The Python steps, and the relations that each reads in addition to ingested tables."""
 
 _IN_SESSION = frozenset((CLASS_MACROS, ROLE_MACROS))
-"""Steps that add nothing to a store."""
+"""Steps that add nothing to a store, only to the session."""
 
 _STEP_OF_TABLE = {
     **dict.fromkeys(context_walk.TABLES, context_walk.WALK),
@@ -131,7 +131,7 @@ _STEP_OF_TABLE = {
     "device_process": DEVICE_MARK,
     EVENT_KIND: IMPLAUSIBLE,
 }
-"""The step that creates a table of another name."""
+"""The step that creates a table, for tables whose name differs from that of the step."""
 
 _AFTER = {"attribution": (REPLAYED_OPS,)}
 """Steps that must run before a relation although its SQL does not name them."""
@@ -140,12 +140,12 @@ _OF_STEPS = (
     *context_walk.TABLES,
     *(section_alignment.TABLE, RULED_WORK, RULED_RANGE),
 )
-"""Tables in database ``scratch`` that steps create for others."""
+"""Tables in database ``scratch`` that steps create for other steps."""
 
 _THREAD, _CALL = "thread", "()"
 
 _INGESTED = frozenset(table.name for table in TABLES)
-"""Ingested tables. Analyses of the same names are not relations; statements call them."""
+"""Ingested tables. Analyses with the same names are not relations; statements must call them."""
 
 
 def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
@@ -167,7 +167,7 @@ def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
 def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables, views, and functions of every store in an empty database.
 
-    Only the tables of rules have rows. The functions that views call are part of the store, so that
+    Only the rule tables have rows. The functions that views call are part of the store, so that
     other programs can read the views.
     """
     for table in TABLES:
@@ -222,7 +222,7 @@ def _reads(name: str) -> Sequence[str]:
 
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
-    """Return names and, recursively, what the SQL files of those accepted by `is_passed` read."""
+    """Return names and, recursively, what their SQL files read if `is_passed` is true for them."""
     found: dict[str, None] = {}
     waiting = list(names)
     while waiting:
@@ -264,7 +264,7 @@ def _needs_values(name: str) -> bool:
 
 
 def is_relation(name: str) -> bool:
-    """Return whether a statement can read an analysis like a table of its name."""
+    """Return whether a statement can read an analysis by its name, like a table."""
     return name in load_catalog().analyses and name not in _INGESTED
 
 
@@ -277,7 +277,7 @@ def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """Return whether a relation has no rows because its input has none.
 
-    Planning takes most of the time for small traces, and such a relation need not be planned.
+    Such a relation is not planned, because planning takes most of the time for small traces.
     """
     if not spec.input:
         return False
@@ -292,14 +292,15 @@ def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
 class Relations:
     """The relations of one store, created on demand.
 
-    For small traces, two are created at a time, because planning takes most of the time and DuckDB
-    plans a statement on one thread. For large traces, each step has all memory.
+    For small traces, two relations are created concurrently, because planning takes most of the
+    time and DuckDB plans a statement on one thread. For large traces, each step can use all memory.
 
     Args:
-        connection: to an open store, or to one that is being built.
+        connection: connection to a store that is open or being built.
         text_bytes: approximate size of the JSON text of the traces, if the store is being built.
         steps: additional steps by name, without dependencies.
-        is_bounded: the memory limit is that of a unit of work, and no step may raise it.
+        is_bounded: whether the memory limit is that of a unit of work, so that no step may raise
+            it.
     """
 
     def __init__(
@@ -316,7 +317,7 @@ class Relations:
         self._is_bounded = is_bounded or text_bytes is None
 
     def make_store(self, analyses: Iterable[str] = ()) -> None:
-        """Create the relations of every store, and store the rows of the given analyses."""
+        """Create the relations that every store has, and store the rows of the given analyses."""
         self._make([*self._of_stores(), *analyses], frozenset(analyses))
 
     def make(self, names: Iterable[str]) -> None:
@@ -329,7 +330,7 @@ class Relations:
         self._make(names, frozenset())
 
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:
-        """Return the rows of analyses that no relation reads, and create the others.
+        """Return the rows of analyses that no relation reads, and create all other relations.
 
         Fetching rows is faster than storing them first. Errors are those of :meth:`make`.
         """
@@ -348,7 +349,7 @@ class Relations:
                 session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
-        """Fill a table that is created on demand with given rows, instead of by its SQL."""
+        """Fill a table that is created on demand with given rows instead of its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
         types = {column.name: column.type for column in table.columns}
@@ -398,7 +399,7 @@ class Relations:
         """Return the relations to create, each with those that must exist before it."""
         graph: dict[str, frozenset[str]] = {}
         waiting = [*dependencies(names)]
-        # Every step reads events without the implausible ones.
+        # Every step reads events after the implausible ones have been excluded.
         first = frozenset[str]() if session.is_complete else frozenset((IMPLAUSIBLE,))
         while waiting:
             name = waiting.pop()
@@ -429,7 +430,7 @@ class Relations:
 
 
 class _Making:
-    """One creation of relations. `new` has their numbers of rows, or None if unknown."""
+    """One run that creates relations. `new` has their row counts, or None if unknown."""
 
     def __init__(
         self,
@@ -477,8 +478,8 @@ class _Making:
         cursors = list(everyone)
         alone: list[str] = []
         specs = {name: _spec_of(name) for name in graph}
-        # First the start of the longest chain of dependencies, then what takes longest, which is
-        # usually long SQL.
+        # Start with the longest chain of dependencies, then with the longest SQL, which usually
+        # takes longest.
         rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
@@ -508,7 +509,7 @@ class _Making:
                         name = ready.pop(0)
                         running[pool.submit(make, name, is_alone=False)] = name
                     if not running:
-                        # A step that ran out of memory next to another one runs again alone.
+                        # A step that ran out of memory while another one ran is retried alone.
                         name = alone.pop(0)
                         running[pool.submit(make, name, is_alone=True)] = name
                     # With a short timeout, so that Python handles Ctrl-C in between.
@@ -531,7 +532,7 @@ class _Making:
             cursor.close()
 
     def drop(self) -> None:
-        """Drop the relations created in memory, which are incomplete without the rest."""
+        """Drop the relations created in memory, because the set is incomplete."""
         for name in [*self.new]:
             spec = _spec_of(name)
             if (
@@ -567,8 +568,8 @@ class _Making:
             if relations._is_bounded:
                 step()
             elif name in SWEEPS and text_bytes > SMALL_SOURCE_BYTES:
-                # Each thread of DuckDB sorts the rows for C with all available memory: for 1 GB of
-                # text, two threads need 560 MB and one needs 380 MB, and takes 0.4 s longer.
+                # Each thread of DuckDB uses memory to sort the rows for C. For 1 GB of text, two
+                # threads need 560 MB; one thread needs 380 MB and takes 0.4 s longer.
                 cursor.execute("SET threads = 1")
                 with_room(cursor, 0, step)
                 set_first_limit(cursor, text_bytes)
@@ -604,7 +605,8 @@ class _Making:
         if spec.name in SWEEPS:
             return sweep_table(cursor, spec)
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
-        # In a session, the relation exists if another transaction that created it was committed.
+        # In a session, the relation may exist because another transaction that created it was
+        # committed.
         begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
         execute_own(cursor, f"{begin}\n{text}")
         found = cursor.fetchall()
@@ -612,13 +614,13 @@ class _Making:
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a transaction was begun explicitly."""
+    """Return whether the connection is in an explicit transaction."""
     one, other = (connection.execute("SELECT txid_current()").fetchall() for _ in range(2))
     return one == other
 
 
 def _explain(name: str, error: duckdb.Error | UnicodeDecodeError) -> None:
-    """Raise a clear error if an analysis cannot be created; callers report other relations."""
+    """Raise a clear error if an analysis failed because of the store; otherwise, return."""
     blamed = store_error(name, error) if name in load_catalog().analyses else None
     if blamed is not None:
         raise blamed from error

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-# Names of types in polars, pyarrow, and pandas; "" if the library infers them. The last is for
+# Type names in polars, pyarrow, and pandas; "" if the library infers the type. The last name is for
 # columns with NULLs: pandas converts int64 with None to float64, which loses nanoseconds.
 _TYPES = {
     "BIGINT": ("Int64", "int64", "int64", "Int64"),
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The distinct names of the columns, in order."""
+        """The unique names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> list[Any]:
@@ -158,7 +158,7 @@ class Result:
         return iter(self.rows)
 
     def __str__(self) -> str:
-        """Return the first rows as in the command line."""
+        """Return the first rows as the command line shows them."""
         from tracekit import result_text
 
         return result_text(self)
@@ -202,7 +202,7 @@ class ShownAsTable:
 
 @dataclass(frozen=True, slots=True)
 class RowStream:
-    """A table whose rows are computed while they are read, once, without holding all."""
+    """A table whose rows are computed while they are read. It can be read only once."""
 
     name: str
     columns: tuple[Column, ...]

@@ -1,9 +1,9 @@
 """Rules that classify device work, ranges, and modules by name.
 
-``queries/rules`` has them as ordered TOML tables. The first match wins, and rules of a user's file
-precede the built-in ones. Rules are stored as tables. They are applied as one CASE of constant
-patterns: DuckDB compiles each pattern once, whereas a join of names and rules would compile it for
-every pair.
+The rules are ordered TOML tables in ``queries/rules``. The first match wins, and the user's rules
+precede the built-in ones. Rules are stored as tables. They are applied as one CASE expression with
+constant patterns, each of which DuckDB compiles once. A join of names and rules would compile a
+pattern for every pair.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""Most rules of a kind, which bounds the time: each rule is a condition for every name."""
+"""Maximum number of rules of a kind, which limits the time: every name is tested with each rule."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -41,11 +41,11 @@ ROLE_CALL = "role_rule_of_"
 """Prefix of the macros that apply rules for roles."""
 
 CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
-"""Steps that create macros in a session, for the user's classes and for the rules for roles."""
+"""Steps that create session macros for the user's classes and for the role rules."""
 
 RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
-"""Tables in database ``scratch`` with the names of a store and their rules."""
+"""Tables in database ``scratch`` with the names in a store and the rules that match them."""
 
 CLASS_FLAGS = (
     *("is_model_work", "has_flops", "is_gemm", "is_conv", "is_softmax", "is_fusible", "is_fused"),
@@ -345,7 +345,7 @@ def _check_pattern(where: str, pattern: str) -> None:
 
 @cache
 def _pattern_connection() -> duckdb.DuckDBPyConnection:
-    """Return one connection for all patterns, because creating it takes longer than 100 checks."""
+    """Return the shared connection for all patterns; creating one takes longer than 100 checks."""
     import duckdb
 
     return duckdb.connect()
@@ -357,7 +357,7 @@ def _cut(text: str) -> str:
 
 # -- Applying --------------------------------------------------------------------------------------
 
-# A pattern that is a plain prefix or a plain complete text.
+# Matches patterns that are a literal prefix or a literal complete text.
 _PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _GROUP = re.compile(r"\\(\d)")
@@ -453,9 +453,10 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 
 
 def condition(pattern: str, column: str = "name") -> str:
-    """Return an SQL condition: the pattern matches. Plain text needs no regular expression.
+    """Return an SQL condition that is true if the pattern matches.
 
-    A dot also matches a line feed, which names may contain.
+    For literal text, it has no regular expression. A dot also matches a line feed, which names may
+    contain.
     """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
@@ -471,13 +472,13 @@ def first_match(conditions: Iterable[tuple[str, int]]) -> str:
 
 
 _MOST_LETTERS = 300_000
-"""Longest total of the names of a subject that is searched for the words of patterns."""
+"""Maximum total length of the names of a subject that are searched for the words of patterns."""
 
 
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a function: may a pattern match names of a subject?"""
+    """Fill a table with names; return a function whether a pattern may match names of a subject."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     found: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
@@ -501,7 +502,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return SQL for the first match among the rules for the `applies_to` of a name."""
+    """Return SQL for the first matching rule among those with the `applies_to` of a name."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
@@ -545,7 +546,7 @@ def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
     decided = _by_subject(
         (applies_to, condition(pattern), rule_id) for rule_id, applies_to, pattern, _, _ in rules
     )
-    # Finds the rule of each name once. Most of the many Python calls match no rule.
+    # Match each distinct name once. Most of the many Python calls match no rule.
     connection.execute(
         f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_RANGE} AS WITH ruled AS MATERIALIZED "
         f"(SELECT *, {decided} AS rule_id FROM {SCRATCH}.{RULED_RANGE}) SELECT category, name, "
@@ -556,7 +557,7 @@ def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _templates(rules: Iterable[tuple[int, str | None, str]]) -> str:
-    """Return SQL for the templates of rules, whose groups are those of their patterns."""
+    """Return SQL that fills the templates of rules with the groups of their patterns."""
     cases = " ".join(
         f"WHEN {rule_id} THEN {_filled(template, pattern)}"
         for rule_id, template, pattern in rules
@@ -586,7 +587,7 @@ def create_role_macros(connection: duckdb.DuckDBPyConnection) -> None:
         "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
     ).fetchall():
         inside = "is_inside AND " if is_inside else ""
-        # A given store may have rules with unknown subjects, which are ignored.
+        # A store from another source may have rules with unknown subjects, which are ignored.
         conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
     place = f"{SESSION}.main.{ROLE_CALL}"
     connection.execute(

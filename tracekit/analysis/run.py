@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
-    """Return how the columns of a result differ from those of the header, or None."""
+    """Return how the columns of a result differ from the header, or None if they agree."""
     declared = [(column.name, column.type) for column in spec.columns]
     returned = [(column.name, column.type) for column in columns]
     if declared == returned:
@@ -56,7 +56,7 @@ _WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re
 def check_writes(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement]
 ) -> None:
-    """Check that no statement writes a file, on a connection that reads files of a dataset.
+    """Check that no statement writes a file if the connection can access the files of a dataset.
 
     Raises:
         QueryError: a statement could write.
@@ -74,9 +74,9 @@ def check_writes(
 
 
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a connection without file access may read the files of a dataset.
+    """Return whether a connection without general file access may read the files of a dataset.
 
-    DuckDB then also allows writing there. It allows its own spill folder by itself.
+    DuckDB then also allows writes there. DuckDB itself allows its spill folder, which is ignored.
     """
     found = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
@@ -90,8 +90,8 @@ T = TypeVar("T")
 
 _ROWS_AT_ONCE = 1_000
 
-# Python types for these lose precision (datetime has no nanoseconds, timedelta no months) or need a
-# package that may be missing (pytz). DuckDB's text is exact.
+# DuckDB types that are returned as text, which is exact. The Python types lose precision (datetime
+# has no nanoseconds, timedelta no months) or need a package that may be missing (pytz).
 _AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
 
 
@@ -260,7 +260,7 @@ def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
 
 @contextmanager
 def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Close the open result after an error, because it would block the connection."""
+    """Close the open result after an error; otherwise, it would block the connection."""
     try:
         yield
     except BaseException:

@@ -22,10 +22,10 @@ class Contents(NamedTuple):
 
 
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
-"""Functions that identify analyses about requests."""
+"""Macros whose use identifies analyses of requests."""
 
 _BENCH_MACROS = frozenset({"bench_points"})
-"""Functions that identify analyses about microbenchmarks."""
+"""Macros whose use identifies analyses of microbenchmarks."""
 
 _MAX_NAMED = 10
 
@@ -65,7 +65,7 @@ def check_scope(spec: Spec, contents: Contents) -> None:
 
 
 def several(name: str, runs: Sequence[str]) -> UsageError:
-    """Return the error for an analysis of one run if several are open."""
+    """Return the error for an analysis that needs one run if several are open."""
     shown = [Path(run).name for run in runs[:_MAX_NAMED]]
     more = len(runs) - len(shown)
     return UsageError(

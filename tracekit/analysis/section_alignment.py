@@ -1,16 +1,17 @@
 """Matches device events without a launch to earlier or later repetitions of the same work.
 
-Work that was queued before the profiler started has no launch, but a loop repeats it: the events
-without a launch are a sequence in their stream, and a sequence with launches in the same stream has
-the same kernels in the same order. The two sequences are aligned, and each event is attributed like
-its counterpart. Unmatched kernels stay unknown.
+Work that was queued before the profiler started has no recorded launch, but a loop repeats it with
+recorded launches. So another sequence in the same stream has the same kernels in the same order.
+The two sequences are aligned, and each event is attributed like its counterpart. Unmatched kernels
+stay unknown.
 
 Two positions match if the names of the kernels around them agree, and the longest agreement wins.
-Grids and blocks decide between equally long ones. They are no requirement, because some profilers
+Grids and blocks decide between equally long agreements. They need not agree, because some profilers
 do not record them without a launch.
 
-Only the events without a launch and a multiple of them around are read, and the number of
-comparisons is limited in proportion, so time and memory grow with the events without a launch.
+Only the events without a launch and a proportional number of adjacent events are read, and the
+number of comparisons is limited likewise. So time and memory are proportional to the number of
+events without a launch.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ if TYPE_CHECKING:
     import duckdb
 
 ALIGNMENT = "section_alignment"
-"""Name of the pass."""
+"""Name of the step."""
 
 REQUIRES = ("device_events", "launch_link")
 """Relations that the step reads."""
 
 TABLE = "aligned"
-"""Its table in database ``scratch``: events without a launch, and their counterparts."""
+"""Table in database ``scratch`` with events without a launch and their counterparts."""
 
-# Number of events around those without a launch that are read: a constant plus a multiple.
+# Number of adjacent events to read: a constant, plus a multiple of the events without a launch.
 _REACH, _REACH_FACTOR = 20_000, 4
 
-# A position is looked up by this many consecutive names, with this many distinct ones; by fewer in
-# short streams.
+# Number of consecutive names by which a position is looked up, and the minimum number of distinct
+# names among them; both are smaller for short streams.
 _GRAM, _GRAM_KINDS = 8, 3
 _SMALL_STREAM, _SMALL_GRAM, _SMALL_GRAM_KINDS = 32, 3, 2
 
-# Number of positions that are compared with one: the nearest ones, and the last of the stream.
+# Number of candidate positions that are compared: the nearest ones, and the last of the stream.
 _NEAREST, _LAST = 64, 32
 
-# Most comparisons of names per event that was read.
+# Maximum number of name comparisons per event that was read.
 _COMPARISONS = 400
 
 # Number of events after the end of a sequence that are compared.
@@ -147,7 +148,7 @@ def align_sections(connection: duckdb.DuckDBPyConnection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A repetition of the end of a sequence, and how well the two agree."""
+    """A repetition of the end of a sequence, and the quality of the agreement."""
 
     end: int
     covered_count: int
@@ -203,7 +204,7 @@ class _Stream:
         return pairs
 
     def _index(self) -> None:
-        """Index the positions of consecutive names, and find the start of the linked rest."""
+        """Index the positions of consecutive names, and find the start of the linked events."""
         count = len(self.names)
         if count < _SMALL_STREAM:
             self.gram, self.gram_kinds = _SMALL_GRAM, _SMALL_GRAM_KINDS
@@ -220,11 +221,12 @@ class _Stream:
     def _best(self, start: int, end: int, shift: int) -> _Match | None:
         """Return the best repetition of the events from `start` to `end`.
 
-        Among equally good ones, return the one closest to `shift`, where the next part repeats.
+        Among equally good repetitions, return the one whose shift is closest to `shift`, the shift
+        of the following part.
         """
         best: _Match | None = None
-        # First the names at the end of the sequence. If they do not repeat, half of them, and the
-        # names that start with its last event.
+        # Try the names at the end of the sequence. If they do not repeat, try half of them, and
+        # then the names that start with its last event.
         for offset in (self.gram, self.gram // 2, 1):
             if best is not None:
                 break
@@ -261,7 +263,7 @@ class _Stream:
             for step in range(1, min(covered, _GRIDS) + 1)
             if self.grids[end - step] is not None and self.grids[other_end - step] is not None
         )
-        # The end of the recording is no contradiction, other names are.
+        # Only different names are a contradiction, not the end of the recording.
         follows = 2 if ahead else int(other_end == count)
         return _Match(
             other_end,

@@ -66,7 +66,7 @@ class Spec:
     """One SQL file: an analysis, a view, a derived table, or functions.
 
     Attributes:
-        question: first line of the header, which names the rows.
+        question: first line of the header, a noun phrase that names the rows.
         description: rest of its first paragraph.
         scope: input of an analysis; None for other kinds.
         is_on_demand: the table is not part of a store, and is created when something reads it.

@@ -1,8 +1,8 @@
 """Checks that the catalogue of a given store has only tables, views, and macros of tracekit.
 
-A store of somebody else could have views and macros with names of tracekit's relations or of
-DuckDB's functions, so that its SQL would run instead. So its catalogue is compared with that of an
-empty store created here.
+A store from an untrusted source could define views and macros with the names of tracekit's
+relations or DuckDB's functions, and its SQL would then run instead. So its catalogue is compared
+with that of an empty store created here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "launch_context": ("trace_id", "event_id"),
     **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
 }
-"""Key columns of tables. If they are not unique, a join can have far too many rows."""
+"""Key columns of tables. If keys are not unique, joins can produce far too many rows."""
 
 _SAMPLE_ROWS = 20_000
-"""Sample size that reveals keys so repeated that a join would double the rows of a table."""
+"""Number of sampled rows, which reveals keys that repeat so often that a join doubles a table."""
 
 _FREE_ROWS = 1_000_000
-"""Rows that any store may have; each further row needs at least one byte of the file."""
+"""Maximum number of rows of a store, in addition to one row per byte of the file."""
 
 Catalogue = dict[tuple[str, str], str]
 """The statement that creates each entry, by kind and name."""
@@ -46,7 +46,7 @@ Catalogue = dict[tuple[str, str], str]
 def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Check that a store has the relations of tracekit and no others.
 
-    It is attached as ``store``. Nothing in it has been used, and its SQL has no access to files.
+    The store is attached as ``store``. It has not been used yet, and its SQL cannot access files.
 
     Raises:
         StoreError: a relation is unknown, differs, or is missing.
@@ -81,7 +81,7 @@ def check_rows(
         Time limit of a statement, seconds: 50 times the usual time on a trace.
 
     Raises:
-        StoreError: it has too many rows, or keys or times that no trace has.
+        StoreError: it has too many rows, or keys or times that no trace can have.
     """
     row_count, most_ns = 0, MAX_TIME_US * NS_PER_US
     for table, key in KEYS.items():
@@ -98,7 +98,7 @@ def check_rows(
             "impossible times": f"EXISTS (SELECT 1 FROM {place} {events} "
             f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
         }
-        if table == "module":  # Outer modules have smaller numbers.
+        if table == "module":  # A parent module has a smaller number than its children.
             is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
             problems["a module that contains itself"] = is_inside_out
         count, *found = connection.execute(
@@ -129,7 +129,7 @@ def _reference() -> Catalogue:
 
 
 def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:
-    """Return the entries of a database with DuckDB's own functions, even if it shadows them."""
+    """Return the entries of a database. It uses DuckDB's own functions, which it may shadow."""
     where = f"WHERE database_name = '{database}' AND NOT internal"
     found: Catalogue = {}
     for kind, sql in {
@@ -145,6 +145,6 @@ def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catal
         f"FROM system.main.duckdb_functions() {where}",
     }.items():
         for name, *texts in connection.execute(sql).fetchall():
-            # Entries with the same name (in other schemas, or with other parameters) are joined.
+            # Concatenate entries with the same name (in other schemas, or with other parameters).
             found[kind, name] = found.get((kind, name), "") + "\0".join(map(str, texts))
     return found

@@ -22,7 +22,7 @@ class Sweep(NamedTuple):
 
     Attributes:
         name: name of the sweep in native/.
-        order: order of the rows of the table, if it differs from that of the sweep's output.
+        order: sort order of the table if it differs from the order of the sweep's output.
     """
 
     name: str
@@ -76,7 +76,7 @@ def swept(
         except duckdb.Error as error:
             if answers is not None and answers.error is not None:
                 raise answers.error from None
-            # A stream reports errors as text.
+            # Arrow streams report errors as text.
             if "Out of Memory Error" in str(error):
                 raise duckdb.OutOfMemoryException(str(error)) from error
             raise

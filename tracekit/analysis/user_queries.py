@@ -39,7 +39,7 @@ def run_own_analysis(
     own: OwnFile,
     params: Mapping[str, object],
 ) -> Result:
-    """Run an analysis of the user, on another connection to the store.
+    """Run an analysis of the user on another connection to the store.
 
     Raises:
         QueryError: a parameter is unknown or missing, the SQL fails, or its columns differ from
@@ -62,7 +62,7 @@ def run_own_analysis(
 
 
 def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
-    """Create the user's views, tables, and functions that a statement names, on its connection."""
+    """Create the user's views, tables, and functions that a statement names on its connection."""
     words = _words(text)
     for name, own in library.files.items():
         if name not in words or own.spec.kind == "analysis":
@@ -73,7 +73,7 @@ def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: 
 
 
 def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
-    """Return a user's file and the user's files that it names, in order of dependency.
+    """Return a file of the user and the user's files that it depends on, in dependency order.
 
     Raises:
         QueryError: the files depend on each other in a cycle.

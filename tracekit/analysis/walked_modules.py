@@ -1,11 +1,11 @@
-"""The modules of a trace and their paths, as the walk over its threads finds them.
+"""The modules of a trace and their paths, collected by the context walk.
 
 The walk finds a module by the name of its range or call. Its path, its number among siblings, its
-layer, and the modules of the forward pass that recomputation repeats are known only after the walk.
+layer, and (for recomputation) the matching forward module are known only after the walk.
 
-The total length of all paths of a deep tree grows with the square of its depth. So long paths are
-cut in the middle: they have the outermost names, the number of omitted names with a digest of
-these, and the innermost names. A single long name is cut in the same way.
+The total length of all paths of a deep tree grows with the square of its depth. So the middle of a
+long path is replaced by the number of omitted names and their digest. A single long name is
+shortened in the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from tracekit.analysis.walk_markers import Marker
 
 MAX_WHOLE = 2000
-"""Longest name, and longest path of ancestors, that is not cut, in characters."""
+"""Maximum length of a name, or of a path of ancestors, that is not shortened, in characters."""
 
 _HEAD, _TAIL = 200, 200
-"""Most characters of both ends of longer ones."""
+"""Maximum number of characters at the start and end of a shortened name or path."""
 
 _CUT = "…{count} {what}, {digest:08x}…"
 """Text in place of omitted names. Analysis health searches for it."""
@@ -34,7 +34,7 @@ class _Path:
     text: str
     count: int
     digest: int
-    # For a cut path: the outermost names, each followed by a slash, and their number.
+    # For a shortened path: the outermost names, each followed by a slash, and their number.
     head: tuple[str, int] | None = None
 
 
@@ -53,7 +53,7 @@ class ModulePaths:
             above: number of the parent module, or None.
 
         Returns:
-            Its path, cut in the middle if its parents or its name have more than
+            Its path, shortened in the middle if the path of its parents or its name has more than
             :data:`MAX_WHOLE` characters.
         """
         around = None if above is None else self._paths[above]
@@ -79,7 +79,7 @@ class ModulePaths:
         return None if path.above is None else self._paths[path.above]
 
     def _head(self, path: _Path) -> tuple[str, int]:
-        """Return the outermost names of an uncut path."""
+        """Return the outermost names of a complete path, and their number."""
         names = []
         step: _Path | None = path
         while step is not None:
@@ -107,9 +107,9 @@ class ModulePaths:
 
 
 MAX_MODULES = 50_000
-"""Most modules of a trace from ranges whose names never repeat."""
+"""Maximum number of modules of a trace from ranges whose names do not repeat."""
 
-# Layers by the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
+# The layer is the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
 _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
 _INSTANCE = re.compile(r"(.+)_(\d+)$", re.DOTALL)
@@ -150,7 +150,7 @@ class TraceModules:
         source: str,
         is_inside_node: bool = False,
     ) -> int:
-        """Return the number of a module, which is new at its first call."""
+        """Return the number of a module; add it on its first call."""
         key = (None if marker.is_qualified else parent, source, label)
         number = self.numbers.get(key)
         if number is None:
@@ -221,7 +221,7 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
                     *spans[number],
                 )
             )
-    # A recomputed module has the number of its forward module, and a source of its own.
+    # A recomputed module has the number of its forward module, but its own source.
     rows.extend(
         (trace.trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
         for number, target in same.items()
@@ -253,8 +253,8 @@ def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tu
 def _graft(modules: list[Module]) -> dict[int, int]:
     """Return the forward module of each recomputed module.
 
-    The autograd engine calls recomputed modules, so their chain of parents starts anew. The chain
-    belongs to the only forward chain that ends with the same instances.
+    The autograd engine calls recomputed modules, so their chain of parents is incomplete. It is
+    matched to the forward chain that ends with the same instances, if there is exactly one.
     """
     forward: dict[str, list[int]] = {}
     children: dict[tuple[int | None, str], int] = {}
@@ -287,7 +287,7 @@ def _siblings(
     for number, module in enumerate(modules):
         found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
         if found and number not in same:
-            # In numerical order, with numbers of any length.
+            # Sort numerically; numbers may have any length.
             digits = found[2].lstrip("0")
             families.setdefault((parents[number], found[1]), []).append(
                 (len(digits), digits, number)
@@ -300,7 +300,7 @@ def _siblings(
 
 
 def _layer_number(digits: str) -> int | None:
-    """Return the number of a layer, or None if it is too long."""
+    """Return the layer number, or None if it has too many digits."""
     return int(digits) if len(digits) < 10 else None
 
 
@@ -322,7 +322,7 @@ def _by_depth(
     modules: list[Module], parents: list[int | None], paths_of: dict[str, int]
 ) -> list[int]:
     """Return the modules with parents before children; set the parents of qualified names."""
-    # In order of their parts, each path is followed by the paths inside it.
+    # Sorted by its parts, each path is followed by the paths inside it.
     around: list[str] = []
     for path in sorted(paths_of, key=lambda path: path.split(".")):
         while around and not path.startswith(f"{around[-1]}."):

@@ -23,10 +23,10 @@ def check_installed() -> None:
 
 
 def browse(trace: Trace, traces: Sequence[str]) -> int:
-    """Show a trace on the terminal until the user leaves.
+    """Browse a trace in the terminal until the user quits.
 
     Returns:
-        0, or another exit code after a bug, whose traceback it has printed.
+        0, or another exit code after an unexpected error, whose traceback is printed.
 
     Raises:
         UsageError: textual is not installed.
@@ -34,7 +34,7 @@ def browse(trace: Trace, traces: Sequence[str]) -> int:
     check_installed()
     from tracekit.browse.app import Browser
 
-    # Without mouse support, the selection of the terminal can copy text, also over ssh.
+    # Without mouse support, the terminal's own selection can copy text, even over SSH.
     browser = Browser(trace, traces)
     browser.run(mouse=False)
     return browser.return_code or 0

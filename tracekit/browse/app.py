@@ -1,6 +1,6 @@
 """Screen with a title, a table, the full text of the selected row, and a line of keys.
 
-Text from a trace is shown as printable characters, in objects without markup.
+Text from a trace is shown with printable characters only, and never parsed as markup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tracekit.render._text import cell_width, printable, shorten, shortened
 from tracekit.trace import Trace
 
 _MOST_CELLS = 48
-"""Maximum width of a text in the table; the line below shows it completely."""
+"""Maximum width of a cell in the table; the line below the table shows the complete text."""
 
 _WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY reason"
 
@@ -64,7 +64,7 @@ class Browser(App[None]):
     """Interactive browser of a trace."""
 
     ENABLE_COMMAND_PALETTE = False
-    # The row that is chosen is turned around: that shows without any colour.
+    # Show the selected row in reverse video, which is visible without colors.
     CSS = """
     #title { text-style: bold; height: auto; max-height: 2; }
     #rows { height: 1fr; }
@@ -134,7 +134,7 @@ class Browser(App[None]):
         self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
 
     def _show(self) -> None:
-        """Request the current page, and show it when it arrives."""
+        """Request the current page, and show it once it is available."""
         here = self._here
         searched = f", with «{here.search}»" if here.search else ""
         steps = "" if len(self._places) == 1 else f"{'› ' * (len(self._places) - 1)}"
@@ -156,7 +156,7 @@ class Browser(App[None]):
         texts = []
         for column in page.columns:
             cells = shortened(column.cells, _MOST_CELLS)
-            # Compute widths here, because the table first shows narrower columns.
+            # Set widths explicitly, because the table initially shows narrower columns.
             width = max(map(cell_width, [column.header, *cells]))
             table.add_column(Text(column.header), key=column.source, width=width)
             side: JustifyMethod = "right" if column.is_number else "left"
@@ -169,7 +169,7 @@ class Browser(App[None]):
         self._tell_row(here.row)
 
     def _tell_row(self, number: int) -> None:
-        """Show texts that are too wide for the table completely."""
+        """Show the complete text of cells that are too wide for the table."""
         here, page = self._here, self._page
         if page is None or not number < len(page.rows):
             return

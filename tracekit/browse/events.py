@@ -69,7 +69,7 @@ def device_is(rank: int | None, device: str) -> list[str]:
 
 def device_text(rank: int | None, device: str) -> str:
     """Return the name of a device in titles."""
-    # On cpu, events are pieces of ops: there are more pieces than ops, and their times add up.
+    # On a CPU, events are segments of ops: there are more segments than ops, and times add up.
     named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
@@ -152,7 +152,7 @@ class Event:
 
     @property
     def title(self) -> str:
-        """Number and name of the event."""
+        """Id and name of the event."""
         return f"Event {self.event_id}: {self.name}"
 
     def _statements(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Pages of a view: rows as shown, and with all columns."""
+"""Pages of a view, with the displayed columns and complete rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class View(Protocol):
 
     @property
     def title(self) -> str:
-        """Title of the table; may contain any characters."""
+        """Title of the table, which may contain unsafe characters."""
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page, counted from 0, of the rows that match a search."""
@@ -103,9 +103,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """Rows of an analysis, all or those with certain values.
+    """Rows of an analysis: all rows, or rows with certain values.
 
-    `first` has a column, and values whose rows come first, in this order.
+    `first` has a column and values. Rows with these values come first, in this order.
     """
 
     title: str
@@ -143,7 +143,7 @@ class AnalysisView:
 class SqlView:
     """Rows of a statement, read page by page.
 
-    `names` are the shown columns; others are used to open a row.
+    `names` are the displayed columns; other columns are used to open a row.
     """
 
     title: str
@@ -163,7 +163,7 @@ class SqlView:
         )
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the rows without reading the others."""
+        """Return a page of the rows without reading other rows."""
         first = number * PAGE_ROWS
         limit = f"LIMIT {PAGE_ROWS + 1} OFFSET {first}"
         found = answers.sql(f"{self._statement(search)}\n{limit}")
@@ -185,7 +185,7 @@ class SqlView:
 def literal_of(text: str) -> str:
     """Return a text as printable SQL, so that the shown statement runs.
 
-    A newline or a bidirectional mark would be shown as its escape, which is a different text.
+    A newline or a bidirectional mark would be displayed as an escape, which is a different text.
     """
     if printable(text) == text:
         return quote(text)

@@ -1,4 +1,4 @@
-"""Query thread, so that the screen never waits and queries can be interrupted."""
+"""Thread that runs queries, so that the screen never blocks and queries can be interrupted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Asker:
         return await asyncio.wrap_future(future)
 
     async def stop(self) -> None:
-        """Interrupt the running query, if any; its answer is lost."""
+        """Interrupt the running query, if any, and discard its result."""
         while self._running is not None and not self._running.done():
             # Repeat, because an interrupt between two statements is lost.
             self._trace.connection.interrupt()

@@ -1,4 +1,4 @@
-"""Views of the keys, and the views that their rows open."""
+"""Views that keys open, and the views that their rows open."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OF_STEP = """(e.event_id, e.piece) IN (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Time of each device window by kind and phase; only of device `of` if given."""
+    """Time of each device window by kind and phase, or only that of device `of`."""
 
     title: str = "Overview: each device's window by kind, and by phase"
     of: tuple[int | None, str] | None = None
@@ -119,7 +119,7 @@ def _bar(share_pct: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Submodules of a module, or top-level modules, over all devices with combined layers.
+    """Submodules of a module, or top-level modules, summed over devices and layers.
 
     A search covers all modules and shows complete paths.
     """
@@ -286,7 +286,7 @@ VIEWS = _views()
 """View of each key: built-in ones, and those of analysis headers."""
 
 KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
-"""Help line of 80 columns."""
+"""Help line, at most 80 columns wide."""
 
 HELP = "\n".join(
     [

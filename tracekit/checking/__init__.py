@@ -1,1 +1,1 @@
-"""CI rules for runs, and baselines."""
+"""Checks runs against rules and baselines, for CI."""

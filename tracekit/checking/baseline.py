@@ -1,9 +1,9 @@
 """Baselines: compact summaries of runs, small enough to commit.
 
 A baseline is one JSON file: the time of every step by part, class, phase, module, and op; facts and
-health of the run; and a few figures of the complete run. For serving it has the latency of each
-request, in order. It has no events, kernel names, or shapes: tens of kB, one line per place, so
-that diffs are readable.
+health of the run; and a few figures of the complete run. For serving runs, it has the sorted
+latencies of requests. It has no events, kernel names, or shapes, so it takes only tens of kB. It
+has one line per place, so that diffs are readable.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Folder = str | Path | Location
 """Folder of baselines: a path, or the URL of an object store or web server."""
 
 _SMALL_PPM = 100
-"""Ops below this share, in millionths of the total, are combined."""
+"""Share of the total time below which ops are combined, ppm."""
 
 _OF_SIDE = (
     *("label", "per", "unit_count", "device_count", "run_count", "sample_names", "sample_units"),
     *("outside_ns", "total_ns"),
 )
-"""Members of a side that the file contains unchanged."""
+"""Members of a side that are saved unchanged."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_MODULE_DEPTH = 500
@@ -53,9 +53,9 @@ _MAX_MODULE_DEPTH = 500
 class Baseline:
     """Summary of a run: its side of a comparison, and its figures.
 
-    `repeats` has the tokens per second of each repeat of its measured steps, `step_ns` their times,
-    `latencies` those of its requests by metric, ns: all of them, or for many requests only those
-    that comparing percentiles needs.
+    `repeats` has the tokens per second of each repeat of its measured steps, and `step_ns` the
+    times of the steps. `latencies` has the latencies of its requests by metric, ns; for many
+    requests, only those that a comparison of percentiles needs.
     """
 
     name: str
@@ -118,7 +118,7 @@ def load(name: str, folder: Folder) -> Baseline:
     """Load a baseline by name, or by the path or URL of its file.
 
     Raises:
-        UsageError: no such baseline, or not a baseline.
+        UsageError: the baseline does not exist, or the file is not a baseline.
         StoreError: the folder cannot be listed, or the file cannot be read.
     """
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
@@ -140,7 +140,7 @@ def load(name: str, folder: Folder) -> Baseline:
 
 
 def is_file_of_one(text: str) -> bool:
-    """Return whether a text is the path or URL of a baseline file, possibly with a signature."""
+    """Return whether a text is the path or URL of a baseline file; a URL may have a signature."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 
@@ -174,7 +174,7 @@ def path_of(name: str, folder: Folder) -> Location:
 def _reduced(side: Side) -> list[Cell]:
     """Return the cells without shapes and kernel names, in a stable order.
 
-    Ops with very little time are combined per class, phase, and module: no sum changes.
+    Ops with very little time are combined per class, phase, and module, so sums are unchanged.
     """
     summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
     of_op: dict[tuple[str, str, str, str, str | None], int] = {}
@@ -232,17 +232,17 @@ class _Document:
     facts: list[tuple[str, str, str, Weight]]
     modules: list[tuple[str, str | None, str | None]]
     cells: list[tuple[str, str, str, str, str | None, _Amount, _Amount, list[_Amount]]]
-    # Missing in earlier baselines.
+    # Missing in older baselines.
     tokens_per_s_of_repeats: list[_Figure] = field(default_factory=list)
     plain_step_ns: list[_Figure] = field(default_factory=list)
     latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
 
 
 def _loaded(found: _Document) -> Baseline:
-    """Return the baseline in a file and check that its times add up.
+    """Return the baseline in a file after checking that its times add up.
 
     Raises:
-        ValueError: a member is not a number, or contradicts the others.
+        ValueError: a member is not a number, or contradicts other members.
     """
     numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
     if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
@@ -297,7 +297,7 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if places is not None and not (places[0] >= 0 and places[-1] < count):
             raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
-        # A version with other percentile positions reports them as missing.
+        # A baseline of a version with other percentile positions lacks these latencies.
         if is_enough(series, QUANTILES):
             found[metric] = series
     return found

@@ -44,16 +44,16 @@ def check(
     Args:
         new: the run: a trace, a run folder, a store, or an open trace.
         rules: the rules to check.
-        against: the base of relative rules: a run likewise, the name of a baseline, or the path
-            or URL of its file.
+        against: the base of relative rules: a run in the same form, the name of a baseline, or the
+            path or URL of its file.
         baselines: the folder of baselines, or its URL.
-        per: what times are divided by; the default is that of :func:`tracekit.compare`.
+        per: unit of times; the default is that of :func:`tracekit.compare`.
         skip: number of steps to omit at the beginning of each run.
-        cache: keep ingested traces.
+        cache: whether to cache ingested traces.
         progress: called at intervals while a trace is read.
 
     Raises:
-        UsageError: a rule has an unknown target, or there is no such baseline.
+        UsageError: a rule has an unknown target, or the baseline does not exist.
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
         QueryError: a SQL rule fails to run.
@@ -87,7 +87,7 @@ def check(
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
-    """Measure a run for rules: its time, divided as in :func:`check`, and its figures."""
+    """Measure a run for rules: its time per unit, as in :func:`check`, and its figures."""
     side = None
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
@@ -120,7 +120,7 @@ def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
 def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
-    """Open a run and close it at the end; an open one stays open."""
+    """Open a run and close it at the end; a trace that is already open stays open."""
     from tracekit.opening import OpenRequest, open_request
 
     if isinstance(one, str | Path):

@@ -1,4 +1,4 @@
-"""Decides whether a rule holds, beyond noise."""
+"""Decides whether a run satisfies a rule, given the noise of the measurements."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Judgement:
 
 
 def amount_text(amount: float | None, unit: Unit | None) -> str | None:
-    """Return an amount with a suitable unit; None for no amount."""
+    """Return an amount with a suitable unit, or None for None."""
     if amount is None:
         return None
     if unit == "ns":
@@ -71,14 +71,14 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     """Judge one rule.
 
     A relative rule is decided by the rank test on steps: the base's steps plus the allowed increase
-    against the new ones. It fails if the new steps exceed that by more than noise, passes if they
-    stay below by more than noise, and is otherwise inconclusive. `step_time` uses unprofiled steps
-    if both sides have enough of them. Tokens per second are judged by repeats, latency percentiles
-    by requests. Deterministic values (counts, bytes, SQL results) are compared directly; a single
-    time or share decides nothing.
+    are compared with the new steps. The rule fails if the new steps exceed them by more than noise,
+    passes if the new steps are below them by more than noise, and is otherwise inconclusive.
+    `step_time` uses unprofiled steps if both sides have enough of them. Tokens per second are
+    judged by repeats, latency percentiles by requests. Deterministic values (counts, bytes, SQL
+    results) are compared directly. A single time or share leaves a relative rule inconclusive.
 
     Raises:
-        UsageError: the target does not exist, or a relative rule has no base.
+        UsageError: the target does not exist, or a relative rule lacks a base.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])
@@ -163,7 +163,7 @@ def _of_series(
     rule: Rule, new: Sequence[float], base: Sequence[float], what: str
 ) -> tuple[Outcome, str]:
     allowed = [value * (1 + rule.bound / 100) for value in base]
-    # Values that are missing on both sides satisfy every bound.
+    # Zeros on both sides satisfy every bound.
     if not any(allowed) and not any(new):
         return "passed", "none in either run"
     found = compare_series(allowed, new, margin_pct=0)
@@ -173,7 +173,7 @@ def _of_series(
     beyond = f"beyond noise (p = {found.p_value:.2g})"
     needed = found.needed_count
     if found.verdict == "inconclusive" and needed is not None:
-        # With large noise, more are needed.
+        # With large noise, more measurements are needed.
         if found.is_apart:
             is_kept = (found.difference < 0) == (rule.operator in ("<=", "<"))
             side = "within" if is_kept else "beyond"

@@ -1,4 +1,4 @@
-"""Measures of several runs over time, and the runs in which they changed."""
+"""History of measures over several runs, and the runs in which they changed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tracekit.ingest.progress import Progress
 from tracekit.units import Unit
 
 MARGIN_PCT = 2.0
-"""Changes up to this share of the earlier runs are ignored, percent; for percentages, points."""
+"""Largest ignored change, percent of the earlier runs; for shares, percentage points."""
 
 LEAST_RUNS = 5
-"""Minimum number of runs whose variation decides; fewer runs are decided by their steps."""
+"""Minimum number of runs for testing by the variation of runs; fewer runs are tested by steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the history: a measure, named as in rules of `tracekit check`."""
+    """A column of the history: a measure with its name in rules of `tracekit check`."""
 
     column: str
     subject: str
@@ -39,7 +39,7 @@ MEASURES = (
     Measure("step_ns", "step_time", "ns"),
     Measure("idle_pct", "idle_pct", "pct"),
     Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
-    # Rules prefer the unprofiled value; over runs the two must not mix.
+    # Rules prefer the unprofiled value, but the history must not mix the two.
     Measure("mfu_pct", "mfu.mfu_pct", "pct"),
     Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
     Measure("tokens_per_s", "tokens_per_s", "per_s"),
@@ -60,8 +60,8 @@ class Run:
 class Change:
     """A change of a measure at run number `place`; `p_value` is its probability by chance.
 
-    `before` and `after` are medians of the runs up to the adjacent changes, `before_count` and
-    `after_count` their number. `basis` is what decided: runs or steps.
+    `before` and `after` are medians over the runs up to the adjacent changes; `before_count` and
+    `after_count` are the numbers of these runs. `basis` is the basis of the test: runs or steps.
     """
 
     place: int
@@ -87,16 +87,16 @@ def history(
     Args:
         runs: run folders, traces, or names or files of baselines; one or more.
         baselines: the folder of baselines, or its URL.
-        by_date: sort by date if every run has one; else keep the given order.
-        margin_pct: a change up to this share of the earlier runs is ignored, percent; for shares
-            (idle time), percentage points.
-        cache: keep ingested traces.
+        by_date: whether to sort by date if every run has a date; otherwise, the order is unchanged.
+        margin_pct: largest ignored change, percent of the earlier runs; for shares (idle time),
+            percentage points.
+        cache: whether to cache ingested traces.
         progress: called at intervals while a trace is read.
 
     Returns:
-        `history`, one row per run: medians over steps if steps have the measure (`step_ns` is
-        profiled, `plain_step_ns` unprofiled), NULL if a run does not have it. `history_changes`,
-        one row per measure and run in which it changed.
+        `history` has one row per run: medians over steps if steps have the measure (`step_ns` is
+        profiled, `plain_step_ns` unprofiled), NULL if a run lacks it. `history_changes` has one row
+        per measure and run in which it changed.
 
     Raises:
         UsageError: a name is not a run.
@@ -118,7 +118,7 @@ def history(
 
 
 def _date(text: str | None) -> datetime | None:
-    """Return the time of a manifest; None if invalid."""
+    """Return the date of a manifest, or None if it is invalid."""
     try:
         date = datetime.fromisoformat(text or "")
     except ValueError:
@@ -212,16 +212,16 @@ def changes(
 ) -> list[Change]:
     """Return the changes of a measure over ordered runs.
 
-    Runs are split where the halves differ most, and each half again (binary segmentation, Scott and
-    Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test with one variance decides
-    on the medians of runs, even with one run on a side; its p-value is multiplied by the number of
-    possible splits. With fewer runs, their steps decide as in a comparison, without knowing how
-    runs vary.
+    Runs are split where the two parts differ most, and each part is split again (binary
+    segmentation, Scott and Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test
+    with equal variance decides on the medians of runs, even with one run on a side; its p-value is
+    multiplied by the number of possible splits. With fewer runs, their steps decide as in a
+    comparison, which ignores the variation between runs.
 
     Args:
         series: the measurements of each run.
-        margin_pct: a change up to this share of the earlier value is ignored, percent.
-        is_share: whether measurements are percent, and `margin_pct` is in percentage points.
+        margin_pct: largest ignored change, percent of the earlier value.
+        is_share: whether measurements are percentages, and `margin_pct` is in percentage points.
 
     Returns:
         The changes, in the order of runs.
@@ -256,7 +256,7 @@ def changes(
 def _by_runs(
     _series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the best split of runs and its p-value; None for fewer than three."""
+    """Return the best split of runs, its p-value, and the basis; None for fewer than three runs."""
     count = len(middles)
     if count < 3:
         return None
@@ -267,7 +267,7 @@ def _by_runs(
 def _by_steps(
     series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the same for fewer runs, by their steps; None if steps do not separate the sides."""
+    """Return the same for fewer runs by their steps; None if steps do not separate the sides."""
     count = len(middles)
     if count < 2:
         return None

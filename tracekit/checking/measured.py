@@ -37,11 +37,11 @@ FIGURES: Mapping[str, Unit | None] = {
 class Values:
     """Values of a subject on one side.
 
-    If `is_sampled`, `series` has one value per step; else values are those of ranks, rows, or the
-    run, and the worst decides. Times are ns, sizes bytes, shares percent. `is_exact` means that
-    values do not vary by chance: counts, bytes, shares of read data. `repeats` are those of a run,
-    `requests` the latencies of a percentile; they show the noise if steps do not. `rests_on`
-    describes the basis of the figure.
+    If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
+    the run, and the worst decides. Times are in ns, sizes in bytes, shares in percent. `is_exact`
+    means that values do not vary by chance: counts, bytes, shares of read data. `repeats` has the
+    values of a run's repeats, and `requests` the latencies for a percentile; they show the noise if
+    steps do not. `rests_on` describes the basis of the figure.
     """
 
     series: Sequence[float]
@@ -54,7 +54,7 @@ class Values:
     rests_on: str = ""
 
     def worst(self, operator: Operator) -> float:
-        """Return the worst value for a bound; for samples the median."""
+        """Return the worst value for a bound, or the median for samples."""
         if self.is_sampled:
             return median(self.series)
         return min(self.series) if operator in (">=", ">") else max(self.series)
@@ -64,8 +64,8 @@ class Values:
 class Measured:
     """One side of a check: an open run, or a baseline.
 
-    `repeats` has the tokens per second of each repeat of the run's measured steps, `step_ns` their
-    times, `latencies` the latencies of requests in a baseline.
+    `repeats` has the tokens per second of each repeat of the run's measured steps, and `step_ns`
+    the times of the steps. `latencies` has the latencies of requests in a baseline.
     """
 
     label: str
@@ -81,7 +81,7 @@ class Measured:
         """Return the values of a target on this side.
 
         Raises:
-            UsageError: unknown target.
+            UsageError: the target is unknown.
             QueryError: this side has no value.
         """
         for pattern, look in _SUBJECTS:
@@ -91,7 +91,7 @@ class Measured:
         raise UsageError(f"unknown rule target {subject!r}", hint=_HINT)
 
     def cells(self) -> tuple[Side, Sequence[Cell]]:
-        """Return the side with its cells.
+        """Return the side of a comparison, with its cells.
 
         Raises:
             QueryError: this side has no trace.
@@ -110,7 +110,7 @@ class Measured:
         return {*self.side.modules, *(cell.module for cell in self.side.cells)}
 
     def modules_like(self, glob: str) -> set[str]:
-        """Return the modules that match a pattern (`*` is any text), and their children."""
+        """Return the modules that match a pattern (`*` is a wildcard), and their children."""
         meant: set[str] = set()
         modules = self.side.modules if self.side else {}
         for path in self.module_paths():
@@ -296,7 +296,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (_COUNT, _count),
     (COLUMN, _column),
 )
-"""Rule targets and the functions that find their values; the first match applies."""
+"""Patterns of rule targets with the functions that return values; the first match applies."""
 
 
 # -- figures of a complete run ---------------------------------------------------------------------
@@ -317,8 +317,8 @@ def figures_of(trace: Trace) -> dict[str, float]:
     If several runs are open together, there are no figures from manifests and requests.
 
     Returns:
-        tokens_per_s; peak_memory, bytes, on the device of a run that has one; mfu, 0 to 1; and
-        mean, p50, p90, p99, and max of each metric of latency, ns, as in `p99(ttft)`.
+        tokens_per_s; peak_memory, bytes, for runs on an accelerator; mfu, 0 to 1; and mean, p50,
+        p90, p99, and max of each latency metric, ns, such as `p99(ttft)`.
     """
     found: dict[str, float] = {}
     run_count = _run_count(trace)
@@ -381,7 +381,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return one latency per request, ns; none for gaps between tokens."""
+    """Return one latency per request, ns; an empty list for gaps between tokens."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")
@@ -389,10 +389,10 @@ def requests_of(trace: Trace, metric: str) -> Sequence[int]:
 
 
 def latencies_of(trace: Trace) -> dict[str, Ordered]:
-    """Return the latencies of requests for a baseline: by metric, ns, in order.
+    """Return the sorted latencies of requests for a baseline by metric, ns.
 
-    All up to 1,000 requests; of more, at most as many, selected for comparing percentiles. Empty
-    if several runs are open together, as for :func:`figures_of`.
+    For more than 1,000 requests, only the latencies that a comparison of percentiles needs are
+    returned, at most 1,000. The result is empty if several runs are open together.
     """
     ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
     if run_count != 1 or not has_requests:

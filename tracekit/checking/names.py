@@ -43,9 +43,8 @@ _COLUMNS = {
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
     """Reject a subject with an unknown name.
 
-    A class, phase, or cause is known if tracekit defines it or a side has it; likewise metrics, and
-    analyses with their columns. The pattern of a module must match a module of a side, unless no
-    side has modules.
+    A class, phase, cause, metric, or analysis column is known if tracekit defines it or a side has
+    it. The pattern of a module must match a module of a side, unless no side has modules.
 
     Raises:
         UsageError: the name is unknown; the hint has similar names.
@@ -85,7 +84,7 @@ def _known(group: str, sides: Sequence[Measured]) -> set[str]:
         known = {rule["class"] for rule in load_kernel_rules()} | {"other"}
     for side in sides:
         if side.trace is not None and group == "class":
-            # A rules file may define classes without any kernel here.
+            # A rules file may define classes that no kernel of the run has.
             known |= {name for (name,) in side.trace.sql("SELECT DISTINCT class FROM kernel_rule")}
         for cell in side.side.cells if side.side else ():
             if group == "phase":

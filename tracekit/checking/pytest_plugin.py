@@ -37,10 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass
 class ProfiledRun:
-    """Result of one call of the fixture: `folder` is the run folder, `report` the outcome.
+    """Result of one call of the fixture.
 
-    `trace` is the run, open until the test ends, for your own queries; `report` is None without
-    rules.
+    `folder` is the run folder. `report` is the outcome, or None without rules. `trace` is the open
+    run for further queries; it is closed when the test ends.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class ProfiledRun:
 
 
 class StepProfiler:
-    """Value of the fixture `tracekit_profile`: call it with a function that runs one step."""
+    """Value of the fixture `tracekit_profile`. Call it with a function that runs one step."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path, resources: ExitStack) -> None:
         self._request = request
@@ -72,20 +72,20 @@ class StepProfiler:
     ) -> ProfiledRun:
         """Profile steps, and check rules as `tracekit check` does.
 
-        The step is called `warmup + 2 * profile_steps + 2` times: warm-up, timed, with ranges,
-        profiler warm-up, and profiled.
+        The step is called `warmup + 2 * profile_steps + 2` times: warm-up, timed steps, a step with
+        ranges, profiler warm-up, and profiled steps.
 
         Args:
             step: runs one step.
             model: the model that the step calls; its modules and phases are recorded.
-            optimizer: only needed for one that is not a `torch.optim.Optimizer`.
-            warmup: calls that do not count.
-            profile_steps: steps in the trace, over which rules are judged.
-            rules: texts, or texts by name; if None, those of `pyproject.toml`, if any.
+            optimizer: the optimizer; needed only if it is not a `torch.optim.Optimizer`.
+            warmup: number of warm-up steps.
+            profile_steps: number of profiled steps, which rules judge.
+            rules: texts, or texts by name; if None, the rules of `pyproject.toml`, if any.
             against: a run, a trace, or the name of a baseline, for relative rules.
-            baselines: the folder or URL of baselines; by default `.tracekit/baselines` next to the
-                configuration of pytest.
-            inconclusive: outcome of a test that noise leaves open; skipped by default.
+            baselines: the folder or URL of baselines; by default, `.tracekit/baselines` next to
+                pytest's configuration file.
+            inconclusive: outcome of the test if the rules are inconclusive; skipped by default.
 
         Raises:
             UsageError: a rule is invalid or has an unknown target.
@@ -175,7 +175,7 @@ class StepProfiler:
         lines = []
         for one in report.judgements:
             lines.append(f"{one.outcome}: {one.rule.title}: {one.text}")
-            # In pytest's own JUnit file these are properties of the test.
+            # pytest writes these as properties of the test to its JUnit file.
             entry = one.rule.title, f"{one.outcome}: {one.text}"
             self._request.node.user_properties.append(entry)
         is_open = report.outcome == "inconclusive"

@@ -26,7 +26,7 @@ class Report:
 
     @property
     def outcome(self) -> Outcome:
-        """The overall outcome: failed, else inconclusive, else passed."""
+        """The worst outcome of all rules: failed, inconclusive, or passed."""
         order: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
         return max((one.outcome for one in self.judgements), key=order.index, default="passed")
 

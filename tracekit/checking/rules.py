@@ -24,7 +24,7 @@ HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
     ">": gt,
     "=": eq,
 }
-"""Comparison functions of the operators."""
+"""Comparison function of each operator."""
 
 _TIMES = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 _SIZES = {"B": 1, "kB": KB, "MB": MB, "GB": GB, "TB": TB}
@@ -51,8 +51,8 @@ class Rule:
     """A rule: `subject` compared with the bound by `operator`.
 
     `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change
-    from the base, in percent. `unit` is the unit as written. A SQL rule has no operator: it must
-    return no row.
+    from the base in percent. `unit` is the unit as written. An SQL rule has no operator; its
+    statement must return no rows.
     """
 
     text: str
@@ -96,8 +96,8 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     """Parse a rule.
 
     Args:
-        text: such as `step_time <= +3%`, `p99(ttft) <= 300 ms`, or SQL that must return no row. A
-            bound with a sign and a percent sign is relative to the base.
+        text: a text such as `step_time <= +3%` or `p99(ttft) <= 300 ms`, or SQL that must return no
+            rows. A bound with a sign and a percent sign is relative to the base.
         name: the title of the rule.
 
     Raises:
@@ -163,7 +163,7 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return the settings in a file; in a project file, those of its table of checks."""
+    """Return the settings in a file; for `pyproject.toml`, its table `tool.tracekit.check`."""
     content = parse_toml(read_small(path, MAX_TOML_BYTES))
     for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
         content = content.get(name) if isinstance(content, dict) else None
@@ -178,7 +178,7 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 
 
 def has_rules(path: Path) -> bool:
-    """Return whether a project file exists and has a table of rules."""
+    """Return whether a `pyproject.toml` exists and has a table of rules."""
     try:
         return bool(_content(path))
     except (OSError, ValueError):

@@ -1,5 +1,5 @@
-"""The command line: one module per command, with the name of the command.
+"""The command line: one module per command, named like the command.
 
-A command module has `command`, a click command. It imports only click at its top, so that
+A command module defines `command`, a click command. At its top, it imports only click, so that
 `tracekit --help` stays fast; other modules are imported when the command runs.
 """

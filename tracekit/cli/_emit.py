@@ -1,4 +1,4 @@
-"""Write a result to stdout."""
+"""Writes results to stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 1_000
-"""Most rows of a statement in a text table, unless a limit is given."""
+"""Default maximum number of rows of a statement in a text table."""
 
 STREAMED = frozenset({"csv", "csv_plain", "json"})
 """Formats that are written row by row."""
@@ -26,7 +26,7 @@ STREAMED = frozenset({"csv", "csv_plain", "json"})
 def emit_stream(
     stream: RowStream, format_name: str, limit: int | None, *, wide: bool = False
 ) -> None:
-    """Write the rows of a statement to stdout, with a note on stderr if some are left out.
+    """Write the rows of a statement to stdout, with a note on stderr if rows are omitted.
 
     Without a limit, all rows are written, or :data:`MAX_ROWS` of a text table.
 

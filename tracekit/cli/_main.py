@@ -1,8 +1,8 @@
-"""The `tracekit` command: finds the commands, and turns errors into messages and exit codes.
+"""The `tracekit` command: finds the commands, and converts errors to messages and exit codes.
 
-CI systems run commands in log lines: GitHub's runner reads `::` at the start of a line and `##[`
-anywhere, Azure `##vso[`, TeamCity `##teamcity[`. Names in a trace must not give them commands, so
-stdout and stderr escape these texts on any machine, because output may end up in such a log.
+CI systems interpret commands in log lines: GitHub's runner reads `::` at the start of a line and
+`##[` anywhere, Azure `##vso[`, TeamCity `##teamcity[`. Names in a trace must not act as commands.
+So stdout and stderr escape these texts on every machine, because output may end up in such a log.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tracekit.render._text import printable
 INTERRUPTED = 130
 
 UNEXPECTED = 70
-"""Exit code for a bug in tracekit: EX_SOFTWARE of sysexits.h."""
+"""Exit code for a bug in tracekit (EX_SOFTWARE in sysexits.h)."""
 
 RENAMED_OPTIONS = {"--ceilings": "--peak-rates"}
-"""Former names of options; they still work in this version, with a note."""
+"""Current name of each renamed option. The old names still work in this version, with a note."""
 
 
 SECTIONS = {
@@ -58,7 +58,7 @@ SUBCOMMANDS = {
     "speedscope": "export",
     "reproduce": "export",
 }
-"""Subcommands with their commands. They also work without the command, with a note."""
+"""Command of each subcommand. Subcommands also work without the command, with a note."""
 
 
 def _subcommand(word: str) -> click.Command | None:
@@ -118,7 +118,7 @@ class _Commands(click.Group):
                 formatter.write(f"{title:<9}{name:<{width}}  {text}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands instead: the only options are --help and --version."""
+        """Write the commands instead, because the only options are --help and --version."""
         formatter.write_paragraph()
         self.format_commands(ctx, formatter)
 
@@ -169,7 +169,7 @@ def _check_owner(package: Path) -> None:
     """Check that no other project installed a package `tracekit` in the same folder.
 
     Raises:
-        UsageError: both are installed there, so their files are mixed.
+        UsageError: both projects are installed there, so their files are mixed.
     """
     if others := sorted(package.parent.glob("tracekit-[0-9]*.dist-info")):
         raise UsageError(
@@ -220,7 +220,7 @@ def main(
         click.echo(err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader, such as `head`, has closed the pipe.
+        # The reader of the pipe, such as `head`, has closed it.
         _discard_stdout()
         return 0
     except OSError as error:
@@ -234,7 +234,7 @@ def main(
         _discard_stdout()
         is_ours = error.filename in ("stdout", "stderr")
         hint = None
-        # There may be no writable temporary folder.
+        # gettempdir() fails if no temporary folder is writable.
         with suppress(OSError):
             hint = (
                 f"temporary files are written to {tempfile.gettempdir()}; set TMPDIR to "
@@ -249,9 +249,9 @@ def main(
 
 
 def run_and_exit() -> NoReturn:
-    """Run the command line and exit at once, without the interpreter's cleanup.
+    """Run the command line and exit immediately, without the interpreter's cleanup.
 
-    If torch is loaded, exit normally: its threads and devices may need their cleanup.
+    If torch is loaded, exit normally, because its threads and devices may need cleanup.
     """
     exit_code = main()
     if "torch" in sys.modules:
@@ -332,8 +332,8 @@ _COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20
 class LogLines:
     r"""A text stream in which `::` at the start of a line is `:\u003a`, and `##x[` is `##x\u005b`.
 
-    In JSON, the second means the same, and the first does not occur. The stream has no `buffer`, so
-    that no output bypasses it.
+    In JSON, the second escape has the same meaning, and the first one does not occur. The stream
+    has no `buffer`, so that output cannot bypass it.
 
     Attributes:
         stream: the underlying stream.
@@ -343,14 +343,14 @@ class LogLines:
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream = stream
         self.name = name
-        # The part of the unfinished line that could become a command with the next write.
+        # The end of the unfinished line that could become a command with the next write.
         self._begun = ""
 
     def write(self, text: str) -> int:
         """Write text and return its length."""
         whole = self._begun + text
         if "::" in whole or "##" in whole:
-            # Replacements affect the end of a command, which has not been written yet.
+            # Replacements only affect the end of a command, which has not been written yet.
             whole = _COMMAND.sub(_plain, whole)
         try:
             self.stream.write(whole[len(self._begun) :])

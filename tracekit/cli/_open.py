@@ -1,4 +1,4 @@
-"""Open the traces that a command was given."""
+"""Opens the traces in the arguments of a command."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def open_traces(
 ) -> Iterator[Trace]:
     """Open traces with a progress bar, and close them afterwards.
 
-    If some of many ranks could not be read, name them at the end and exit with the code of an
+    If some of many ranks could not be read, list them at the end, and exit with the code for an
     unreadable trace.
 
     Args:
         traces: files, folders, globs, or one store.
-        reading: options that say how to read them.
-        unsafe: let SQL access files and the network.
-        reads_traces: False reads only manifests and requests.
+        reading: options for reading them.
+        unsafe: whether SQL may access files and the network.
+        reads_traces: whether to read traces in addition to manifests and requests.
         for_breakdown: see :class:`tracekit.opening.OpenRequest`.
         only_breakdown: see :class:`tracekit.opening.OpenRequest`.
     """
@@ -80,7 +80,7 @@ def open_traces(
         say_missing(trace.missing)
         from tracekit.opening import given_dataset
 
-        # Traces that a finished dataset lacks are no failure of this command.
+        # Traces that a given dataset lacks are not a failure of this command.
         if given_dataset(traces) is None:
             raise click.exceptions.Exit(TraceError.exit_code)
 
@@ -123,7 +123,7 @@ def say_missing(missing: Sequence[tuple[str, str]]) -> None:
 
 @contextmanager
 def closed_meanwhile(trace: Trace) -> Iterator[None]:
-    """Close a trace in the background, after its last query, while the block runs."""
+    """Close a trace in the background while the block runs. No queries may follow."""
     with ThreadPoolExecutor(1, thread_name_prefix="tracekit-close") as pool:
         closed = pool.submit(trace.close)
         yield

@@ -119,16 +119,16 @@ recorded_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options that say how to read traces, one per field.
+    """Options for reading traces, one per field.
 
     Attributes:
         queries: folders with the user's SQL files.
         rules: additional classification rules.
-        capture: traces of the capture of CUDA graphs.
+        capture: traces that recorded the capture of CUDA graphs.
         peak_rates: measured peak rates of devices.
         plain_step: duration of an unprofiled step, ns.
-        step: pattern for names of ranges that are steps.
-        engine: how the traces of many ranks are read.
+        step: pattern for the names of ranges that mark steps.
+        engine: engine for reading the traces of many ranks.
     """
 
     queries: tuple[Path, ...] = ()

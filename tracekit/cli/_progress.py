@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 0.5
 SLOW_S = 2.0
-"""Ranks that take longer, in seconds, are named."""
+"""Time above which the slowest rank is named, seconds."""
 
 _NAME_WIDTH = 32
 
@@ -43,7 +43,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
         bar.update(lambda _: _described(state.path), state.bytes_read, state.bytes_total or None)
 
     def show(came: Came) -> None:
-        # The progress of reading a trace is more precise, unless it arrives slowly.
+        # Progress in bytes of the trace takes precedence, unless it is updated too rarely.
         if time.monotonic() - told_s > PATIENCE_S:
             bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
@@ -67,7 +67,7 @@ def _described(path: str) -> str:
 
 
 class _PatientBar:
-    """A bar on stderr that draws and loads nothing before a delay has passed."""
+    """A progress bar on stderr that is loaded and drawn only after a delay."""
 
     def __init__(self, columns: Callable[[], Sequence[ProgressColumn]] = tuple) -> None:
         """Start the delay."""
@@ -132,7 +132,7 @@ def ranks_bar() -> Iterator[Callable[[RunProgress], None] | None]:
 
 
 def _ranks_described(state: RunProgress, seconds: float) -> str:
-    """Return the progress of many ranks after some seconds, as one line."""
+    """Return one line with the progress of many ranks after the given time."""
     from tracekit.render._text import printable
 
     parts = [f"{state.done_count:,} of {state.trace_count:,} ranks"]

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 SHOWN_UNDECIDED = 4
-"""Most undecided changes that are shown."""
+"""Maximum number of undecided changes that are shown."""
 
 MOST = 3
-"""Most changes at the end of a breakdown."""
+"""Maximum number of changes at the end of a breakdown."""
 
 
 @click.command(name="advise")
@@ -121,7 +121,7 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
 
 
 def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
-    """Record a run again with a suggested change and return its folder, or an existing one.
+    """Rerun with a suggested change unless a rerun exists; return the run folder of the rerun.
 
     Raises:
         UsageError: the change cannot be applied, or the user did not agree to a recording.
@@ -145,7 +145,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     click.echo(f"records {shown}", err=True)
     if not is_agreed:
         click.confirm("Run it?", abort=True, err=True)
-    # Neither this process nor the ranks import files from the current folder.
+    # Prevent the process and its ranks from importing files of the current folder.
     done = subprocess.run(
         [sys.executable, "-P", "-m", *words],
         stdout=sys.stderr,
@@ -158,7 +158,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
 
 
 def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
-    """Return prediction and measurement of a rerun, and save both in its run folder."""
+    """Compare a prediction with the measured rerun; save the verdict in the rerun's folder."""
     import tracekit
     from tracekit.comparison.comparing import compare
     from tracekit.comparison.serving import load_gain
@@ -197,7 +197,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
     Args:
         advised: the advice.
         traces: the arguments that opened the traces, for commands in the text.
-        width: width of the terminal in columns. Commands always stay on one line.
+        width: width of the terminal in columns. Commands are never wrapped.
         full: include all evidence and assumptions, undecided changes, and unknown gains.
     """
     from tracekit.prediction.advising import (
@@ -260,7 +260,7 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
         lines.append(_wrapped("   Assumes  ", assumptions, width))
         if seen.evidence:
             lines.append(printable(f"   Show     {seen.evidence.replace('TRACE', traces)}"))
-    if one.load is None:  # predict needs steps like the recorded ones
+    if one.load is None:  # `predict` needs steps similar to recorded ones
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
     return lines

@@ -94,7 +94,7 @@ def command(
             _show_breakdown(ended.folder)
         if against is not None and not ended.exit_code:
             _hold(ctx, against, ended.folder, rule)
-        elif not breakdown and not program:  # the stdout of a program is its own
+        elif not breakdown and not program:  # stdout belongs to the program
             click.echo(ended.folder)
     ctx.exit(ended.exit_code)
 

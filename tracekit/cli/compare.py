@@ -129,18 +129,18 @@ def ask_both(
     rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Run SQL over the tables and views of two traces, and over the results of their comparison.
+    """Run SQL on the tables and views of two traces, and on the results of their comparison.
 
     `base.NAME` and `new.NAME` are the relations of :meth:`tracekit.Trace.sql` of each side. The
     results of :meth:`Comparison.results`, such as comparison_split, exist if the SQL names one.
 
     Args:
         base: a trace, a run folder, or a store.
-        new: the other one.
+        new: the other side, in the same form.
         statement: SQL; its last statement returns rows.
-        comparison: the comparison of the two, if it is already known.
+        comparison: the comparison of the two sides, if it is already known.
         rules: a rules file for the classifier.
-        progress: called from time to time while a trace is read.
+        progress: called periodically while a trace is read.
 
     Raises:
         QueryError: DuckDB rejects the statement.

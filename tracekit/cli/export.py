@@ -34,7 +34,7 @@ _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to export: the traces, a selection of them, a size limit, and how to read them."""
+    """Traces to export, the selection of ranks and times, a size limit, and reading options."""
 
     traces: tuple[str, ...]
     selection: Selection
@@ -44,7 +44,7 @@ class Choice:
 
 
 def choice_options(command: Command) -> Command:
-    """Add arguments for traces and a selection of them, passed as :class:`Choice` `choice`."""
+    """Add arguments for traces and a selection, which are passed as :class:`Choice` `choice`."""
 
     @functools.wraps(command)
     def with_choice(
@@ -210,7 +210,7 @@ def _write_stacks(
 
 
 def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
-    """Print the path and size of the output and its notes on stderr."""
+    """Print the path and size of the output, and notes, on stderr."""
     ranks = "1 trace" if done.trace_count == 1 else f"{done.trace_count} traces"
     parts = (ranks, f"{done.event_count:,} events", f"{done.slice_count:,} slices")
     click.echo(printable(f"{where}: {', '.join(parts)}, {format_bytes(size_bytes)}"), err=True)

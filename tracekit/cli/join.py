@@ -48,7 +48,7 @@ _LOGS = "logs"
 def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> manifest.Manifest:
     """Merge the run folders of one job into a new folder, without changing them.
 
-    Traces are hard-linked if possible, so that they use disk space only once, else copied.
+    Traces are hard-linked if possible to save disk space, or else copied.
 
     Raises:
         UsageError: the folders are not fragments of one job, or the output exists.

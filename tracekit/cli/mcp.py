@@ -66,7 +66,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
 
 
 def _settings(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the settings for each client and the file they belong to.
+    """Yield the settings for each client, with the file in which to put them.
 
     Formats are from the manuals of the clients: code.claude.com/docs/en/mcp,
     modelcontextprotocol.io/docs/develop/connect-local-servers, cursor.com/docs/context/mcp,
@@ -74,8 +74,8 @@ def _settings(folders: Sequence[str]) -> Iterator[str]:
     developers.openai.com/codex/mcp.
     """
     skill = Path(tracekit.__file__).with_name("mcp") / "AGENTS.md"
-    # Clients have another current folder and often another PATH, and -P keeps Python from importing
-    # files of their current folder.
+    # Clients have another current folder and often another PATH. -P prevents Python from importing
+    # files from their current folder.
     args = ["-P", "-m", "tracekit", "mcp", *(str(Path(folder).resolve()) for folder in folders)]
     command = shlex.join([sys.executable, *args])
     entry = {"command": sys.executable, "args": args}

@@ -50,7 +50,7 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
 
 
 def say_peaks_of_runs(trace: Trace) -> None:
-    """Print the peaks in the manifests of runs, if no allocator event was recorded."""
+    """Print the peaks from run manifests if no allocator event was recorded."""
     from tracekit.units import format_bytes
 
     runs: list[dict[str, Any]] = []

@@ -103,7 +103,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     """Write the figures of runs as a page.
 
     Raises:
-        UsageError: no run is named, the runs have no figures, or the file is no report.
+        UsageError: no runs are given, they have no figures, or the existing file is not a report.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, runs_page, write
@@ -171,7 +171,7 @@ def _bench_figure(
     reading: Reading,
     format_name: str,
 ) -> None:
-    """Show what the paper says about a figure of microbenchmarks, and our points of its curves."""
+    """Show the paper's statements about a microbenchmark figure, with our points of its curves."""
     from tracekit.cli._open import open_traces
     from tracekit.paper import bench_figures
 
@@ -197,7 +197,7 @@ def _bench_figure(
 
 
 def _ask_of(folder: Place, *, reading: Reading) -> Ask:
-    """Return a function that queries the traces of a run, and reads them on the first call."""
+    """Return a function that queries the traces of a run. Its first call reads them."""
 
     def ask(name: str, **params: object) -> Result:
         from tracekit.cli._open import open_traces

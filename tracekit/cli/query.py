@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 DEVICE_PEAK = "device_peak"
-"""The relation that analyses with peak rates of devices read."""
+"""Relation that all analyses with peak rates of devices read."""
 
 ADVICE = "advice"
-"""The subject of rules, which `tracekit advise` runs together."""
+"""Subject of the advice rules, which `tracekit advise` runs together."""
 
 QUESTIONS = (
     ("How long is a step?", "query steps --per total TRACE"),
@@ -58,7 +58,7 @@ QUESTIONS = (
     ("How does batch size affect decode latency?", "query serving_steps TRACE"),
     ("Can I trust this trace?", "query health TRACE"),
 )
-"""The questions on the manual's page, with a command for each."""
+"""The questions on the manual's page, each with its command."""
 
 _OWN = "tracekit.own_file"
 """Key in the metadata of a click context for the user's SQL file."""
@@ -87,7 +87,7 @@ _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
 
 
 class _Analyses(click.Group):
-    """The group whose commands are the built-in analyses and those of the user."""
+    """The group whose commands are the built-in analyses and the user's analyses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -160,14 +160,14 @@ def _say_is_now(name: str, today: str) -> None:
 
 
 def _catalogued() -> Specs:
-    """Return the built-in analyses. Imported late, because `tracekit --help` does not need them."""
+    """Return the built-in analyses. The import is late, because `tracekit --help` needs none."""
     from tracekit.analysis.catalog import load_catalog
 
     return load_catalog().analyses
 
 
 def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
-    """Return the user's SQL files. They define options, so click has not parsed `args` yet."""
+    """Return the user's SQL files. They define options, so this runs before click parses `args`."""
     from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]
@@ -414,7 +414,7 @@ def _option(param: Param) -> click.Option:
         click.Choice(param.choices) if param.choices else _CLICK_TYPES[param.type]
     )
     shown_default = "" if param.default in (None, "NULL") else f"  [default: {param.default}]"
-    # Defaults are only in the header, so options that are not given are not passed.
+    # Only the header has defaults, so options that are not given are not passed.
     requirement: dict[str, Any] = {"required": True} if param.is_required else {"default": None}
     return click.Option(
         [declaration, param.name],

@@ -78,7 +78,7 @@ def command(
 
 
 def _are_ranks(trace: Trace) -> bool:
-    """Return whether traces may be ranks of one run: all rank numbers are known and distinct."""
+    """Return whether traces may be ranks of one run: all ranks are known and distinct."""
     ((count, rank_count),) = trace.sql("SELECT count(*), count(DISTINCT rank) FROM trace").rows
     return bool(count == rank_count or count != 2)
 
@@ -96,7 +96,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
         are named on stderr.
 
     Raises:
-        UsageError: a file exists and is no report.
+        UsageError: a file exists and is not a report.
         StoreError: a file cannot be written.
     """
     from tracekit.cli._open import open_traces
@@ -118,7 +118,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
             with open_traces([named], reading, for_breakdown=True) as trace:
                 html = report(trace, [named])
         except click.exceptions.Exit:
-            # Unreadable ranks have been named; the report covers the others.
+            # Unreadable ranks have been listed; the report covers the other ranks.
             if not html:
                 raise
         except StoreError:

@@ -64,8 +64,8 @@ _TEXTS = ("shapes", "types", "strides", "numbers")
 def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
     """Return a script that reruns ops of opened traces, and the number of its calls.
 
-    It calls each op once per distinct shapes, types, and strides of its arguments. Without `op`, it
-    has the ops with the longest time.
+    It calls each op once per distinct combination of shapes, types, and strides of its arguments.
+    Without `op`, it reruns the ops with the longest time.
 
     Raises:
         QueryError: the arguments of the op were not recorded.
@@ -90,14 +90,14 @@ def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
 
 
 def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | None:
-    """Return the data of a call for the script, or None if it is no torch op with arguments."""
+    """Return the data of a call for the script, or None if it is not a torch op with arguments."""
     if not _OP.fullmatch(row["op"]) or not row["types"] or not row["op_count"]:
         return None
     try:
         texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
     except (ValueError, RecursionError):
         return None
-    # The file may have other types here.
+    # The file is untrusted and may have other types here.
     if not all(isinstance(one, list) for one in texts.values()):
         return None
     if not all(isinstance(text, str) for text in (*texts["types"], *texts["numbers"])):

@@ -67,7 +67,7 @@ def command(
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Separate traces from the statement: the last argument if it is `-` or looks like SQL.
+    """Separate traces from the statement, which is the last argument if it is `-` or SQL.
 
     Raises:
         UsageError: the arguments have a statement but no trace.
@@ -81,7 +81,7 @@ def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | 
 
 
 def _is_statement(argument: str) -> bool:
-    """Return whether an argument is SQL: `-`, or several words that are no path."""
+    """Return whether an argument is SQL: `-`, or several words that are not a path."""
     words = argument.strip().rstrip(";")
     if argument == "-" or not words:
         return True

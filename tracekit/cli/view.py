@@ -39,7 +39,7 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
     from tracekit.storage.temp_dirs import temporary_place
 
     origin_of(ui)
-    # The file has no name, so it cannot be left behind.
+    # The file has no name, so the system removes it when the process ends.
     place = temporary_place()
     with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0, dir=place) as file:
         out = Bounded(file.write, choice.max_bytes)

@@ -1,1 +1,1 @@
-"""Comparison of two runs: the difference, its parts, and its noise."""
+"""Compares two runs: splits the difference into parts and tests it against noise."""

@@ -1,4 +1,4 @@
-"""One side of a comparison: time in cells, samples, and units."""
+"""One side of a comparison: its time, split into cells, per sample and per unit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
 Per = Literal["step", "window", "layer", "token", "request"]
-"""What figures are divided by: steps (of each device separately), device windows, …"""
+"""Unit of figures: a step (of each device separately), a device window, …"""
 
 PARTS = tuple(part.name for part in time_parts.PARTS)
 """Categories of device time, in the order of the split."""
@@ -49,9 +49,10 @@ ORDER BY place NULLS LAST
 
 @dataclass(slots=True)
 class Cell:
-    """Time of one kind in one place; rows of analysis `split`, whose columns are described there.
+    """Time of one kind in one place, summed over all samples.
 
-    Sums over all samples. `samples` has the time of each sample, by its index in the side's list.
+    The columns are those of analysis `split`. `samples` has the time of each sample, by its index
+    in the side's list.
     """
 
     part: str
@@ -69,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ModuleNode:
-    """A module of a side, layers rolled up."""
+    """A module of a side, with layers rolled up."""
 
     path: str
     parent: str | None
@@ -80,8 +81,8 @@ class ModuleNode:
 class Side:
     """Time of one side of a comparison.
 
-    `unit_count` divides every sum: displayed figures are per unit. `sample_units` are the units in
-    each sample, so a sample's time is comparable to the figures. `outside_ns` is device time
+    Displayed figures are sums divided by `unit_count`. `sample_units` is the number of units in
+    each sample, which makes a sample's time comparable to the figures. `outside_ns` is device time
     outside all units: before the first step and after the last.
     """
 
@@ -121,7 +122,7 @@ class SplitRow:
 class SplitRows:
     """Cells of one run, and the devices in each step.
 
-    `idle_only` are devices with only idle time in the step, after their last work.
+    `idle_only` are devices with only idle time in the step, because it is after their last work.
     """
 
     rows: Sequence[SplitRow]
@@ -131,7 +132,7 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Data of one side, before its unit is known."""
+    """Data of one side before its unit is chosen."""
 
     label: str
     runs: Sequence[SplitRows]
@@ -141,7 +142,7 @@ class Reading:
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
-    """Query the runs of one side for the time that a comparison needs."""
+    """Query the runs of one side for the data that a comparison needs."""
     runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0
@@ -194,7 +195,7 @@ def split_rows(trace: Trace) -> SplitRows:
 
 
 def usual_per(base: Reading, new: Reading) -> Per:
-    """Return the default unit: steps if several cover most of both sides."""
+    """Return the default unit: steps if several steps cover most of both sides, else windows."""
     return "step" if base.has_steps and new.has_steps else "window"
 
 
@@ -311,7 +312,7 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
-    """Return the tokens of each serving step, or of any training step on a device."""
+    """Return the tokens of each serving step, or the tokens of a training step per device."""
     served = {
         row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
         for row in trace.query("serving_steps").to_dicts()

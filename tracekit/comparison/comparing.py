@@ -1,4 +1,4 @@
-"""Compares two sides: opens them, matches their work, and splits and tests the difference."""
+"""Opens two sides, matches their work, and splits and tests the difference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tracekit.trace import Trace
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Two sides and the difference of their time: split into parts that add up, and tested.
+    """Two sides and the difference of their time, split into parts that add up, and tested.
 
     Created by :func:`tracekit.compare`. All figures are ns per unit; `per` is the unit.
     """
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def per(self) -> Per:
-        """The unit: a step on one device, the window of a device, or a part of them."""
+        """The unit: a step on one device, the window of a device, or a part of either."""
         return self.base.per
 
     @property
@@ -72,7 +72,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the runs differ by more than noise; None if a side has only one measurement.
+        """The outcome of the test for noise; None if a side has only one measurement.
 
         Based on unprofiled steps if both sides have them, else on profiled steps.
         """
@@ -119,24 +119,24 @@ def compare(
     rules: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Comparison:
-    """Compare two runs: what takes longer, where, by how much, and is it more than noise?
+    """Compare two runs: split the difference of their time, and test whether it exceeds noise.
 
     Args:
         base: the reference: a trace, a run folder, a store, or an open trace; several are
             repeats of the same run.
-        new: the other side, likewise.
-        per: what figures are divided by: step, window, layer, token, or request; default: steps
-            if both sides have several that cover most of their time, else device windows.
+        new: the other side, in the same form.
+        per: unit of figures: step, window, layer, token, or request. The default is a step if both
+            sides have several that cover most of their time, else a device window.
         skip: number of steps to omit at the beginning of each run.
-        margin_pct: differences up to this share of the base count as none, percent.
-        cache: keep ingested traces, as for :func:`tracekit.open`.
-        rules: a rules file for the classifier, likewise.
+        margin_pct: largest difference that counts as no difference, percent of the base.
+        cache: whether to cache ingested traces, as in :func:`tracekit.open`.
+        rules: a rules file for the classifier, as in :func:`tracekit.open`.
         progress: called at intervals while a trace is read.
 
     Raises:
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
-        UsageError: a side has nothing to compare, or no such unit.
+        UsageError: a side has nothing to compare, or lacks the unit.
         QueryError: a side has no trace.
     """
     from tracekit.opening import OpenRequest, open_request
@@ -151,7 +151,7 @@ def compare(
     names = _labels(base, new)
     with ExitStack() as resources:
         sides = [[opened(one, resources) for one in _several(side)] for side in (base, new)]
-        # An open trace runs one query at a time, also if it is on both sides.
+        # An open trace runs one query at a time, even if it is on both sides.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
             readings, facts, health, plain, served, runs = zip(

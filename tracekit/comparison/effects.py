@@ -21,14 +21,18 @@ EFFECTS = (
     "by_overlap_ns",
     "by_idle_ns",
 )
-"""The effects, in display order; the effects of a pair add up to its difference.
+"""The effects in display order. The effects of a pair add up to its difference.
 
-new, gone: work on one side only. recompute: the same for activation checkpointing: forward work
-repeated for the backward pass, with the idle time before it. count: more or fewer calls, at the
-base's time per call. clock: everything on both sides takes longer by one factor. cost: calls of the
-same kernels take longer (beyond that factor), with the same or unknown shapes. shape: the same op
-with other shapes. kernel: other kernels do the same work. overlap: less of it overlaps with other
-work. idle: the device is idle longer or shorter; the split has the causes.
+- new, gone: work on one side only.
+- recompute: activation checkpointing on one side only: forward work repeated for the backward pass,
+  with the idle time before it.
+- count: more or fewer calls, at the base's time per call.
+- clock: all compute takes longer by one factor.
+- cost: calls of the same kernels take longer (beyond that factor), with the same or unknown shapes.
+- shape: the same op has other shapes.
+- kernel: other kernels do the same work.
+- overlap: less of the work overlaps with other work.
+- idle: the device is idle longer or shorter; the split has the causes.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
@@ -39,11 +43,11 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
-    """Return the factor by which all compute takes longer, if there is one.
+    """Return the common factor by which all compute takes longer, or None.
 
     It is the time-weighted median ratio of calls of the same kernel with the same shape. At least
-    four fifths of the base's compute time must be within 1 % of it, and it must be at least half a
-    percent.
+    four fifths of the base's compute time must be within 1 % of it, and it must differ from 1 by at
+    least half a percent.
     """
     whole = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -69,9 +73,9 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
-    """Return the nonzero effects of a pair, exactly, ns per unit.
+    """Return the exact nonzero effects of a pair, ns per unit.
 
-    `units` are the unit counts of base and new, which divide its sums.
+    `units` are the unit counts of base and new, by which sums are divided.
     """
     base, new = _sum(pair, 0), _sum(pair, 1)
     count, kernel, wall = (
@@ -119,7 +123,7 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
 
 
 def shape_change(pairs: Sequence[Pair]) -> str | None:
-    """Return the change of a dimension that covers most time of matched work, as 2048 → 8192."""
+    """Return the dimension change with the most time of matched work, such as 2048 → 8192."""
     weights: Counter[tuple[int, int]] = Counter()
     for pair in pairs:
         shapes = [{cell.shape or "" for cell in cells} for cells in (pair.base, pair.new)]

@@ -2,9 +2,9 @@
 
 Work is matched within one category and phase, and within one module if possible: by op, shape, and
 name; by op and shape; by op; by name; by class; and finally whatever is left on both sides. Op
-comes before name because a library may run an op with different kernels and reuse another op's
-kernel. Work without a counterpart in its module is matched one level up, and so on to the root: at
-the lowest common place of both trees. Work without any counterpart is new or gone.
+comes before name because a library may run an op with different kernels, or use one kernel for
+several ops. Work without a counterpart in its module is matched one level up, and so on to the
+root. Work without any counterpart is new or gone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "
 _BY_OP: tuple[Match, ...] = ("op and shape", "op")
 
 _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
-"""Maximum ratio of the times of work matched without the same op or name."""
+"""Maximum ratio between the times of matched work with neither the same op nor the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Corresponding work of both sides; of one side only if it is new or gone."""
+    """Corresponding work of both sides, or work of one side if it is new or gone."""
 
     part: str
     phase: str
@@ -41,7 +41,7 @@ class Pair:
 
     @property
     def class_name(self) -> str:
-        """The class of the work; both classes if the sides differ."""
+        """The class of the work, or both classes if the sides differ."""
         base, new = (
             "+".join(sorted({cell.class_name for cell in cells})) for cells in (self.base, self.new)
         )
@@ -97,7 +97,7 @@ _TOP = ""
 """The root, around all modules."""
 
 _DEEPEST = 32
-"""Work without a counterpart deeper than this is matched at this depth next."""
+"""Work without a counterpart at a greater depth is matched at this depth next."""
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
         inner: list[str] = []
         place = start
         while place not in found:
-            # Default, also for cycles in the file.
+            # Default, which also handles cycles in the file.
             found[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
@@ -142,7 +142,7 @@ _LEVELS: tuple[tuple[Match, _Key], ...] = (
     ("name", lambda cell: cell.name and (cell.name, cell.class_name)),
     ("class", lambda cell: cell.class_name),
 )
-"""Keys for matching within a place. Work with an empty key is left to the next level."""
+"""Keys for matching within a place. Work with an empty key is matched on the next level."""
 
 
 def _match_group(
@@ -159,7 +159,7 @@ def _match_group(
         by_depth[around.get(place, (0, _TOP))[0]].add(place)
     for depth, place in _innermost_first(by_depth):
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
-        # Idle time of different causes does not match.
+        # Idle time with different causes does not match.
         first = len(pairs)
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
@@ -200,11 +200,11 @@ def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, st
 def _fused(
     pairs: Sequence[Pair], left: tuple[list[Cell], list[Cell]], units: tuple[int, int]
 ) -> tuple[list[Pair], tuple[list[Cell], list[Cell]]]:
-    """Find work that was fused into another kernel: one that has another name and does more.
+    """Find work that was fused into a kernel with another name.
 
     Unmatched work of one side is added to a pair in the same place whose kernels have other names
-    on the other side, if that at least halves the time difference of the pair. A pair of one op
-    takes nothing from other modules: it is that op's work on both sides.
+    on the other side, if this at least halves the time difference of the pair. Work from other
+    modules is not added to a pair of one op, which has all work of the op on both sides.
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []

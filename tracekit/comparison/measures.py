@@ -1,4 +1,4 @@
-"""Measurements of both sides, and whether their difference exceeds noise."""
+"""Compares measurements of both sides, and tests whether their difference exceeds noise."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NORMAL = NormalDist()
 _MOST = 1_000
 
 DEVICE_WORK = "device work"
-"""Device work in a step: everything except idle time, which host and profiler affect."""
+"""Device work in a step: all time except idle time, which the host and the profiler affect."""
 
 PLAIN_STEP = "plain step"
-"""Steps without profiler and ranges, from the manifests of runs."""
+"""Steps without profiler and ranges, from run manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One thing measured on both sides, in ns."""
+    """A quantity measured on both sides, in ns."""
 
     name: str
     base: Sequence[float]
@@ -61,10 +61,10 @@ def measure(
 def measures_of(
     base: Side, new: Side, plain: Sequence[Sequence[float]], margin_pct: float
 ) -> list[Measure]:
-    """Return everything that was measured on both sides, the deciding measure first.
+    """Return everything that was measured on both sides; the first measure decides.
 
-    Unprofiled steps decide if both sides have enough of them, because profiling changes times. Else
-    one number per run decides if both sides have enough runs; else profiled steps do.
+    Unprofiled steps decide if both sides have enough of them, because profiling changes times.
+    Otherwise, one number per run decides if both sides have enough runs, else profiled steps.
     """
     unit = "window" if base.sample_names[0].endswith("window") else "step"
     series = base.series(base.cells), new.series(new.cells)
@@ -121,7 +121,7 @@ class RunDifference(NamedTuple):
 
     @property
     def delta_pct(self) -> float | None:
-        """The same in percent of the base."""
+        """How much longer the new side takes, percent of the base."""
         return share_pct(self.delta_ns, self.base.step_ns)
 
     @property
@@ -206,7 +206,7 @@ def outliers(series: Sequence[float]) -> list[int]:
 
 
 def warm_up_count(series: Sequence[float]) -> int:
-    """Return the number of leading outliers above the rest: the warm-up."""
+    """Return the length of the warm-up: the number of leading outliers above the other values."""
     middle = median(series)
     high = {place for place in outliers(series) if series[place] > middle}
     count = 0

@@ -1,24 +1,24 @@
-"""Whether two series of measurements differ by more than their noise: pure statistics.
+"""Tests whether two series of measurements differ by more than noise.
 
 Steps vary, so one number per side is not enough. A series has one measurement per step (or run, or
 request) of a side. No distribution is assumed, because step times have long tails.
 
 - The difference is that of the medians. Its interval is the bootstrap interval: the differences
-  that result if each side is resampled. The distribution over all resamples is computed, not
-  sampled: see `statistics`.
-- Whether there is a difference is decided by the Wilcoxon-Mann-Whitney rank test, exactly (over all
-  permutations) if both sides together have at most `EXACT_COUNT` measurements. Ties are included.
+  that result if each side is resampled. The distribution over all resamples is computed exactly
+  instead of sampled; see `statistics`.
+- The Wilcoxon-Mann-Whitney rank test decides whether the sides differ. It is exact (over all
+  permutations, including ties) if both sides together have at most `EXACT_COUNT` measurements.
 - If there are too few measurements for the rank test, such as three per side, a difference counts
   if it is larger than all variation within the sides and Welch's t test of the logarithms finds it
   at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
 - ``same`` requires that both intervals, the bootstrap's and the inverted rank test's (Moses), are
   within the margin. Too few measurements are therefore never ``same``.
-- Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. Then
-  the effective number of measurements is smaller, by a factor from the lag-1 autocorrelation (an
-  AR(1) series). It applies where the autocorrelation is significant.
+- Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. If the
+  lag-1 autocorrelation is significant, the effective number of measurements is reduced accordingly
+  (as for an AR(1) series).
 
-No test can detect what all steps of a run share by chance (clocks, placement, other users). With
-several runs per side, one number per run is the better series.
+No test can detect effects that all steps of a run share by chance (clocks, placement, other users).
+With several runs per side, one number per run is the better series.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from tracekit.comparison.statistics import (
 )
 
 FEW_ALPHA = ALPHA / 5
-"""The same for too few measurements for the rank test.
+"""False-positive rate if there are too few measurements for the rank test.
 
-Of ten steps of one loop on an H200, 0.17 % of random draws of three and three differ significantly,
-and 0.3 % of consecutive ones.
+Of ten steps of one loop on an H200, 0.17 % of random draws of three and three steps differ
+significantly, and 0.3 % of consecutive ones.
 """
 
 MARGIN_PCT = 1.0
-"""Differences up to this share of the base count as none by default, percent."""
+"""Default for the largest difference that counts as no difference, percent of the base."""
 
 POWER = 0.9
-"""Probability with which the suggested number of measurements decides."""
+"""Probability that the suggested number of measurements leads to a decision."""
 
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
@@ -72,11 +72,11 @@ class Difference:
     """Difference of two series of times, in the unit of the series; shares are percent.
 
     `low` and `high` are the bounds of the interval of the difference; None if there are too few
-    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is the rank
-    test's. `more_count` is how many more measurements per side would likely decide; None if nothing
-    is left to decide or no number would. `correlation` is the lag-1 autocorrelation if significant,
-    else 0; it widens `p_value` and the interval. `is_apart` is whether all measurements of one side
-    are below all of the other.
+    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is that of the
+    rank test. `more_count` is the number of additional measurements per side that would likely
+    decide; None if it is already decided, or if no number would. `correlation` is the lag-1
+    autocorrelation if it is significant, else 0; it increases `p_value` and widens the interval.
+    `is_apart` is whether all measurements of one side are below all measurements of the other.
     """
 
     base_count: int
@@ -95,13 +95,13 @@ class Difference:
 
     @property
     def needed_count(self) -> int | None:
-        """Minimum number per side for the rank test to decide; None if there are enough."""
+        """Minimum number of measurements per side for the rank test; None if there are enough."""
         least = least_count()
         return least if min(self.base_count, self.new_count) < least else None
 
     @property
     def difference_pct(self) -> float | None:
-        """The difference in percent of the base's median; None where that is 0."""
+        """The difference in percent of the base's median; None if the median is 0."""
         return share_pct(self.difference, self.base_median)
 
     @property
@@ -116,7 +116,7 @@ class Difference:
 
     @property
     def gain(self) -> Gain:
-        """How much less the new side takes."""
+        """The reduction on the new side, with its bounds and verdict."""
         least, most = (None if pct is None else -pct for pct in (self.high_pct, self.low_pct))
         return -(self.difference_pct or 0.0), least, most, self.verdict
 
@@ -141,10 +141,10 @@ def compare_series(
 
     Args:
         base: the measurements of the base.
-        new: those of the other side.
+        new: the measurements of the other side.
         alpha: false-positive rate, 0 to 1.
-        margin_pct: differences up to this share of the base's median count as none, percent.
-        margin: the same as an amount, if it is a share of something else.
+        margin_pct: largest difference that counts as no difference, percent of the base's median.
+        margin: the same as an amount, which overrides `margin_pct`.
         is_in_order: whether the measurements are in order of time.
 
     Returns:
@@ -188,7 +188,7 @@ def compare_series(
     more = None
     if verdict == "inconclusive":
         if not low <= 0 <= high:
-            # If the rank test cannot decide, the interval must contain 0.
+            # If the rank test does not decide, the interval must contain 0.
             ends = (low, high, 0.0, *(turned or ()))
             low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)
@@ -199,17 +199,17 @@ def compare_series(
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a whole; None if one is missing."""
+    """Return a part in percent of a whole; None if the part is None or the whole is 0."""
     return 100 * part / whole if whole and part is not None else None
 
 
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
-    """Return how many more measurements per side would likely decide.
+    """Return the number of additional measurements per side that would likely decide.
 
-    They must show either that the observed difference is real, or that it is within the margin,
-    whichever needs fewer.
+    They must show either that the observed difference is real or that it is within the margin,
+    whichever needs fewer measurements.
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)

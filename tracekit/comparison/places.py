@@ -1,4 +1,4 @@
-"""Matches modules of two sides by name, else by their position in the tree."""
+"""Matches modules of two sides by name, or else by their position in the tree."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _WRAPPERS = frozenset(
 
 _LIKE_ENOUGH = 0.5
 _MOST_INSIDE = 1000
-"""Number of inner modules, the nearest, that identify what is inside one."""
+"""Maximum number of inner modules, nearest first, that describe the contents of a module."""
 _MOST_ALIKE = 50
-"""Approximate number of candidates, sharing its rarest names, that a module is compared with."""
+"""Approximate maximum number of candidates, which share rare names, per module."""
 _WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
 _NAME = re.compile(r"[^./]+")
 _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Corresponding modules: the base's path by the new side's; and how, for renamed ones."""
+    """Corresponding modules: the base's path by the new side's path; and how renamed ones match."""
 
     base_of: Mapping[str, str]
     renamed: Mapping[str, str]
@@ -46,10 +46,10 @@ class Alignment:
 def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> Alignment:
     """Find the base's module for each module of the new side.
 
-    First by the same path; then by the same path without wrappers (DDP's `module`, compile's
-    `_orig_mod`, …); then from the root of both trees down: children of corresponding modules
-    correspond if they have the same own name, the same class in the same order, or similar
-    contents.
+    Modules correspond if they have the same path, or the same path without wrappers (DDP's
+    `module`, compile's `_orig_mod`, …). The rest is matched from the roots of both trees downward:
+    children of corresponding modules correspond if they have the same own name, the same class in
+    the same order, or similar contents.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}
@@ -89,7 +89,7 @@ def _descend(
     renamed: dict[str, str],
     free_base: set[str],
 ) -> None:
-    """Match the children of matched modules, from the root of both trees down."""
+    """Match the children of matched modules, from the roots of both trees downward."""
     # Iterative, because the depth of a file may exceed the recursion limit.
     waiting: list[tuple[str | None, str | None]] = [(None, None)]
     while waiting:
@@ -167,7 +167,7 @@ _Alike = dict[frozenset[str], deque[int]]
 def _near(
     names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
 ) -> Mapping[frozenset[str], None]:
-    """Return the other modules that contain one of these names, at least one of the rarest."""
+    """Return the modules of the other side that share at least one of the rarest of these names."""
     near: dict[frozenset[str], None] = {}
     for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
         if len(near) < _MOST_ALIKE:

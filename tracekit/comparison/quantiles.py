@@ -1,4 +1,4 @@
-"""Differences of percentiles and rates, with intervals: pure statistics.
+"""Differences of percentiles and rates, with intervals.
 
 - The interval of a percentile is its bootstrap interval, as for medians of steps: see `statistics`.
 - A percentile has no interval if it would include the largest or smallest value, because values
@@ -28,10 +28,10 @@ LEAST_BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The sorted values of a series; of a long series only those at some indices.
+    """The sorted values of a series, or only the values at some indices of a long series.
 
-    `count` is the number of values in the series, `values` are the known ones in ascending order,
-    and `places` are their indices; None if all are known.
+    `count` is the number of values in the series. `values` are the known values in ascending order,
+    and `places` are their indices, or None if all are known.
     """
 
     count: int
@@ -74,8 +74,8 @@ class Ordered:
 class Interval:
     """One figure on both sides, and the interval of its difference, in the unit of the figure.
 
-    `low` and `high` are None, and `verdict` is `inconclusive`, if there are too few values;
-    `more_count` is how many more per side would give an interval, if known.
+    With too few values, `low` and `high` are None, and `verdict` is `inconclusive`. `more_count` is
+    then the number of additional values per side that would give an interval, if known.
     """
 
     base_count: int
@@ -89,7 +89,7 @@ class Interval:
 
     @property
     def difference(self) -> float:
-        """How much larger it is on the new side."""
+        """Difference of the figure, new − base."""
         return self.new - self.base
 
 
@@ -104,12 +104,12 @@ def quantile_difference(
     """Compare a percentile of two series of times.
 
     Args:
-        base: the values of the base, at least one; in any order unless already sorted.
-        new: those of the new side, at least one.
-        quantile: the percentile; nearest rank, 1 to 99; for thinned values one of those passed
-            to :func:`thinned`.
+        base: the values of the base, at least one, in any order.
+        new: the values of the new side, at least one.
+        quantile: the percentile (nearest rank), 1 to 99; for a thinned series, a percentile that
+            was passed to :func:`thinned`.
         alpha: false-positive rate, 0 to 1.
-        margin_pct: differences up to this share of the base count as none, percent.
+        margin_pct: largest difference that counts as no difference, percent of the base.
     """
     sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
     counts = sides[0].count, sides[1].count
@@ -135,10 +135,10 @@ def quantile_difference(
 
 
 def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
-    """Return a series reduced to the values that comparing percentiles needs.
+    """Reduce a series to the values that a comparison of percentiles needs.
 
-    Intervals and verdicts of percentiles are those of the entire series. The median of a thinned
-    series is judged by its interval only, without the rank test.
+    The intervals and verdicts of percentiles are unchanged, except that the median is judged by its
+    interval only, without the rank test.
     """
     whole = Ordered.of(series)
     return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))
@@ -167,10 +167,10 @@ def rate_difference(
     """Compare a rate per second; more is faster.
 
     Args:
-        base: amounts with the time of each, ns, in order; at least one.
-        new: those of the new side.
+        base: pairs of an amount and its time in ns, in order; at least one.
+        new: the same for the new side.
         alpha: false-positive rate, 0 to 1.
-        margin_pct: differences up to this share of the base count as none, percent.
+        margin_pct: largest difference that counts as no difference, percent of the base.
     """
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
@@ -178,7 +178,7 @@ def rate_difference(
     if min(map(len, blocks)) < LEAST_BLOCKS:
         return Interval(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
-    # A ratio, because rates are positive, and with few values they vary by factors.
+    # Resample the ratio, because rates are positive and vary by factors if there are few values.
     drawn = sorted(
         _rate(source.choices(blocks[1], k=len(blocks[1])))
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)

@@ -1,8 +1,8 @@
-"""Serving on both sides: latency, throughput, and steps by batch composition.
+"""Compares serving: latency, throughput, and steps by batch composition.
 
-Samples are requests. Intervals over the requests of one run do not include what they share by
-chance, mainly the queue. Gaps between tokens (itl) are not tested, because those of one request are
-not independent.
+Samples are requests. Intervals over the requests of one run do not include effects that requests
+share by chance, mainly the queue. Gaps between tokens (itl) are not tested, because the gaps of one
+request are not independent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARTS_OF_DOUBLE = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One measured, successful request: when its answer was complete, since the previous one.
+    """One measured, successful request, with the time since the previous answer was complete.
 
     The times of a run's answers add up to its interval, as in analysis `throughput`.
     """
@@ -77,9 +77,9 @@ class Served:
 class Batches:
     """Steps of one phase on both sides, and the parts of the difference of their mean.
 
-    `by_batch_ns`: batches on both sides, more or less frequent. `by_own_batch_ns`: batches on one
-    side only. `by_cost_ns`: the same batches, longer or shorter. None if the trace has no batch
-    composition, or no batch is on both sides.
+    `by_batch_ns` is due to batches whose frequency differs, `by_own_batch_ns` to batches on one
+    side only, and `by_cost_ns` to equal batches that take longer or shorter. They are None if the
+    trace has no batch composition, or no batch is on both sides.
     """
 
     phase: str
@@ -138,7 +138,7 @@ def _answers(trace: Trace) -> Iterable[Answer]:
 
 
 def _steps(trace: Trace) -> Iterable[ServingStep]:
-    # The devices of a step work together, so its time is their mean.
+    # The devices of a step work in parallel, so its time is their mean.
     found: dict[int, list[ServingStep]] = {}
     for row in trace.query("serving_steps").to_dicts():
         if row["step"] is not None:
@@ -186,10 +186,10 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
         base: a serving run.
         new: the other one.
         figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT starts at the arrival.
-        margin_pct: differences up to this share of the base count as none, percent.
+        margin_pct: largest difference that counts as no difference, percent of the base.
 
     Raises:
-        UsageError: a run has no such figure.
+        UsageError: a run lacks the figure.
     """
     metric, _, statistic = figure.partition("_")
     statement = f"SELECT value_ns FROM request_latency('arrival') WHERE metric = '{metric}'"
@@ -215,7 +215,7 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
 
 
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
-    """Return requests or tokens with their times; nothing if some answers are unknown."""
+    """Return requests or tokens with their times; an empty list if some answers are unknown."""
     found = []
     for one in side.answers:
         amount = 1 if rate == "requests_per_s" else one.output_token_count
@@ -260,10 +260,10 @@ def _parts(
     common: Iterable[tuple[str, int, int]],
     means: tuple[Fraction, Fraction],
 ) -> list[Fraction]:
-    """Split the difference of two means: frequency of batches, batches of one side, cost.
+    """Split the difference of two means into batch frequency, batches of one side, and cost.
 
-    Each batch on both sides has a share and a mean on each; the difference of the products is split
-    evenly (Kitagawa 1955), so that swapping base and new only changes signs.
+    A batch on both sides has a share and a mean time on each side. The difference of the products
+    is split symmetrically (Kitagawa 1955), so that swapping base and new only changes signs.
     """
     shared = [[group[key] for key in sorted(common)] for group in groups]
     shares = [[Fraction(len(steps), sum(map(len, side))) for steps in side] for side in shared]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tracekit.trace import Trace
 
 Weight = Literal["matters", "note"]
-"""Whether it changes figures or only may."""
+"""Whether a difference changes figures (`matters`) or only may change them (`note`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ _HEALTH = {
     "truncated": 0.0,
     "missing_ranks": 0.0,
 }
-"""Metrics of health to compare, with the smallest reported difference."""
+"""Health metrics to compare, with the minimum reported difference."""
 
 Facts = Mapping[tuple[str, str], tuple[str, Weight]]
 """Settings of a side, as text, by subject and name."""
@@ -125,7 +125,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 Health = Mapping[str, float]
-"""Metrics of health by name: the mean over the traces of a side."""
+"""Health metrics by name: the mean over the traces of a side."""
 
 
 def health_of(traces: Sequence[Trace]) -> Health:

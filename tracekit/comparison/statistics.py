@@ -1,7 +1,7 @@
 """Statistical tests, intervals, and distributions for the entire package.
 
 scipy.stats has most of them, but importing it would make a comparison of two small traces take 1.8
-times as long, and its packages have 230 MB.
+times as long, and its packages take 230 MB.
 
 The distribution of an order statistic over all bootstrap resamples follows from the binomial
 distribution (Efron 1979). No random draws are needed, and results are deterministic.
@@ -18,13 +18,13 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median, variance
 
 ALPHA = 0.005
-"""False-positive rate of the tests; intervals are of 99.5 %.
+"""False-positive rate of the tests; intervals are 99.5 % intervals.
 
-Half of the promised 1 %, so that any thousand pairs keep the promise, not only the average.
+It is half of the promised 1 %, so that any thousand pairs keep the promise, not only the average.
 """
 
 EXACT_COUNT = 40
-"""Up to this many measurements on both sides together, the rank test is exact."""
+"""Maximum total number of measurements on both sides for which the rank test is exact."""
 
 _NORMAL = NormalDist()
 _PAIRS_OF_MIDDLES = 14
@@ -44,9 +44,9 @@ _REACH = 6.0
 def drawn_places(count: int, rank: int, *, is_whole: bool = False) -> Sequence[tuple[int, float]]:
     """Return the indices that one order statistic of a resample can have, with probabilities.
 
-    Indices refer to the sorted series, from 0; ranks start at 1. Unless all are requested, indices
-    further than six standard deviations from the rank are omitted, which does not affect intervals
-    of common widths; among many adjacent indices, one represents all.
+    Indices refer to the sorted series, from 0; ranks start at 1. Unless all indices are requested
+    with `is_whole`, indices more than six standard deviations from the rank are omitted, which does
+    not affect intervals of common widths, and one index may represent many adjacent ones.
     """
     reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
     first, last = max(0, rank - 1 - reach), min(count, rank + reach)
@@ -68,7 +68,7 @@ Atoms = Sequence[tuple[float, float]]
 
 
 def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float, float]:
-    """Return the interval of new − base that excludes a share of cases, half on each side."""
+    """Return the interval of new − base that excludes a share `alpha`, half on each side."""
     joint = sorted((y - x, p * q) for x, p in base for y, q in new)
     return _quantile(joint, alpha / 2), _quantile(joint, 1 - alpha / 2)
 
@@ -84,10 +84,10 @@ def _quantile(atoms: Atoms, share: float) -> float:
 
 
 def at_least(drawn: int, needed: int, chance: float) -> float:
-    """Return the probability of at least that many hits.
+    """Return the probability of at least `needed` hits in `drawn` draws.
 
-    Exact up to 1,000 draws, and if hits or misses are few; else the normal approximation with
-    continuity correction.
+    It is exact for up to 1,000 draws, and if hits or misses are few. Otherwise, it is the normal
+    approximation with continuity correction.
     """
     if chance >= 1 or needed <= 0:
         return 1.0
@@ -129,7 +129,7 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
         ways = _distribution(tuple(sorted(ranks)), taken)
         return min(1.0, 2 * min(sum(ways[: observed + 1]), sum(ways[observed:])) / sum(ways))
     mean = taken * (total + 1)
-    # Doubled ranks, so four times the variance of ranks.
+    # Ranks are doubled, so their variance is four times as large.
     share = taken * (total - taken) / (total * (total - 1))
     squares = share * sum((rank - (total + 1)) ** 2 for rank in ranks)
     if squares == 0:
@@ -143,7 +143,8 @@ def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
 
     Returns:
         The probability of a difference at least as large by chance, 0 to 1; None for fewer than
-        three on a side, or if the sides are no further apart than measurements within one.
+        three measurements on a side, or if the gap between the sides is no larger than the
+        variation within a side.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None
@@ -215,7 +216,7 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
-    """Return the number of ways to get each rank sum, by sum.
+    """Return the number of selections with each rank sum.
 
     The counts of all sums are stored in the bits of one integer.
     """
@@ -232,7 +233,7 @@ def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
 
 @cache
 def _excluded_pairs(first: int, second: int, alpha: float) -> int:
-    """Return how many sorted pair differences lie outside the interval on each side."""
+    """Return the number of sorted pair differences outside the interval on each side."""
     total = first + second
     if total <= EXACT_COUNT:
         ways = _distribution(tuple(range(1, total + 1)), first)
@@ -295,7 +296,8 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     estimated mean. 5 % of independent series count as dependent, which costs a little power.
 
     Returns:
-        The correlation, 0 to 0.9; 0 if it may be chance, or a side has fewer than five.
+        The correlation, 0 to 0.9; 0 if it is not significant, or a side has fewer than five
+        measurements.
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
@@ -335,7 +337,7 @@ def dependent_tail(
 
 
 def widened(p_value: float, factor: float) -> float:
-    """Return the two-sided tail of a normal variable, further out."""
+    """Return a two-sided p-value with its normal quantile multiplied by the root of `factor`."""
     if factor == 1 or p_value >= 1:
         return p_value
     distance = _NORMAL.inv_cdf(1 - max(p_value, _LEAST_TAIL) / 2) * math.sqrt(factor)
@@ -350,8 +352,8 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
 
     Args:
         base: measurements of one side, at least one.
-        new: those of the other.
-        place: from 0, the smallest, to the number of pairs less one.
+        new: measurements of the other side.
+        place: index from 0 (the smallest difference) to the number of pairs minus one.
     """
     first, second = sorted(base), sorted(new)
     if len(first) * len(second) <= _FEW_PAIRS:
@@ -387,7 +389,7 @@ def _split(
 
 
 def students_t(values: Sequence[float], place: int) -> float:
-    """Return Student's t of two groups of values with one variance; infinite without variance."""
+    """Return Student's t of two groups with equal variance; infinite if the variance is 0."""
     parts = values[:place], values[place:]
     means = [fmean(part) for part in parts]
     squares = sum(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.comparison.matching import Pair
 
 _JUDGED = 60
-"""Number of nodes of the tree to test, those with the largest difference."""
+"""Maximum number of tree nodes to test, largest difference first."""
 
 _NAMES = 20
 _EFFECT_COLUMNS = ", ".join(f"{name} BIGINT" for name in EFFECTS)
@@ -125,7 +125,7 @@ _NOISE = {
     "base_series_ns": ("DOUBLE[]", "base"),
     "new_series_ns": ("DOUBLE[]", "new"),
 }
-"""Columns of `comparison_noise`: their types, and their values in a measure."""
+"""Columns of `comparison_noise`, with their types and functions that return the value."""
 
 
 def _noise(comparison: Comparison) -> Result:
@@ -187,11 +187,11 @@ _Judgement = tuple[str | None, float | None, float | None]
 
 
 def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
-    """Return the verdicts on the largest differences: each with its interval, ns per unit.
+    """Return the verdicts on the largest differences, each with its interval, ns per unit.
 
-    Of hundreds of parts, some differ by chance. The false discovery rate of those called different
-    is at most `ALPHA` (Benjamini and Hochberg 1995); if nothing differs, at most that share of
-    comparisons calls any part different.
+    Of hundreds of parts, some differ by chance. The false discovery rate of parts reported as
+    different is at most `ALPHA` (Benjamini and Hochberg 1995). If nothing differs, at most that
+    share of comparisons reports any part as different.
     """
     nodes = [node for node in tree.walk() if node.level != "work" and node is not tree]
     most = sorted(nodes, key=lambda node: -abs(node.delta_ns))[:_JUDGED]
@@ -208,7 +208,7 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
 
 
 def chance_limit(p_values: Iterable[float | None], count: int) -> float:
-    """Return the largest p-value that counts as different, so that few of them are chance.
+    """Return the largest p-value that counts as a difference; limits the false discovery rate.
 
     `count` is the number of possible tests; None is a test without a p-value.
     """
@@ -257,7 +257,7 @@ def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
 
 
 def _only(pair: Pair, side: int, name: str) -> str | None:
-    """Return the common value of all cells of a side, else the first with an ellipsis."""
+    """Return the common value of all cells of a side, or else the first value and an ellipsis."""
     found = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
     texts = [text for text in found if text is not None]
     return (texts[0] + (", …" if len(texts) > 1 else "")) if texts else None

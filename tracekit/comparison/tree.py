@@ -27,7 +27,7 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
     "module": (_MODULE, _PHASE, _CLASS),
     "class": (_CLASS, _PHASE, _MODULE),
 }
-# First level: collective for communication, direction for copies, cause for idle time.
+# The first level is the collective for communication, direction for copies, cause for idle time.
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 
@@ -54,7 +54,7 @@ class Node:
         return self.new_ns - self.base_ns
 
     def walk(self) -> Iterable[Node]:
-        """Return this node and all below, each before its children."""
+        """Return this node and all nodes below it, each before its children."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -147,15 +147,15 @@ def _sum_up(node: Node) -> None:
 
 
 def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
-    """Return integers that add up to a total, each next to its exact value.
+    """Return integers that add up to a total, each adjacent to its exact value.
 
-    Every value is rounded down; the rest is distributed, one each, to those that lost most by
-    rounding (the largest remainder method), the first among equals. A value of 0 stays 0 unless
-    there is no other.
+    Every value is rounded down. The rest is distributed, one each, to the values with the largest
+    remainders (the largest remainder method); the first of equal values comes first. A value of 0
+    stays 0 unless all values are 0.
 
     Args:
         total: the sum of the results.
-        exact: the exact values; their sum is less than 1 away from the total, or slightly more
+        exact: the exact values; their sum differs from the total by less than 1, or slightly more
             if the total is a difference of rounded numbers.
     """
     whole = [value.numerator // value.denominator for value in exact]
@@ -171,6 +171,6 @@ def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
 
 
 def rounded(value: Fraction) -> int:
-    """Return the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     size = (2 * abs(value.numerator) + value.denominator) // (2 * value.denominator)
     return size if value >= 0 else -size

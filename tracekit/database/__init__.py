@@ -1,5 +1,6 @@
-"""Stores, which are complete DuckDB files, and the cache of stores.
+"""Stores, which are DuckDB files, and the cache of stores.
 
-The complete package ``duckdb`` is imported. Its compiled module alone would save 0.04 s of CPU time
-(2 to 4 % of a breakdown), but is private and may change in any version.
+tracekit imports the complete package ``duckdb``. Importing only its compiled module would save
+0.04 s of CPU time (2 to 4 % of a breakdown), but that module is private and may change in any
+version.
 """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
 CHECKPOINT_THRESHOLD = "64MB"
-"""Data per checkpoint: small values cost time, large ones memory."""
+"""Amount of data per checkpoint. Smaller values cost time; larger values cost memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def build_store(
 def _mode_of(sources: Sequence[Place]) -> int:
     """Return the permissions of a store: those that both the umask and every source file allow.
 
-    The readers of a URL or a removed file are unknown, so then only this user may read the store.
+    If a source is a URL or a removed file, only this user may read the store.
     """
     mask = os.umask(0o077)
     os.umask(mask)
@@ -100,10 +100,10 @@ def _mode_of(sources: Sequence[Place]) -> int:
 
 
 def _move_if_free(partial: Path, final: Path) -> None:
-    """Move a file to a new name.
+    """Move a file to a new name without replacing an existing file.
 
     Raises:
-        StoreError: the name exists.
+        StoreError: the name already exists.
     """
     taken = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
@@ -140,7 +140,7 @@ def _connect(path: Path | None, folder: Path, library: Path) -> duckdb.DuckDBPyC
     connection = connect(folder / "spill")
     connection.execute(f"ATTACH ':memory:' AS {SCRATCH}")
     if path is not None:
-        # An incomplete store is discarded, so a write-ahead log is useless.
+        # An incomplete store is discarded, so it needs no write-ahead log.
         connection.execute(
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"

@@ -21,12 +21,13 @@ from tracekit.storage.temp_dirs import atomic_path, sweep, temporary_folder
 from tracekit.units import GB, format_bytes
 
 CACHE_LIMIT_BYTES = 20 * GB
-"""Maximum size; the oldest stores are evicted. TRACEKIT_CACHE_LIMIT_BYTES overrides it."""
+"""Maximum size of the cache. The oldest stores are evicted. TRACEKIT_CACHE_LIMIT_BYTES overrides
+it."""
 
 SAMPLE_BYTES = 16 << 10
 
 SAMPLE_COUNT = 16
-"""Number of samples of a file in the key of its store, plus one at its end."""
+"""Number of samples of a file for the key of its store, in addition to one at its end."""
 
 STORE_SUFFIX = ".duckdb"
 
@@ -48,7 +49,7 @@ class CachedStore:
 
 
 def cache_dir() -> Path:
-    """Return the cache folder: TRACEKIT_CACHE_DIR, else in the XDG cache folder."""
+    """Return the cache folder: TRACEKIT_CACHE_DIR, or else a folder in the XDG cache folder."""
     given = os.environ.get("TRACEKIT_CACHE_DIR")
     if given:
         return Path(given).expanduser()
@@ -60,9 +61,10 @@ def cache_dir() -> Path:
 def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return the path of the cached store of these files.
 
-    The name consists of a digest of the paths, which identifies older stores of the same files, and
-    a digest of path, size, inode, times, and text samples of each file, schema version, and
-    ``digest``. A URL is identified by its text without secrets and the tag of its server.
+    The name consists of two digests. The first covers the paths, and identifies older stores of the
+    same files. The second covers the path, size, inode, times, and text samples of each file, the
+    schema version, and ``digest``. A URL is identified by its text without secrets and the tag that
+    the server sends.
 
     Args:
         sources: trace files, in order.
@@ -83,7 +85,7 @@ def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
 def _state_of(source: Place) -> bytes:
     """Return the state of a file: file system data and samples of its text.
 
-    A copy that preserves times may have the size and times of the file that it replaces.
+    The samples detect a replaced file with the same size and times.
     """
     if not isinstance(source, Path):
         return hashlib.sha256(str(source.identity()).encode()).digest()
@@ -121,7 +123,7 @@ def limit_bytes() -> int:
 
 
 def forget(store: Path) -> None:
-    """Remove a cached store, if it can be removed."""
+    """Remove a cached store if possible."""
     with contextlib.suppress(OSError):
         _remove(store)
 
@@ -185,10 +187,10 @@ def _source_of_dataset(dataset: Path) -> str:
 
 
 def clear_cache() -> int:
-    """Remove all cached stores; return how many there were.
+    """Remove all cached stores; return their number.
 
     Raises:
-        StoreError: one cannot be removed.
+        StoreError: a store cannot be removed.
     """
     folder = cache_dir()
     count = 0
@@ -220,7 +222,8 @@ def _remove(store: Path) -> None:
     """
     if store.suffix == DATASET_SUFFIX:
         with contextlib.suppress(FileNotFoundError):
-            # Without its manifest it is not a dataset, even if the rest fails.
+            # Remove the manifest first: without it, the folder is not a dataset, even if removing
+            # the other files fails.
             (store / "manifest.json").unlink(missing_ok=True)
             shutil.rmtree(store)
     else:
@@ -260,7 +263,7 @@ def fetch_store(
     Args:
         location: location of the store.
         resources: removes the copy when closed, unless it is cached.
-        is_kept: save it in the cache.
+        is_kept: whether to save it in the cache.
         on_bytes: called regularly with the bytes fetched and the total.
 
     Raises:

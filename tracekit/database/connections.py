@@ -1,4 +1,4 @@
-"""Connections to a store: tables, limits, lock, and errors of the disk."""
+"""Connections to a store: tables, resource limits, access restrictions, and disk errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DamagedStoreError(StoreError):
-    """A complete store has been damaged."""
+    """A store was complete, but is damaged now."""
 
     def of(self, path: Path | None) -> DamagedStoreError:
         """Return this error with the path of the store, or None for a store in memory."""
@@ -37,7 +37,7 @@ class DamagedStoreError(StoreError):
 
 @contextlib.contextmanager
 def explained(final: Path) -> Iterator[None]:
-    """Return a one-sentence message for an error of the disk."""
+    """Convert disk errors to a StoreError with a one-sentence message."""
     import duckdb
 
     try:
@@ -53,7 +53,7 @@ def explained(final: Path) -> Iterator[None]:
 
 
 def _fuller(final: Path) -> Path:
-    """Return the file, or the temporary folder if its disk has less room."""
+    """Return the file, or the temporary folder if its disk has less free space."""
     temporary = Path(tempfile.gettempdir())
     try:
         room = [shutil.disk_usage(folder).free for folder in (final.parent, temporary)]
@@ -77,19 +77,19 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
 MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
 """Memory limits of DuckDB's buffers before they spill to disk.
 
-The first suffices for traces of some tens of MB, the second for all sizes so far. A step that fails
-is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed limit instead.
+The first limit suffices for traces of a few tens of MB, the second for all sizes tested so far. A
+step that fails is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed limit instead.
 """
 
 SMALL_SOURCE_BYTES = 100 * MB
-"""Maximum JSON text for which the first limit is tried."""
+"""Maximum size of the JSON text for which the first limit is tried."""
 
 
 def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory database with limits on memory and time.
 
-    The nested-loop ASOF join is disabled, because DuckDB often underestimates the rows on the left:
-    8,000 segments in one gap took 3.7 s instead of 0.2 s.
+    The nested-loop ASOF join is disabled, because DuckDB often chooses it by underestimating the
+    number of rows on the left: 8,000 segments in one gap took 3.7 s instead of 0.2 s.
 
     Args:
         spill_folder: folder for rows that exceed the memory; None to disable spilling.
@@ -143,7 +143,7 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
 def with_more_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a step like :func:`with_room`, from the current limit; reset to the first one.
+    """Run a step like :func:`with_room`, starting at the current limit; then reset the limit.
 
     Raises:
         duckdb.OutOfMemoryException: as in :func:`with_room`.
@@ -177,30 +177,30 @@ def _limits(text_bytes: int) -> tuple[str, ...]:
 
 
 SCRATCH = "scratch"
-"""In-memory database of a build."""
+"""Name of the in-memory database of a build."""
 
 SESSION = "session"
-"""In-memory database of every connection; see :func:`add_session`."""
+"""Name of the in-memory database of every connection; see :func:`add_session`."""
 
 SPILL_LIMIT = "TRACEKIT_SPILL_LIMIT"
 """Environment variable with the disk limit of a statement."""
 
 LIBRARY = "library"
-"""Read-only database with macros and rules, attached to every connection."""
+"""Name of the read-only database with macros and rules, attached to every connection."""
 
 
 @dataclass
 class Session:
-    """What exists in an open store and its session; all connections to the store share it.
+    """State of an open store and its session, which all connections to the store share.
 
     Attributes:
         search_path: databases in which names are looked up.
         row_counts: number of rows of each existing relation, by name; None if unknown.
-        provided: by name, the statement that reads a relation from the files of a dataset.
-        is_complete: the store has every table and view of a store.
-        limit_s: time limit of tracekit's statements on foreign rows; None for its own rows.
+        provided: statements that read relations from the files of a dataset, by name.
+        is_complete: whether the store has all tables and views.
+        limit_s: time limit of tracekit's statements on untrusted rows; None for its own rows.
         memory_limit: current memory limit of DuckDB; empty if unchanged.
-        lock: held while relations are created.
+        lock: lock that is held while relations are created.
     """
 
     search_path: str
@@ -216,7 +216,7 @@ _sessions: WeakKeyDictionary[duckdb.DuckDBPyConnection, Session] = WeakKeyDictio
 
 
 def session_of(connection: duckdb.DuckDBPyConnection) -> Session:
-    """Return the session of a connection; an unprepared one has all tables."""
+    """Return the session of a connection; without one, the store counts as complete."""
     if connection not in _sessions:
         add_session(connection, is_complete=True)
     return _sessions[connection]
@@ -242,7 +242,7 @@ def add_session(
     Args:
         connection: the connection.
         database: database of the store, if the library is attached; the default is the current one.
-        is_complete: it has every table and view of a store.
+        is_complete: whether the database has all tables and views of a store.
     """
     has_library = True
     if not database:
@@ -288,10 +288,10 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Interrupt a statement of tracekit that takes too long on foreign rows.
+    """Interrupt a statement of tracekit that takes too long on untrusted rows.
 
     Raises:
-        DamagedStoreError: it took longer than `limit_s` of the session.
+        DamagedStoreError: the statement exceeds the session's `limit_s`.
     """
     limit_s = session_of(connection).limit_s
     return _UNBOUNDED if limit_s is None else _limited(connection, limit_s)
@@ -318,13 +318,13 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
 
 
 EMPTY_STORE = "empty_store.duckdb"
-"""Template of new stores, a file next to the library."""
+"""Name of the template of new stores, a file next to the library."""
 
 
 def create_tables(
     connection: duckdb.DuckDBPyConnection, library: Path, database: str = "memory"
 ) -> None:
-    """Create the tables, views, and functions of a store; only the tables of rules have rows."""
+    """Create the tables, views, and functions of a store; only the rule tables have rows."""
     connection.execute(
         f"ATTACH {quote(str(library.with_name(EMPTY_STORE)))} AS empty_store (READ_ONLY); "
         f"COPY FROM DATABASE empty_store TO {database}; DETACH empty_store"
@@ -332,11 +332,11 @@ def create_tables(
 
 
 def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:
-    """Block access of SQL to files, the network, DuckDB's settings, and most of the disk.
+    """Block SQL from accessing files, the network, and DuckDB's settings; limit disk usage.
 
     Args:
         connection: the connection.
-        allowed_folder: folder whose files it may read.
+        allowed_folder: folder whose files SQL may read.
     """
     limit = os.environ.get(SPILL_LIMIT, "16GB")
     allowed = f"SET allowed_directories = [{quote(allowed_folder)}];" if allowed_folder else ""

@@ -1,4 +1,4 @@
-"""Safe opening of stores, which are untrusted data."""
+"""Opens stores safely, because they are untrusted data."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def open_store(
 ) -> duckdb.DuckDBPyConnection:
     """Open a store for reading.
 
-    Stores are untrusted: limits are set, and access of SQL is blocked, before anything is read.
+    Stores are untrusted: before anything is read, limits are set and SQL's access is blocked.
 
     Args:
         path: the ``.duckdb`` file.
         resources: closed after the connection; without it, spilling is disabled.
         library: library of this version; without it, only the content of the store is readable.
-        unsafe: allow access of SQL to files, the network, and DuckDB's settings after the check
-            that the file is a store.
-        check: checks the content of the store before use, and raises an error.
+        unsafe: whether SQL may access files, the network, and DuckDB's settings once the file has
+            been identified as a store.
+        check: checks the content of the store before use, and raises an error if it is invalid.
 
     Raises:
         StoreError: the file does not exist, is not a store, or has another schema version.
@@ -119,7 +119,7 @@ def _opened(
 def _attached(
     path: Path, library: Path | None, spill_folder: Path | None, *, is_locked: bool
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the store attached as ``store``, before reading anything."""
+    """Return a connection with the store attached as ``store``; nothing has been read yet."""
     import duckdb
 
     connection = connect(spill_folder)
@@ -140,7 +140,7 @@ def _attached(
 
 
 def attach_library(connection: duckdb.DuckDBPyConnection, library: Path) -> None:
-    """Attach the library of this version; SQL on the connection can't overwrite its file."""
+    """Attach the library of this version so that SQL cannot overwrite its file."""
     with _passing_name(library) as name:
         connection.execute(f"ATTACH {quote(str(name))} AS {LIBRARY} (READ_ONLY)")
 
@@ -167,9 +167,9 @@ def _passing_name(path: Path) -> Iterator[Path]:
     """Create a temporary hard link of a store.
 
     Without external access, DuckDB still allows SQL to write to the paths of attached files: COPY …
-    TO 'the store' would replace the store. DuckDB resolves symbolic links. If a hard link is not
-    possible (a read-only folder, a disk without hard links), but the file is writable, a copy is
-    opened.
+    TO 'the store' would replace the store. A symbolic link does not help, because DuckDB resolves
+    it. If a hard link is not possible (a read-only folder, a file system without hard links), but
+    the file is writable, a copy is opened.
 
     Raises:
         OSError: the copy does not fit on the disk.
@@ -199,9 +199,9 @@ def _is_writable(file: Path) -> bool:
 def attach_stores(
     stores: Mapping[str, Path], resources: contextlib.ExitStack
 ) -> duckdb.DuckDBPyConnection:
-    """Attach stores, which were checked before, for reading.
+    """Attach stores for reading. They must have been checked before.
 
-    New tables go to an in-memory database; SQL has no access to files and the network.
+    New tables are created in an in-memory database. SQL cannot access files and the network.
 
     Raises:
         StoreError: a store cannot be opened.

@@ -1,7 +1,7 @@
 """Combines small tables and analyses of all shards into one file each.
 
-They arrive as bytes of small Parquet files, from any engine and in any order. They are sorted once
-all have arrived, so the files do not depend on the shards.
+Shards provide them as bytes of small Parquet files, in any order. Rows are sorted once all shards
+have arrived, so the files do not depend on the shards.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import duckdb
 
 MARKER_NUMBER = "marker_number"
-"""Row of table range_marker for each marker number of table launch_context, by trace."""
+"""Table with the row of table range_marker for each trace and marker number in launch_context."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
-"""Metrics of health that compare a trace with others, which a shard does not know."""
+"""Health metrics that compare a trace with all other traces, which a shard does not know."""
 
 
 class SmallFiles:
@@ -34,10 +34,10 @@ class SmallFiles:
         self._traces: list[tuple[int, ...]] = []
         self._names: dict[str, list[int]] = {}
         self.ranks: dict[int, int | None] = {}
-        """The rank of each trace; set once all are consolidated."""
+        """The rank of each trace; known after :meth:`consolidated`."""
 
     def add(self, trace_ids: tuple[int, ...], small: Mapping[str, bytes]) -> int:
-        """Take the small files of a shard; return its number."""
+        """Add the small files of a shard; return the number of the shard."""
         number = len(self._traces)
         self._traces.append(trace_ids)
         for name, data in small.items():
@@ -105,7 +105,7 @@ class SmallFiles:
         return f"SELECT * EXCLUDE (file_row_number) FROM {source} ORDER BY {keys}, file_row_number"
 
     def _marker_numbers(self) -> str:
-        """Return SQL that renumbers markers, which each shard numbers from 1."""
+        """Return SQL that renumbers markers, because each shard numbers its markers from 1."""
         shards = " UNION ALL ".join(
             f"SELECT {number} AS shard, marker_id, category, name FROM read_parquet("
             f"{quote(str(self._place('tables/range_marker', number)))})"
@@ -139,7 +139,7 @@ def _numbered(source: str) -> str:
 
 
 def _with_ranks_of_all(health: str) -> str:
-    """Return SQL for health with the metrics that need all traces."""
+    """Return SQL for the rows of health, including the metrics that need all traces."""
     across = ", ".join(map(quote, _ACROSS))
     return f"""
         WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),

@@ -5,7 +5,7 @@ A dataset is a folder ``NAME.tracekit``:
 - ``manifest.json``: its content. It is written last; a folder without it is not a dataset.
 - ``tables/<table>/<shard>.parquet``: a large table; each file has the rows of the ranks of one
   shard, sorted by trace and time.
-- ``tables/<table>/all-….parquet``: a small table, of all ranks.
+- ``tables/<table>/all-….parquet``: a small table with the rows of all ranks.
 - ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
   parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Analyses of
   scope ``run`` in a breakdown are stored unchanged.
@@ -50,7 +50,7 @@ SMALL_TABLES = (
     "unrecorded_run",
     "unrecorded_step",
 )
-"""Tables with few rows per rank, for analyses of runs. Each is stored in one file."""
+"""Tables with few rows per rank, which analyses of runs read. Each is stored in one file."""
 
 LARGE_TABLES = (
     "record",
@@ -83,13 +83,13 @@ LARGE_TABLES = (
     "launch_context",
     "thread_waits",
 )
-"""Tables that mostly have many rows per rank: they stay in the shards."""
+"""Tables that usually have many rows per rank. They are stored in one file per shard."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables keyed by name instead of trace: each shard has the names that occur in it."""
+"""Tables keyed by name instead of trace. Each shard has the names that occur in its traces."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
-"""Sort order of tables; the others are sorted by trace, device, and time when derived."""
+"""Sort order of tables. Other tables are already sorted by trace, device, and time."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 """Options with which DuckDB writes a file of a dataset."""
@@ -97,7 +97,7 @@ WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One Parquet file of a dataset: its name within the dataset, size, and checksum."""
+    """One Parquet file of a dataset: its name in the dataset, size, and checksum."""
 
     name: str
     size_bytes: int
@@ -118,7 +118,7 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
 
 
 def is_there(dataset: Location, file: File) -> bool:
-    """Whether a dataset has a file with the right content; reads it."""
+    """Return whether a dataset has a file with the expected content. It reads the file."""
     try:
         place = dataset.join(file.name)
         if place.size_bytes() != file.size_bytes:

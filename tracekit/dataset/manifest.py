@@ -24,7 +24,7 @@ _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class TraceEntry:
-    """A trace of a dataset: its location and version when read, and its rank."""
+    """A trace of a dataset: its location, the version that was read, and its rank."""
 
     trace_id: int
     location: str
@@ -60,10 +60,10 @@ class ListedFile:
 class Manifest:
     """Content of a dataset.
 
-    `shards` are the ids of the traces that were read together; `tables` and `analyses` are the
+    `shards` has the ids of the traces that were read together. `tables` and `analyses` are the
     files by name. `rules` is the text of the user's rules file. `runs` are the run folders;
-    `has_requests` and `has_benchmarks` say whether they have any. `made_by` is a digest of the code
-    and SQL that created the rows.
+    `has_requests` and `has_benchmarks` are whether they have requests and benchmarks. `made_by` is
+    a digest of the code and SQL that created the rows.
     """
 
     recipe: str
@@ -95,10 +95,10 @@ class Manifest:
 
 
 def read_manifest(dataset: Location) -> Manifest | None:
-    """Return the manifest of a dataset; None if there is none.
+    """Return the manifest of a dataset, or None if it does not exist.
 
     Raises:
-        StoreError: it cannot be read, or this tracekit does not support its version.
+        StoreError: it cannot be read, or this version of tracekit does not support it.
     """
     place = dataset.join(MANIFEST_NAME)
     try:

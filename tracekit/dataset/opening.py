@@ -1,7 +1,7 @@
-"""Opens a dataset: its tables as views over Parquet files, and the rows of its analyses.
+"""Opens a dataset: creates its tables as views over Parquet files, and uses its analysis rows.
 
-Datasets are untrusted. No SQL comes from them: the views are tracekit's, over files whose names
-were checked, with the columns and types of tracekit's tables. The user's SQL can read only these
+Datasets are untrusted. No SQL comes from them: tracekit creates the views, with the columns and
+types of its own tables, over files whose names it has checked. The user's SQL can read only these
 files.
 """
 
@@ -61,7 +61,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists, whether or not it is already written.
+    """Open the files that a manifest lists. The manifest need not be written yet.
 
     Raises:
         StoreError: a file is damaged.
@@ -92,7 +92,7 @@ def open_listed(
 
 
 class _Files:
-    """Files of a dataset as named in DuckDB; `passing` is a temporary folder for them."""
+    """Files of a dataset under their names in DuckDB; `passing` is a temporary folder."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Files:
                 if not stat.S_ISREG((folder / file.name).lstat().st_mode):
                     raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
-            # DuckDB treats such a name as a pattern, so it is renamed.
+            # DuckDB treats such a name as a pattern, so use a link with another name.
             link = passing / "dataset"
             link.symlink_to(folder, target_is_directory=True)
             folder = link
@@ -161,7 +161,7 @@ def _create_tables(
 def _list_analyses(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
 ) -> None:
-    """Return the statements that read the stored rows of analyses."""
+    """Store the statements that read the stored rows of analyses in the session."""
     from tracekit.analysis.catalog import load_catalog
     from tracekit.database.connections import session_of
 
@@ -177,10 +177,10 @@ def _list_analyses(
 
 
 def _is_as_written(files: _Files, listed: ListedFile) -> str:
-    """Return a condition that fails if a local file has changed since it was written.
+    """Return an SQL condition that fails if a local file has changed since it was written.
 
-    Parquet detects only some corruption; the rest would change figures. Object stores have their
-    own checksums.
+    Parquet detects only some corruption; undetected corruption would change figures. Object stores
+    have their own checksums.
     """
     if files.dataset.local_path is None:
         return "TRUE"
@@ -202,18 +202,18 @@ def _create_view(
     if name == "launch_context":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
         source = _with_markers(source, numbers)
-    # Enumerations are text in files, and filters are pushed down only as text.
+    # Enumerations are stored as text, and DuckDB pushes down filters only on text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
         for column, kind in columns
     )
-    # Runs keep their given order, which only a table preserves.
+    # Runs must keep their order, which only a table preserves.
     what = "TABLE" if name in _RUN_TABLES else "VIEW"
     connection.execute(f"CREATE {what} {name} AS SELECT {picked} FROM {source}")
 
 
 def _with_markers(source: str, numbers: str) -> str:
-    """Return SQL for table launch_context with marker numbers of this dataset."""
+    """Return SQL for table launch_context with the marker numbers of the dataset."""
     return f"""(
         SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
         FROM {source} AS s

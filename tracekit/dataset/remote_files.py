@@ -1,8 +1,8 @@
 """Gives DuckDB access to the files of a remote dataset: range reads of listed files only.
 
-DuckDB reads through an fsspec file system that is registered for one connection. It knows the
-listed files and their sizes, and gives access to nothing else. Small pieces (the end of a Parquet
-file, its small columns) are fetched in blocks that are cached for a while.
+DuckDB reads through an fsspec file system that is registered for one connection. It gives access
+only to the listed files, whose sizes it knows. Small pieces (the footer of a Parquet file, its
+small columns) are fetched in blocks, which are cached temporarily.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROTOCOL = "tracekit-dataset"
 
 BLOCK_BYTES = 256 << 10
-"""Minimum size of a fetch: most small files are one block."""
+"""Minimum number of bytes per fetch; most small files fit in one block."""
 
 MAX_BLOCKS = 256
 
@@ -58,7 +58,7 @@ def register(
         return blocks[start - first : end - first]
 
     class File(io.RawIOBase):
-        """One file, with a position per thread, because DuckDB reads it on several."""
+        """One file with a position per thread, because several DuckDB threads read it."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -104,7 +104,7 @@ def register(
             return [name] if name in sizes_bytes else []
 
         def modified(self, path: str) -> datetime.datetime:
-            # Files of a dataset never change: different content has another name.
+            # Files of a dataset never change, because their names depend on the content.
             del path
             return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 

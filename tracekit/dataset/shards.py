@@ -1,4 +1,4 @@
-"""Shards of an unfinished dataset: the results of each unit of work, for resuming.
+"""Shards of an unfinished dataset: the results of units of work, which allow resuming.
 
 A shard is a zip archive in ``shards/``: ``shard.json``, and the small tables and analysis rows as
 Parquet files. It is written after the files of its large tables, so every shard is complete.
@@ -38,8 +38,8 @@ class ShardTrace:
 class Description:
     """Description of a shard.
 
-    `recipe` is a digest of everything that determines the derived rows; `files` are those of the
-    large tables, by table.
+    `recipe` is a digest of everything that determines the derived rows. `files` has the files of
+    the large tables, by table.
     """
 
     recipe: str
@@ -47,7 +47,8 @@ class Description:
     files: dict[str, File]
 
 
-# Created here: two threads that create the first decoder of a class crash the process.
+# Created at import, because two threads that concurrently create the first decoder of a class crash
+# the process.
 _decoder = msgspec.json.Decoder(Description)
 
 
@@ -76,8 +77,8 @@ def read_shards(
 ) -> list[tuple[Description, dict[str, bytes]]]:
     """Return the usable shards of a dataset, with their small files.
 
-    A usable shard has these traces in their present version, the same recipe, and files with
-    matching checksums; no two shards share a trace. Other shards are ignored.
+    A usable shard has some of these traces in their current version, the same recipe, and files
+    with matching checksums. No two of the returned shards share a trace. Other shards are ignored.
     """
     found: list[tuple[Description, dict[str, bytes]]] = []
     taken: set[int] = set()

@@ -1,1 +1,1 @@
-"""Reading of many ranks: units of work, and engines that run them."""
+"""Reads traces of many ranks: units of work, and the engines that run them."""

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
-"""Cost from which reading by units is faster than reading sequentially."""
+"""Minimum cost at which reading by units of work is faster than reading sequentially."""
 
 _RANK_BYTES = 1 * MB
-"""Fixed cost of a rank, as bytes of text: its own statements and rows."""
+"""Fixed cost of a rank (its own statements and rows), in bytes of text."""
 
 
 class EngineChoice(NamedTuple):
     """Engine for traces of many ranks, and its options.
 
     Attributes:
-        name: name of the engine; None for processes if there are many traces.
-        worker_count: number of concurrent units; None for one per processor.
-        memory_bytes: memory of all workers together, bytes; None for a share of the machine.
+        name: name of the engine; None for local processes if there are many traces.
+        worker_count: maximum number of concurrent units; None for one per processor.
+        memory_bytes: total memory of all workers, bytes; None for a share of the machine's memory.
         address: address of the cluster, for Ray.
     """
 
@@ -36,7 +36,7 @@ class EngineChoice(NamedTuple):
 
 
 def are_many(sources: Sources, choice: EngineChoice) -> bool:
-    """Return whether traces are read by units of work."""
+    """Return whether to read traces by units of work."""
     if choice.name is not None:
         return bool(sources.traces)
     if len(sources.traces) == 1:
@@ -45,5 +45,5 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
 
 
 def cost_bytes(text_bytes: Sequence[int]) -> int:
-    """Return the JSON text of one trace, bytes, that takes as long as traces of these sizes."""
+    """Return the size of a single trace, bytes of JSON, that costs as much as these traces."""
     return sum(text_bytes) + len(text_bytes) * _RANK_BYTES

@@ -32,10 +32,10 @@ class RunProgress:
 
     Attributes:
         trace_count: number of traces.
-        done_count: traces read now or by an earlier attempt.
-        text_bytes: approximate JSON text of all traces.
-        done_bytes: JSON text read now or by an earlier attempt.
-        read_bytes: JSON text read now.
+        done_count: number of traces read now or by an earlier attempt.
+        text_bytes: approximate JSON text of all traces, bytes.
+        done_bytes: JSON text read now or by an earlier attempt, bytes.
+        read_bytes: JSON text read now, bytes.
         failures: unreadable traces.
         slowest: the slowest batch so far.
     """
@@ -83,8 +83,8 @@ def make_dataset(
     """Write a dataset, or complete an existing one.
 
     Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
-    unreadable traces. A batch is at most the share of one of `worker_count` workers, so each engine
-    writes the same files for the same number. Without its large tables, a dataset supports only
+    unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
+    the same files for the same number. Without its large tables, a dataset supports only
     breakdowns.
 
     Raises:
@@ -118,7 +118,7 @@ def make_dataset(
                     if progress is not None:
                         progress(state)
             if not shards:
-                # A full disk is not a fault of the traces.
+                # Report faults of traces before a full disk.
                 first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
                 if first.is_of_disk:
                     raise StoreError(first.reason, hint=first.hint)
@@ -137,7 +137,7 @@ def make_dataset(
 
 
 def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool:
-    """Return whether a dataset lacks some of these traces and has no others."""
+    """Return whether a dataset with the same recipe is incomplete and has only these traces."""
     given = {rank.location.shown for rank in ranks}
     of_before = {trace.location for trace in before.traces}
     of_before |= {missing.location for missing in before.missing}
@@ -167,7 +167,7 @@ def _manifest(
     small: SmallFiles,
     folder: Path,
 ) -> Manifest:
-    """Write the files about all traces; return the manifest."""
+    """Write the files that cover all traces; return the manifest."""
     dataset = job.dataset
     assert dataset is not None
     tables: dict[str, list[ListedFile]] = {}
@@ -278,7 +278,7 @@ def write_run_rows(
     """Yield the analyses of scope ``run`` of a dataset, each with its file and rows.
 
     A file exists until the next one is requested. If memory runs out, no analysis is stored, and
-    each runs on demand.
+    analyses run on demand.
 
     Raises:
         OSError: a file cannot be written.

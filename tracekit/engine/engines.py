@@ -1,4 +1,4 @@
-"""Engines, which run units of work and return their results."""
+"""Engines that run units of work and return their results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tracekit.errors import UsageError
 
 
 class Engine(Protocol):
-    """Runs units of work: serially, in processes of this machine, or on a cluster.
+    """Runs units of work: serially, in local processes, or on a cluster.
 
-    All engines return the same bytes for the same batches and job. Only order and time differ.
+    All engines return the same bytes for the same batches and job. Only the order and the time
+    differ.
     """
 
     @property
@@ -25,10 +26,10 @@ class Engine(Protocol):
         """Run a unit for each batch; yield the results in order of completion.
 
         Every trace of every batch is returned exactly once, in a shard or as a failure. If a worker
-        dies, its batch is retried once, one unit per trace, and a trace whose worker dies again is
-        a failure. Only a few more batches than workers are in progress at a time. Closing the
-        generator (an error, Ctrl-C) ends all workers before it returns and removes incomplete
-        files.
+        dies, its batch is retried once with one unit per trace. A trace whose worker dies again is
+        a failure. Only slightly more batches than workers are in progress at a time. Closing the
+        generator (after an error or Ctrl-C) ends all workers and removes incomplete files before
+        it returns.
 
         Args:
             batches: the batches, preferably largest first.
@@ -41,12 +42,12 @@ class Engine(Protocol):
 
 
 class DiedError(Exception):
-    """A unit raised an unexpected exception; the text is its traceback."""
+    """A unit raised an unexpected exception; the message is its traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class SerialEngine:
-    """Runs units sequentially in this process; a crash ends all of them."""
+    """Runs units sequentially in this process, so a crash ends all of them."""
 
     worker_count: int = 1
 
@@ -67,7 +68,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
 
     Args:
         name: one of :data:`ENGINES`.
-        worker_count: maximum number of concurrent units; 0 on Ray for its number of processors.
+        worker_count: maximum number of concurrent units; with Ray, 0 for its number of processors.
         address: address of the Ray cluster; None for RAY_ADDRESS, or a local cluster.
 
     Raises:

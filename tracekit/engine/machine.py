@@ -10,16 +10,16 @@ from tracekit.units import MB
 
 _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5
-"""Default share of the memory for all workers together."""
+"""Default total memory of all workers, as a share of the available memory."""
 
 MOST_WORKER_BYTES = 512 * MB
-"""Default maximum memory of one worker, which is no faster with more."""
+"""Default maximum memory of one worker; more memory does not make it faster."""
 
 LEAST_WORKER_BYTES = 256 * MB
 
 
 def processor_count() -> int:
-    """Return the number of processors available to this process, by affinity and control group."""
+    """Return the number of processors available to this process (CPU affinity and cgroup)."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -34,7 +34,7 @@ def processor_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the memory available to this process, bytes: of the machine or its control group."""
+    """Return the memory available to this process, bytes (of the machine or its cgroup)."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _read(_GROUPS / name)

@@ -1,4 +1,4 @@
-"""Traces of many ranks: reading by units of work, and opening of the resulting dataset."""
+"""Reads traces of many ranks by units of work, and opens the resulting dataset."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _log = logging.getLogger("tracekit")
 
 @dataclass(frozen=True, slots=True)
 class DistributedIngest:
-    """Traces that are read by units of work, with options.
+    """Reads traces by units of work.
 
     Args:
         sources: traces and their run folders.
-        contents: contents other than the traces.
+        contents: kinds of data in the sources.
         choice: the engine.
         rules: rules file of the user.
         progress: called after each unit.
-        has_large_tables: False for a dataset that supports only breakdowns; writing all events
-            takes a tenth of the time of reading them.
+        has_large_tables: False for a dataset that supports only breakdowns. Writing all events
+            takes a tenth of the time that reading them takes.
     """
 
     sources: Sources
@@ -90,7 +90,7 @@ class DistributedIngest:
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
-        """Open the traces as a dataset in the cache, or a temporary one.
+        """Open the traces as a dataset in the cache or as a temporary dataset.
 
         Raises:
             The errors of :meth:`make`.
@@ -98,7 +98,7 @@ class DistributedIngest:
         from tracekit.dataset.opening import open_dataset
 
         if not self.has_large_tables:
-            # No SQL of the user runs here.
+            # The user's SQL does not run on this connection.
             is_unsafe = True
         place = self._cached_path() if is_kept else self._passing(resources)
         dataset = Location.of(place)
@@ -124,7 +124,7 @@ class DistributedIngest:
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
         if not self.has_large_tables:
-            # Floating-point sums depend on the number of threads, so use the number of the writer.
+            # Floating-point sums depend on the number of threads; the writer uses one.
             found.connection.execute("SET threads = 1")
         missing = (manifest or found.manifest).missing
         return OpenStore(
@@ -231,7 +231,7 @@ class DistributedIngest:
         return manifest is not None and not manifest.missing
 
     def _made(self, dataset: Location) -> Manifest:
-        """Write the dataset, unless another process has written the same one."""
+        """Write the dataset unless another process has already written it."""
         from tracekit.dataset.manifest import read_manifest
 
         try:
@@ -256,14 +256,14 @@ def ingest_dataset(
     engine: EngineChoice | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
-    """Write a dataset of traces, or read only the missing traces of an existing one.
+    """Write a dataset of traces, or add the missing traces to an existing dataset.
 
     Args:
-        paths: trace files, folders, or globs: the ranks of one run; also URLs.
+        paths: trace files, folders, globs, or URLs of the ranks of one run.
         output: folder to write, with suffix ``.tracekit``.
         force: replace an existing dataset.
         rules: rules file for the classifier, applied before the built-in rules.
-        engine: the engine; None for processes of this machine.
+        engine: the engine; None for local processes.
         progress: called after some of the traces have been read.
 
     Raises:

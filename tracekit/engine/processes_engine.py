@@ -1,7 +1,7 @@
 """Engine of local processes: each worker runs one batch at a time.
 
-A worker is a separate Python process that imports only what a unit needs, so programs that call
-tracekit need no `__main__` guard. Batches and results go through a pipe.
+A worker is a separate Python process that does not import the main module, so programs that call
+tracekit need no `__main__` guard. Batches and results are sent through a pipe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tracekit.errors import TracekitError
 from tracekit.storage.temp_dirs import temporary_folder
 
 _PATIENCE_S = 5.0
-"""Time for a worker to exit when requested."""
+"""Maximum time for a worker to exit after a request, seconds."""
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -100,7 +100,7 @@ class _Pool:
                     return
                 free = self._start()
             free.task = waiting.popleft()
-            # The loop that waits for results detects dead workers.
+            # Ignore a dead worker here; the loop that waits for results detects it.
             with contextlib.suppress(OSError):
                 free.pipe.send(free.task.batch)
 
@@ -131,7 +131,7 @@ class _Pool:
         if task is None:
             return
         if not task.is_retry:
-            # One unit per trace, so that a trace that is too large does not fail the others.
+            # Retry one trace per unit, so that a trace that is too large fails alone.
             waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)

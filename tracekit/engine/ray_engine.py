@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _OBJECT_STORE_BYTES = 128 << 20
-"""Object store size; results beyond it spill to disk."""
+"""Size of the object store; larger results spill to disk."""
 
 _ANSWER_S = 20.0
-"""Time limit for a connection to the head of a cluster."""
+"""Time limit for connecting to the head node of a cluster, seconds."""
 
 _MOST_DEATHS = 3
-"""Maximum deaths of a task.
+"""Maximum number of times that the worker of a task may die.
 
-More than one is allowed because Ray may assign it again to a node that has just left.
+It is more than one because Ray may assign a task again to a node that has just left the cluster.
 """
 
 _MOST_STARTS = 3
-"""Maximum attempts to start Ray, which allows 30 s each; busy machines exceed that."""
+"""Maximum number of attempts to start Ray. Ray's limit of 30 s is too short on busy machines."""
 
 _MOST_NAME = 40
 """Maximum length of the folder name, because paths of sockets are limited to about 100
@@ -63,7 +63,7 @@ _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
 
 @dataclass(slots=True)
 class _Task:
-    """A batch, and how often its worker died."""
+    """A batch, and the number of times its worker died."""
 
     batch: Batch
     death_count: int = 0
@@ -97,7 +97,7 @@ class RayEngine:
 
     @property
     def is_cluster(self) -> bool:
-        """Return whether it joins an existing cluster."""
+        """Return whether the engine joins an existing cluster."""
         return bool(self.address or os.environ.get("RAY_ADDRESS"))
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
@@ -116,11 +116,11 @@ class _Tasks:
         self._memory_bytes = job.memory_bytes
         _check_memory(ray, job.memory_bytes)
         self._job = ray.put(job)
-        # Some extra tasks wait, one per eight workers and at least one, so that a free node starts
-        # the next one without a round trip.
+        # Queue extra tasks (one per eight workers, at least one), so that a free node can start the
+        # next task without a round trip.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # tracekit itself retries tasks that die, in smaller shards and a limited number of times.
+        # Ray does not retry tasks; tracekit retries them itself, in smaller batches.
         self._remote = ray.remote(
             num_cpus=1,
             memory=job.memory_bytes,
@@ -142,8 +142,7 @@ class _Tasks:
                 if isinstance(answer, BatchResult):
                     yield answer
                 elif task.death_count + 1 < _MOST_DEATHS:
-                    # One unit per trace, so that a trace that is too large does not fail the
-                    # others.
+                    # Retry one trace per unit, so that a trace that is too large fails alone.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
                     waiting.extendleft(_Task(batch, death_count) for batch in again)
@@ -152,10 +151,10 @@ class _Tasks:
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
-        """Return the result of a task, or why it died.
+        """Return the result of a task, or the reason why its worker died.
 
         Raises:
-            TracekitError: neither this task nor the others can run.
+            TracekitError: an error that affects all tasks.
             DiedError: the task raised an unexpected exception.
         """
         from ray.exceptions import RayError
@@ -179,7 +178,7 @@ class _Tasks:
         return answer
 
     def close(self) -> None:
-        """Cancel running tasks and wait for their end."""
+        """Cancel running tasks and wait until they have ended."""
         from ray.exceptions import RayError
 
         references = [*self._under_way]
@@ -203,10 +202,10 @@ def _cause_of_death(error: Exception) -> str:
 
 
 def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
-    """Refuse a request for which Ray would wait forever.
+    """Reject a request for which Ray would wait forever.
 
     Raises:
-        UsageError: no node has the memory of a task.
+        UsageError: no node has enough memory for a task.
     """
     most_bytes = max(
         (
@@ -288,7 +287,7 @@ def _check_answers(address: str) -> None:
     """Check that an address accepts connections, because Ray itself retries for minutes.
 
     Raises:
-        OSError: it does not.
+        OSError: the address does not accept connections.
     """
     if address == "auto":
         # The address file of a local cluster remains after the cluster was killed.
@@ -315,7 +314,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
     resources.callback(ray.shutdown)
     options: dict[str, object] = {}
     if sys.platform == "linux":
-        # Local only: do not announce it to the network.
+        # Do not make the cluster reachable from the network.
         options["_node_ip_address"] = "127.0.0.2"
     for start in range(1, _MOST_STARTS + 1):
         try:
@@ -331,7 +330,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
                 **options,
             )
         except Exception as error:
-            # Ray has no exception class for this.
+            # Ray raises no specific exception for a failed start.
             ray.shutdown()
             if "timed out" in str(error) and start < _MOST_STARTS:
                 continue

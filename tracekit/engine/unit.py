@@ -1,7 +1,7 @@
 """Unit of work: reads a batch of traces, runs analyses, and returns a small result.
 
-All engines run this code, and nothing else reads many ranks. The traces of a batch share one
-in-memory database, because planning the statements costs as much as the rows of a small rank.
+All engines run this code. The traces of a batch share one in-memory database, because planning the
+statements costs as much as processing the rows of a small rank.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tracekit.storage import place_of
 from tracekit.storage.temp_dirs import temporary_folder
 
 _OF_THE_PROCESS_BYTES = 144 << 20
-"""Memory of a unit besides DuckDB's buffers: Python, libraries, and blocks of text."""
+"""Memory of a unit in addition to DuckDB's buffers: Python, libraries, and blocks of text."""
 
 _LEAST_BUFFER_BYTES = 112 << 20
 
@@ -47,12 +47,12 @@ _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 
 
 class Worker:
-    """Runs the units of one job sequentially on one thread; a context manager.
+    """Runs the units of one job sequentially on one thread. It is a context manager.
 
     Args:
         job: the job.
         folder: folder for spilled data and incomplete files, which the caller removes; None for a
-            temporary one.
+            temporary folder.
     """
 
     def __init__(self, job: JobSpec, folder: Path | None = None) -> None:
@@ -99,7 +99,7 @@ class Worker:
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
                 return [], [self._failure(batch.ranks[0], error)]
-            # Retry each trace alone, because one may have failed, or all together were too large.
+            # Retry each trace alone: a single trace may have failed, or the batch was too large.
             failures, later, shards = [], batch.ranks, []
         for rank in later:
             more_shards, more_failures = self._do(Batch(batch.number, (rank,)))
@@ -111,7 +111,7 @@ class Worker:
     def _new_database(self) -> Iterator[duckdb.DuckDBPyConnection]:
         buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
         with duckdb.connect() as connection:
-            # One thread, because other workers use the other processors.
+            # Use one thread, because other workers use the other processors.
             connection.execute(
                 f"SET threads = 1; SET memory_limit = '{buffer_bytes >> 10}KiB'; "
                 f"SET temp_directory = {quote(str(self._folder / 'spill'))}; "
@@ -126,9 +126,9 @@ class Worker:
     def _load(
         self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]
     ) -> tuple[list[Rank], list[Rank], list[Failure]]:
-        """Read traces; return those read, those of a duplicate rank, and the rest.
+        """Read traces; return loaded traces, traces with a duplicate rank, and failures.
 
-        Rows of analyses are identified by rank, so each rank may have only one trace.
+        Rows of analyses are identified by rank, so a shard may have only one trace per rank.
         """
         loaded: list[Rank] = []
         later: list[Rank] = []
@@ -201,7 +201,7 @@ class Worker:
         if isinstance(error, OSError | duckdb.IOException) and (
             getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
         ):
-            # Only files of the dataset are written outside the folder of the unit.
+            # Only files of the dataset may be written outside the folder of the unit.
             place, dataset = str(self._folder), self._job.dataset
             if dataset is not None and str(getattr(error, "filename", "")).startswith(
                 dataset.shown
@@ -236,7 +236,7 @@ class Worker:
         """Return the rows of an analysis with their traces, in the order of the result."""
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
-            # An ingested table has the same name.
+            # An ingested table has the same name, so call the analysis.
             spec = load_catalog().analysis(name)
             relations.make(reads(spec.name))
             place = f"{SESSION}.main.answer"

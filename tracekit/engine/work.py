@@ -42,7 +42,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Traces that one unit reads into one database; `number` counts batches from 0."""
+    """Traces that one unit reads into one database. `number` is the index of the batch, from 0."""
 
     number: int
     ranks: tuple[Rank, ...]
@@ -59,13 +59,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """Job of all batches.
+    """Settings that all batches share.
 
     Attributes:
         analyses: analyses of scope ``trace`` to run with default parameters.
         dataset: dataset for the large tables; None to omit them.
-        recipe: digest of everything that determines derived data; shards of another recipe are not
-            reused.
+        recipe: digest of everything that determines derived data; shards with another recipe are
+            not reused.
         rules_text: text of the user's rules file for the classifiers.
         runs: run folders with manifests for the analyses.
         memory_bytes: memory of one unit including its process, bytes.
@@ -133,16 +133,16 @@ _TEXT_SHARE = 0.36
 """Maximum JSON text of a unit, as a share of its memory."""
 
 LEAST_BATCH_BYTES = 48 * MB
-"""Maximum cost of a batch that is not split to employ another worker."""
+"""Approximate minimum cost of a batch; smaller batches are not worth another worker."""
 
 
 def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
-    """Group adjacent traces into batches; a large trace has its own."""
+    """Group adjacent traces into batches; a large trace gets its own batch."""
     most_bytes = memory_bytes * _TEXT_SHARE
     workers = max(1, worker_count)
     cost = cost_bytes([rank.text_bytes for rank in ranks])
-    # The number of batches follows from the memory and is a multiple of the number of workers.
-    # Costs are similar, so that workers finish together.
+    # The memory determines the number of batches, rounded up to a multiple of the number of
+    # workers. Batches have similar costs, so that workers finish together.
     for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
     count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:

@@ -27,7 +27,7 @@ def serve(file_number: int, folder: str) -> NoReturn:
         file_number: file descriptor of this end of the pipe.
         folder: folder for spilled data, which the parent removes.
     """
-    # Ctrl-C reaches all processes of a terminal; the parent handles it.
+    # Ctrl-C is sent to all processes of a terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     pipe = Connection(file_number)
@@ -56,7 +56,7 @@ def _tune() -> None:
 
 
 def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
-    """Receive a message; exit at once if the parent is gone."""
+    """Receive messages; exit immediately if the parent has ended."""
     while True:
         try:
             arrived.put(pipe.recv())

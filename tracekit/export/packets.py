@@ -3,12 +3,12 @@
 The format: protos/perfetto/trace of Perfetto, messages TracePacket, TrackDescriptor, TrackEvent,
 DebugAnnotation, and InternedData; the numbers below are their field numbers.
 
-Times of a slice are exact in ns. A slice has one packet for its begin and one for its end; packets
-of the same time keep the order in which they are written, so that slices of zero length stay in
-place. Names are written once and then referenced by number.
+Times of a slice are exact in ns. A slice has one packet for its begin and one for its end. Packets
+with the same time are in display order, so that slices of zero length stay in place. Names are
+written once and then referenced by number.
 
-A Perfetto track has slices that nest or follow one another. A track whose slices overlap otherwise,
-such as concurrent kernels of one stream, gets further lanes.
+The slices of a Perfetto track nest or follow one another. A track whose slices overlap otherwise,
+such as concurrent kernels of one stream, gets additional lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracekit.wire import (
 )
 
 _MAX_INTERNED = 200_000
-"""Maximum number of interned names, to limit memory; others are written with each slice."""
+"""Maximum number of interned names, which limits memory; other names are repeated per slice."""
 
 _EXPLICIT_ORDER = 3
 _MERGE_BY_KEY = 3
@@ -49,10 +49,10 @@ _JSON_VALUE = key(9, 2)
 
 _OF_NAME = (2, key(10, 0), 23)
 _OF_CATEGORY = (1, key(3, 0), 22)
-"""Fields of InternedData, and of TrackEvent by number and as text."""
+"""Fields of a category: in InternedData, and in TrackEvent by number and as text."""
 
 _UNITS = {"ns": 1, "count": 2, "bytes": 3}
-"""Units that CounterDescriptor has a number for."""
+"""Units for which CounterDescriptor has a number."""
 
 _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
 """Numbers of annotation names, which are interned first."""
@@ -60,7 +60,7 @@ _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
 _NAMED = {name: key(1, 0) + varint(number) for name, number in _ANNOTATIONS.items()}
 
 _NewLane = Callable[[int], tuple[bytes, bytes, bytes]]
-"""Writes the track of a lane; returns the first bytes of its begins, ends, and marks."""
+"""Writes the track of a lane; returns the first bytes of its begin, end, and mark events."""
 
 
 def _on(event: int, uuid: int) -> bytes:
@@ -81,7 +81,7 @@ class _Track:
         self.instant: list[bytes] = []
 
     def need(self, lane: int) -> None:
-        """Write the track of a new lane."""
+        """Write the track of a lane unless it was already written."""
         while len(self.begin) <= lane:
             begin, end, instant = self.new_lane(len(self.begin))
             self.begin.append(begin)
@@ -109,7 +109,7 @@ class PacketWriter:
     # Tracks
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
-        """Write a track that contains others, sorted by rank; return its number."""
+        """Write a group track, whose tracks are sorted by `rank`; return its number."""
         return self._descriptor(name, parent, rank, number_field(11, _EXPLICIT_ORDER), about)
 
     def track(
@@ -127,7 +127,7 @@ class PacketWriter:
         return track
 
     def counter(self, name: str, parent: int, rank: int, unit: str) -> bytes:
-        """Write a track of numbers; return the first bytes of its values."""
+        """Write a counter track; return the first bytes of its value packets."""
         known = _UNITS.get(unit)
         of_unit = text_field(6, unit) if known is None else number_field(3, known)
         return _on(_COUNTER, self._descriptor(name, parent, rank, bytes_field(8, of_unit)))
@@ -151,7 +151,8 @@ class PacketWriter:
         Args:
             track: the track. On a flat track, overlapping slices get their own lanes, even if one
                 contains the other.
-            rows: `skip` other columns, then those of :class:`Slice`; by start, longest first.
+            rows: `skip` other columns, then the columns of :class:`Slice`; sorted by start, then
+                longest first.
             skip: number of leading columns to ignore.
         """
         before = self.slice_count
@@ -194,7 +195,7 @@ class PacketWriter:
     def _about(self, one: Slice) -> bytes:
         """Return name, category, arrows, and annotations of a slice.
 
-        The viewer parses JSON.
+        Annotations are written as JSON, which the viewer parses.
         """
         parts = [self._names.get(one.name) or self._interned(self._names, one.name, *_OF_NAME)]
         if one.category is not None:
@@ -212,7 +213,7 @@ class PacketWriter:
         return b"".join(parts)
 
     def _event(self, ts_ns: int, event: bytes) -> None:
-        # The upper part of a time is that of the last one, mostly.
+        # Consecutive times usually have the same upper bits.
         upper = ts_ns >> 28
         if upper != self._upper:
             self._upper, self._upper_bytes = upper, varint(upper)
@@ -226,7 +227,7 @@ class PacketWriter:
     def _interned(
         self, known: dict[str, bytes], name: str, field: int, by_number: bytes, inline: int
     ) -> bytes:
-        """Return the field with a name: by its number, or as text if there are too many."""
+        """Return the field for a name: its number, or text if too many names are interned."""
         if len(known) >= _MAX_INTERNED:
             return text_field(inline, name)
         number = len(known) + 1
@@ -258,8 +259,8 @@ def _annotation(name: str, value: bytes) -> bytes:
 
 
 NESTING_LANES = 4
-"""Number of lanes that are searched for an enclosing slice; the lanes after them are flat, so that
-the cost of a slice does not grow with the number of overlapping ones."""
+"""Number of lanes that are searched for an enclosing slice. Lanes after them are flat, so that the
+cost of a slice does not depend on the number of overlapping slices."""
 
 _NEVER = -(1 << 63)
 """Earlier than all times, ns."""
@@ -276,7 +277,7 @@ class FlatLanes:
         self._count = 0
 
     def place(self, start_ns: int, end_ns: int) -> int:
-        """Return the first free lane, from 0, for the next slice in order of starts."""
+        """Return the first free lane, from 0, for the next slice. Slices arrive by start time."""
         while self._busy and self._busy[0][0] <= start_ns:
             heappush(self._free, heappop(self._busy)[1])
         if self._free:
@@ -308,16 +309,15 @@ class Lanes:
     ) -> int:
         """Return the lane of the next slice, from 0.
 
-        Slices arrive in order of their starts, of equal ones the longest first; parts of a slice
-        after it.
+        Slices arrive by start time, then longest first. Parts of a slice arrive after it.
 
         Args:
             start_ns: start, ns.
             end_ns: end, ns.
             ended: receives lane and end, ns, of slices that end before this one, innermost first;
                 they must be written before it.
-            is_inner: whether it is part of the last slice that was not: it is placed on the same
-                lane, unless it ends later.
+            is_inner: whether it is part of the latest slice with `is_inner` False. It is placed on
+                the lane of that slice unless it ends later.
         """
         if (
             is_inner
@@ -339,7 +339,7 @@ class Lanes:
         return lane
 
     def _fits(self, lane: int, start_ns: int, end_ns: int, ended: list[tuple[int, int]]) -> bool:
-        """End slices that are over on a lane; place a slice there if it overlaps no other."""
+        """End the finished slices of a lane; place a slice there if it fits, else return False."""
         stack = self._stacks[lane]
         while stack and stack[-1] <= start_ns:
             ended.append((lane, stack.pop()))

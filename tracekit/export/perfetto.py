@@ -13,7 +13,7 @@ from tracekit.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Counts of an export: events of the trace files, and all slices including attribution."""
+    """Counts of an export: events of the trace files, and all slices, including attribution."""
 
     trace_count: int
     event_count: int
@@ -32,7 +32,7 @@ def export_perfetto(
 
     Args:
         trace: the traces.
-        write: takes a block of bytes.
+        write: writes a block of bytes.
         selection: ranks, steps, and times to export; everything by default.
         args: include the arguments of events.
 

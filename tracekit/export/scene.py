@@ -24,8 +24,8 @@ class Slice(NamedTuple):
         args: its arguments in the file, as JSON, or None.
         extra: its other members in the file, as JSON, or None.
         facts: tracekit's attribution, as a JSON object, or None.
-        arrows: numbers of the arrows that begin here, and the negated ones of those that end here.
-        is_inner: on a flat track, whether it is part of the previous slice that is not.
+        arrows: numbers of the arrows that begin here, and negated numbers of arrows that end here.
+        is_inner: on a flat track, whether it is part of the latest slice with `is_inner` False.
     """
 
     start_ns: int

@@ -13,7 +13,7 @@ from tracekit.export.staging import Block
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 
 _FACTS = "json_merge_patch('{}', to_json(x.facts))"
-"""JSON of a struct without unknown members."""
+"""JSON of a struct without its NULL members."""
 
 THREADS = """
     SELECT r.trace_id, r.pid, r.tid, coalesce(t.pid_text, r.pid_text),
@@ -63,7 +63,7 @@ EVENTS = f"""
     ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
         e.event_id
 """
-"""Events of one block of a trace: those that begin in an interval of its time."""
+"""Events of one block of a trace, which begin in a time interval."""
 
 INSTANTS = """
     SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,
@@ -113,8 +113,7 @@ GAPS = f"""
         AND x.end_ns >= ENDS_FROM_NS
     ORDER BY x.device, x.start_ns
 """
-"""Gaps of one block of a trace. They have as many facts as events, and sorting holds them in
-memory."""
+"""Gaps of one block of a trace. Blocks limit memory, because sorts hold all rows in memory."""
 
 COLLECTIVES = f"""
     -- Slices: the collective, and nested in it the wait followed by the transfer. Arrows attach to
@@ -175,7 +174,7 @@ PATH = """
     WHERE x.from_ns < chosen.to_ns AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.position
 """
-"""Critical path to the end of each rank; arrows lead to what it waited for."""
+"""Critical path to the end of each rank, with arrows between its segments and their events."""
 
 HOST_STEPS = f"""
     SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, 'step ' || x.step, 'step', NULL, NULL,

@@ -15,14 +15,14 @@ ALWAYS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to export: everything by default.
+    """Ranks, steps, and times to export; everything by default.
 
     Attributes:
         ranks: only these ranks; a trace without a rank has the number of its position.
-        steps: only these steps, as in table step_ranges, else serving_step_ranges: what the host
-            did in them, and the device work launched there.
-        from_ns: nothing that ends earlier, ns since the first event of all selected ranks.
-        to_ns: nothing that begins later, ns likewise.
+        steps: only these steps of table step_ranges, or else of serving_step_ranges: their host
+            events, and the GPU work launched by them.
+        from_ns: exclude events that end earlier, ns since the first event of all selected ranks.
+        to_ns: exclude events that begin later, ns since the same time.
     """
 
     ranks: frozenset[int] | None = None
@@ -37,8 +37,8 @@ class Part:
 
     Attributes:
         trace_id: as in table trace.
-        name: name of its group of tracks.
-        about: host and file.
+        name: name of its track group.
+        about: description of the group: host and file.
         shift_ns: offset of its times to the common axis, ns.
         from_ns: start of the exported interval in its own time, ns.
         to_ns: end of that interval, ns.
@@ -96,7 +96,7 @@ class Clock:
     Attributes:
         base_ns: offset of its times to ns since the epoch; 0 if unknown.
         first_ns: its first event, ns, in its own time.
-        ahead_ns: how much its clock is ahead of the others, ns; None if unknown.
+        ahead_ns: how far its clock is ahead of the other clocks, ns; None if unknown.
     """
 
     base_ns: int
@@ -108,7 +108,7 @@ class Clock:
 class Axis:
     """Alignment of traces on a common axis.
 
-    `shifts` are the offsets of each trace, ns, by trace_id.
+    `shifts` has the offset of each trace, ns, by trace_id.
     """
 
     shifts: Mapping[int, int]
@@ -145,7 +145,7 @@ def axis_of(clocks: Mapping[int, Clock]) -> Axis:
 
 
 def clock_offsets(trace: Trace) -> dict[int, int]:
-    """Return how much the clock of each rank is ahead, ns, by rank, if collectives show it."""
+    """Return how far the clock of each rank is ahead, ns, for ranks with a known offset."""
     if CLOCK_OFFSETS not in load_catalog().analyses:
         return {}
     return {
@@ -178,7 +178,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         raise QueryError("none of the selected ranks is in the trace", hint=f"ranks: {ranks}")
     ahead = clock_offsets(trace) if len(chosen) > 1 else {}
     bases = {row[0]: row[4] or 0 for row in chosen}
-    # Added to times, one that is further from the epoch than they can be leaves 64 bits.
+    # A base farther from the epoch than any valid time would overflow 64 bits when added to times.
     odd = [row[2] for row in chosen if abs(bases[row[0]]) > ALWAYS]
     bases = {number: base if abs(base) <= ALWAYS else 0 for number, base in bases.items()}
     axis = axis_of({row[0]: Clock(bases[row[0]], row[5], ahead.get(row[1])) for row in chosen})
@@ -233,7 +233,7 @@ def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
 
 
 def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]]:
-    """Return the interval of the selected steps of each trace, host and devices."""
+    """Return the interval that the selected steps of each trace span on host and devices."""
     if selection.steps is None:
         return {}
     numbers = ", ".join(str(number) for number in sorted(selection.steps)) or "NULL"

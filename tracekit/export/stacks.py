@@ -1,9 +1,9 @@
 """Host stacks for flame graphs: one line per stack, or a file for speedscope.
 
-A stack is a thread and its nested spans: Python calls, ranges, ops, runtime calls; by device time,
-also the kernel. Its weight is the self time of the last span on the host, or the busy time of
-devices due to the kernel, ns. Weights therefore add up to the time that threads were in any span,
-or to the busy time of all devices.
+A stack is a thread and its nested spans: Python calls, ranges, ops, and runtime calls. If it is
+weighted by device time, it also has the kernel. Its weight in ns is the host self time of the last
+span, or the device busy time of the kernel. Weights therefore add up to the time that threads spend
+in any span, or to the busy time of all devices.
 
 Formats: collapsed stacks as for flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
 speedscope's (https://www.speedscope.app/file-format-schema.json).
@@ -21,12 +21,12 @@ from tracekit.export.scene import BLOCK_BYTES
 from tracekit.trace import Trace
 
 Weight = Literal["host", "device"]
-"""Weight of a stack: self time on the host, or busy time of devices that it launched."""
+"""Weight of a stack: self time on the host, or busy time of the kernels that it launched."""
 
 UNLAUNCHED = "(launch not in the trace)"
 
 _ENDS = re.compile(r"[;\s]+")
-"""Characters that would end a frame or a line of a collapsed stack, and are replaced in names."""
+"""Characters that are replaced in names, because they would end a frame or line of the format."""
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _ROWS = """
@@ -56,7 +56,7 @@ class Stacks:
     _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def node(self, parent: int, name: str) -> int:
-        """Return the number of a node, which is created if needed."""
+        """Return the number of a node; create it if necessary."""
         number = self._numbers.setdefault((parent, name), len(self.names))
         if number == len(self.names):
             self.names.append(name)
@@ -65,7 +65,7 @@ class Stacks:
         return number
 
     def weighed(self) -> Iterator[tuple[list[str], int]]:
-        """Yield every stack with a weight, from its thread on, and the weight, ns."""
+        """Yield each stack that has a weight, from the thread inward, with the weight in ns."""
         for number, weight_ns in enumerate(self.weights_ns):
             if weight_ns:
                 path, at = [], number
@@ -83,7 +83,7 @@ def read_stacks(trace: Trace, weight: Weight) -> Stacks:
     """
     threads = {row[:3]: row[3] for row in trace.sql(_THREADS).rows}
     stacks = Stacks()
-    # The open spans of the thread: its own node first, then event and node of each.
+    # Open spans of the thread as pairs of event and node; the first pair is the thread itself.
     opened: list[tuple[int | None, int]] = []
     thread = None
     statement = _ROWS.format(weight="host" if weight == "host" else "wall")
@@ -102,7 +102,7 @@ def read_stacks(trace: Trace, weight: Weight) -> Stacks:
 
 
 def write_collapsed(stacks: Stacks, write: Callable[[bytes], object]) -> None:
-    """Write one line per stack: its frames separated by ;, a space, and the weight in ns."""
+    """Write one line per stack: its frames, separated by `;`, then a space and the weight in ns."""
     lines = (
         f"{';'.join(_ENDS.sub(' ', name) for name in path)} {weight_ns}\n".encode()
         for path, weight_ns in stacks.weighed()

@@ -1,8 +1,8 @@
 """Intermediate results of an export in temporary tables.
 
-With them DuckDB stays within its memory limit by spilling: a statement that computed all of them
-while sorting events would hold everything at once. They cover the complete time even if only part
-of it is exported, so that a part looks like the whole.
+With these tables, DuckDB can spill to disk and stay within its memory limit. A statement that
+computes them while sorting events would hold all of them in memory. They cover the complete trace
+even if only part of it is exported, so that attribution does not depend on the selection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
 BLOCK_BYTES = 2 << 20
-"""Size of the event text to query at a time, bytes."""
+"""Maximum size of the event text per query, bytes."""
 
 _EVENT_BYTES = 200
 """Approximate size of an event without name and arguments, bytes."""
@@ -41,7 +41,7 @@ _BINS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Events of one trace that begin in an interval of its time."""
+    """Events of one trace that begin in a time interval."""
 
     part: Part
     from_ns: int
@@ -64,7 +64,7 @@ _TABLES = {
             AND (trace_id, event_id) IN (SELECT (trace_id, op_id) FROM attribution)
     """,
     "export_rate": "TABLE FROM op_rates('export_work', 'export_op')",
-    # Facts and ends of arrows with the start of their event, to select those of a block.
+    # Facts and arrow ends with the start time of their event, which selects the rows of a block.
     "export_fact": """TABLE
         SELECT f.*, e.ts_ns
         FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
@@ -85,7 +85,7 @@ _TABLES = {
         )
         WHERE begins OR ends
     """,
-    # The first piece of an event leads to it.
+    # The arrow of an event connects it with its first segment on the path.
     "export_path": """TABLE
         SELECT p.*, p.start_ns - c.shift_ns AS from_ns,
             CASE WHEN p.event_id IS NOT NULL AND p.of_trace_id = p.trace_id AND row_number() OVER (
@@ -125,7 +125,7 @@ _TABLES = {
 
 
 _MOST_WITH_PATH = 300_000
-"""Maximum number of device events for the critical path, whose graph is held in memory."""
+"""Maximum number of device events for exporting the critical path, whose graph is in memory."""
 
 _NO_PATH = """TABLE
     SELECT NULL::INTEGER AS trace_id, NULL::BIGINT AS event_id, NULL::BIGINT AS number,
@@ -136,7 +136,7 @@ _NO_PATH = """TABLE
 
 @contextmanager
 def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
-    """Create the temporary tables for the statements of scene_queries, until the block ends.
+    """Create the temporary tables for the statements of scene_queries; drop them at the end.
 
     Yields whether the critical path is omitted because there are too many events.
     """
@@ -168,12 +168,12 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
 
 
 def has_path(trace: Trace) -> bool:
-    """Return whether there is a critical path to write; within staged()."""
+    """Return whether there is a critical path to write. Call it within :func:`staged`."""
     return bool(trace.sql("SELECT 1 FROM export_path LIMIT 1").rows)
 
 
 def arrows_left_out(trace: Trace) -> int:
-    """Return the number of arrows to events outside the selection; within staged()."""
+    """Return the number of arrows to events outside the selection; call within :func:`staged`."""
     ((count,),) = trace.sql("SELECT count(*) FROM export_arrow WHERE NOT is_inside").rows
     return int(count)
 
@@ -182,7 +182,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
     """Divide the events of an export into blocks that are queried sequentially.
 
     A block has at most BLOCK_BYTES of text, unless more events begin at the same time. The blocks
-    of a trace are in order of time, so every event has begun before the next one arrives.
+    of a trace are sorted by time.
     """
     spans = {
         row[0]: row[1:]
@@ -199,9 +199,9 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 
 
 def with_ends(blocks: list[Block]) -> list[Block]:
-    """Return blocks, with the first and last extended to the limits of the trace's part.
+    """Return blocks, with the first and last extended to the limits of the exported interval.
 
-    Values derived from events may begin outside the events.
+    Derived values may begin before the first event or after the last one.
     """
     found = []
     for place, block in enumerate(blocks):

@@ -1,7 +1,7 @@
 """Tracks of an export: their order and content.
 
-For each rank: its steps; for each device tracekit's attribution, then its streams and counters;
-host threads. Serving requests are next to the ranks.
+Each rank has its steps, then for each device tracekit's attribution, streams, and counters, and
+then the host threads. Serving requests are a separate group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ATTRIBUTION = (
     (3, "modules", queries.MODULES),
     (5, "steps", queries.DEVICE_STEPS),
 )
-"""Tracks of a device with a fixed number of lanes: place, name, statement."""
+"""Attribution tracks of a device: sort position, name, and statement."""
 
 _GAPS_PLACE, _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 4, 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
@@ -76,7 +76,7 @@ class Tracks:
         self.has_no_path = False
 
     def write(self) -> None:
-        """Write everything."""
+        """Write all tracks."""
         with staged(self._trace, self._scope) as self.has_no_path, self._asked:
             self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()
@@ -237,9 +237,9 @@ class Tracks:
 
 
 def _queue_rank(name: str) -> int | None:
-    """Return the sort key of a queue, the number of its stream; None for others.
+    """Return the sort key of a queue length, by stream number; None for other counters.
 
-    Sorting rows this way would exceed DuckDB's memory.
+    Sorting the rows by it in SQL would exceed DuckDB's memory.
     """
     of_queue, _, number = name.rpartition(" ")
     is_numbered = of_queue == "queue length of stream" and number.isdecimal()
@@ -247,7 +247,7 @@ def _queue_rank(name: str) -> int | None:
 
 
 class _Thread:
-    """A thread or stream: its tracks are created when they get a slice."""
+    """A thread or stream, whose tracks are created with their first slice."""
 
     def __init__(
         self, writer: PacketWriter, name: str, group: int, place: int, about: str, is_stream: bool
@@ -259,7 +259,7 @@ class _Thread:
         self.is_stream = is_stream
 
     def spans(self) -> Any:
-        """Return the track of nested spans; for a stream, of everything except work."""
+        """Return the track of nested spans; for a stream, of everything except GPU work."""
         if self._spans is None:
             name, group, place, about = self._place
             if self.is_stream:
@@ -268,13 +268,13 @@ class _Thread:
         return self._spans
 
     def work(self) -> Any:
-        """Return the track of a stream's work, which does not nest."""
+        """Return the track of a stream's GPU work, which does not nest."""
         if self._work is None:
             self._work = self._writer.track(*self._place, is_flat=True)
         return self._work
 
     def finish(self) -> None:
-        """No more slices follow; marks may."""
+        """Close the tracks to further slices. Marks may still follow."""
         for track in (self._spans, self._work):
             if track is not None:
                 self._writer.finish(track)

@@ -21,7 +21,7 @@ PORT = 9001
 """The only local port that the content security policy of ui.perfetto.dev allows."""
 
 _BLOCK_BYTES = 1 << 20
-# Expand the tracks of ranks and devices, each of which the UI would show collapsed.
+# Expand the tracks of ranks and devices, which the UI would show collapsed.
 _STARTUP_COMMANDS = json.dumps(
     [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"^(rank \d|device .*|cpu|requests.*)$"]}]
 )
@@ -104,7 +104,7 @@ def _handler(trace: BinaryIO, place: str, origin: str) -> type[BaseHTTPRequestHa
             self._answer(with_body=False)
 
         def _answer(self, *, with_body: bool) -> None:
-            # A host name other than the address would be a page of another site.
+            # Another host name means that the request comes from a page of another site.
             is_own = self.headers.get_all("Host") == [f"{LOOPBACK}:{PORT}"]
             if not is_own or self.headers.get("Origin") not in (None, origin):
                 self._head(HTTPStatus.FORBIDDEN, 0)

@@ -4,8 +4,8 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. White space, line breaks, and the
 order of members do not matter.
 
-The parser reads every event that is followed by another one and returns where it stopped, so
-memory is bounded by the block size. :mod:`tracekit.ingest.salvage` reads malformed text event by
+The parser reads every event that is followed by another one and returns where it stopped, so the
+block size bounds the memory. :mod:`tracekit.ingest.salvage` reads malformed text event by
 event.
 """
 
@@ -30,12 +30,12 @@ from tracekit.ingest.salvage import (
 from tracekit.ingest.trace_metadata import OutsideText
 
 BLOCK_BYTES = 2 << 20
-"""Minimum text per block. Peak memory grows with it, not with the file."""
+"""Minimum size of a block of text. Peak memory depends on it, not on the file size."""
 
 _HEAD_BYTES = 64 << 10
 
 _SMALL_WINDOW_BYTES = 4 << 10
-"""Text searched at a time after a short array of events, because more arrays may follow."""
+"""Bytes searched at a time after a short array of events, because more arrays may follow."""
 
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -52,7 +52,7 @@ class TraceText:
     Args:
         stream: plain bytes.
         collector: collects the events.
-        block_bytes: minimum text per block.
+        block_bytes: minimum size of a block of text, bytes.
 
     Attributes:
         truncation: why the trace counts as cut off, or None.
@@ -215,8 +215,8 @@ class TraceText:
     def _is_nested_at(self, buffer: bytearray, at: int) -> bool:
         """Return whether a position outside the event array is nested deeper than the trace object.
 
-        Only if the brackets before it prove it: a damaged header must not hide the events.
-        Positions must be ascending.
+        Return True only if the brackets before it prove it, because a damaged header must not hide
+        the events. Call it with ascending positions.
         """
         self._nesting.feed(buffer[self._followed : at])
         self._followed = at
@@ -287,7 +287,7 @@ def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults
 
 
 MAX_DEPTH = 900
-"""Deeper texts count as damaged, as in the parser of the metadata."""
+"""Maximum nesting depth; deeper texts count as damaged, as in the metadata parser."""
 
 _TOKEN = re.compile(
     rb'[ \t\r\n]+|"(?:[^"\\\x00-\x1f]|\\.)*+"|[{}\[\]:,]'

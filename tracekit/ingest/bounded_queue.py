@@ -69,10 +69,10 @@ class ReadAhead(Generic[T]):
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items; once.
+        """Yield the items. Can be iterated only once.
 
         Raises:
-            StoppedError: the items were read before, or this is closed.
+            StoppedError: the items were already read, or :meth:`close` was called.
         """
         while True:
             made = self._made.take()
@@ -85,7 +85,7 @@ class ReadAhead(Generic[T]):
             return
 
     def close(self) -> None:
-        """Stop, drop the remaining items, and wait shortly for the current one."""
+        """Stop, drop the remaining items, and wait briefly for the current one."""
         self._made.stop()
         self._thread.join(PATIENCE_S)
 

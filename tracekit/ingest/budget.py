@@ -1,9 +1,9 @@
-"""Limits of every reader on what one file may expand to.
+"""Limits on the amount of data that a reader may produce from one file.
 
 A file of a few hundred bytes can expand to gigabytes through shared lists, shared database pages,
-or statistics shared by all events. So the size of the file limits its output. Files of profilers
-stay far below each limit: their longest names and stacks, shared by all events, expand to some
-hundred times the file size.
+or statistics shared by all events. Therefore the limits depend on the file size. Files written by
+profilers stay far below each limit: even if all events share the longest names and stacks, they
+expand to a few hundred times the file size.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
 FREE_BYTES, BYTES_PER_BYTE = 64 << 20, 256
-"""Limit of the events' text: bytes for any file, plus bytes per byte of the file."""
+"""Maximum text of all events: bytes for any file, plus bytes per byte of the file."""
 
 FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
-"""Limit of the number of events; the shortest event of any format takes several bytes."""
+"""Maximum number of events; the shortest event of any format takes several bytes."""
 
 FREE_S, S_PER_BYTE = 3.0, 2e-7
-"""Limit of the CPU seconds between events."""
+"""Maximum CPU time between events, seconds."""
 
 FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
-"""Limit of the bytes inflated from gzip; traces shrink to a thirtieth at most."""
+"""Maximum bytes inflated from gzip; the compression ratio of traces is at most 30."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Limit of one event, and of the metadata, which memory holds in several forms."""
+"""Maximum size of one event or of the metadata, which are held in memory in several forms."""
 
 MAX_HELD_BYTES = 128 << 20
-"""Approximate limit of the bytes of incomplete objects in memory."""
+"""Approximate maximum size of incomplete objects in memory, bytes."""
 
 MAX_DEPTH = 100
-"""Limit of the nesting of values."""
+"""Maximum nesting depth of a value."""
 
 
 class Budget:
@@ -55,7 +55,7 @@ class Budget:
         """Count events and the bytes of their text.
 
         Raises:
-            TraceError: a file of this size cannot contain so many.
+            TraceError: the limit for a file of this size is exceeded.
         """
         self._rows += rows
         self._bytes += text_bytes
@@ -69,7 +69,7 @@ class Budget:
         """Check the size of text from the file.
 
         Raises:
-            TraceError: a file of this size cannot contain so much.
+            TraceError: the limit for a file of this size is exceeded.
         """
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
@@ -86,9 +86,9 @@ class Budget:
             raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
 
     def is_stuck(self) -> bool:
-        """Return whether too much CPU time has passed since the last events.
+        """Return whether this thread used too much CPU time since the last events.
 
-        CPU time of this thread, so that a busy machine does not matter.
+        CPU time does not depend on the load of the machine.
         """
         allowed_s = FREE_S + S_PER_BYTE * self._stream.text_bytes
         return time.thread_time() - self._progress_s > allowed_s
@@ -102,14 +102,14 @@ class Budget:
         )
 
     def admit(self, content: object) -> None:
-        """Check the depth and the written length of a value.
+        """Check the depth and the serialized length of a value.
 
-        Shared parts count each time they occur, but are visited once.
+        Shared parts are visited once, but count each time they occur.
 
         Raises:
             TraceError: the value is too deep, too long, or contains itself.
         """
-        known = self._known  # by id: written bytes, and depth
+        known = self._known  # by id: serialized bytes, and depth
 
         def measured(value: object, depth: int) -> tuple[int, int]:
             if isinstance(value, str | bytes):

@@ -21,7 +21,7 @@ from tracekit.ingest.budget import FREE_INFLATED_BYTES, INFLATED_PER_BYTE
 from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
-"""Bytes of the file per read; gzip traces inflate 10 to 20 times."""
+"""File bytes per read; gzip traces inflate 10 to 20 times."""
 
 _INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -35,7 +35,7 @@ _FOREIGN_MAGIC = {
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
 }
 HEAD_BYTES = 64
-"""First bytes of a file, which identify its format."""
+"""Number of bytes at the start of a file that identify its format."""
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 

@@ -1,4 +1,4 @@
-"""Loads host events from the capture of CUDA graphs that another trace replays."""
+"""Loads the host events of a CUDA graph capture whose graphs another trace replays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _APART = 1 << 40
-"""Offset of the process numbers of the capture from those of the trace."""
+"""Offset between process ids of the capture and process ids of the trace."""
 
 
 def load_capture(
@@ -22,7 +22,7 @@ def load_capture(
 ) -> None:
     """Add ops, ranges, Python calls, and launches of a file to the first trace, outside all views.
 
-    Device events of the file are not counted; each launch gets the name of its kernel.
+    Device events of the file are not loaded; each launch gets the name of its kernel.
 
     Args:
         connection: connection to the new store.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
 MAX_BLOCK_BYTES = 8 << 20
-"""Maximum text per block of rows; each block has a cost in the store."""
+"""Maximum text per block of rows. Each block has a fixed cost in the store."""
 
 
 class ChromeTraceReader:
@@ -23,7 +23,7 @@ class ChromeTraceReader:
     Args:
         stream: plain bytes of the file.
         block_bytes: text per block of rows, bytes. The default depends on the file size, so that
-            the few blocks of a small file overlap, too.
+            reading and loading overlap for small files, too.
     """
 
     def __init__(self, stream: ByteStream, *, block_bytes: int | None = None) -> None:
@@ -46,7 +46,7 @@ class ChromeTraceReader:
         return self._text.truncation
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file, in order.
+        """Yield the records of the file in order.
 
         Raises:
             TraceError: the file cannot be read.
@@ -65,7 +65,7 @@ class ChromeTraceReader:
             yield rows
 
     def metadata(self) -> dict[str, object]:
-        """Return the members of the outermost object except its events."""
+        """Return the members of the outermost object except the events."""
         return self._text.metadata()
 
     def unreadable(self) -> TraceError:

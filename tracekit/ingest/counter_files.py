@@ -47,7 +47,7 @@ _UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 
 def load_counters(
     connection: duckdb.DuckDBPyConnection, path: Place, work_folder: Path, folder: Place | None
 ) -> None:
-    """Read a file of samples into table `system_sample`; other lines go to table `rejected`.
+    """Read a file of samples into table `system_sample`; invalid lines go to table `rejected`.
 
     Args:
         connection: connection to the store.
@@ -127,7 +127,7 @@ class _Table:
             if at is None:
                 reject(start, line)
                 continue
-            # Without a device column, lines of several devices would count as one device.
+            # Without a device column, the lines of several devices would be merged into one.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
                     f"{self._path}: several samples with the same timestamp, and no device number",
@@ -143,7 +143,7 @@ class _Table:
             )
 
     def _is_head(self, text: str) -> bool:
-        """Read the line if it has column names or units."""
+        """Store the column names or units of a header line; return False for other lines."""
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False

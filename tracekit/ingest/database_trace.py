@@ -3,8 +3,8 @@
 Each profiler has a :class:`Schema` with statements that format each row in SQLite as the event that
 torch.profiler (Kineto) would write. :mod:`tracekit.ingest.event_texts` reads these events.
 
-Databases are untrusted: they are opened read-only, only real tables are queried, no views, and
-nothing in the schema is trusted.
+Databases are untrusted: they are opened read-only, only tables are queried (no views), and nothing
+in the schema is trusted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows
 
 _STEPS = 100_000
-"""Instructions of SQLite's virtual machine, some ms, between checks of the budget."""
+"""Instructions of SQLite's virtual machine between budget checks; they take a few ms."""
 
 _UNFINISHED = ("-wal", "-journal")
 """Suffixes of files next to an incomplete database."""
 
 
 class Database:
-    """A database, opened read-only, and temporary tables of tracekit.
+    """A database, opened read-only, with tracekit's temporary tables.
 
     Args:
         path: the file.
@@ -55,7 +55,7 @@ class Database:
                     f"{shown}: the database is incomplete: {journal.name} is next to it",
                     hint="wait until it is complete, or export it again",
                 )
-        # Never write it, not even the lock files next to it.
+        # Never write to the file, and create no lock files next to it.
         self._connection = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode=ro&immutable=1",
             uri=True,
@@ -66,7 +66,7 @@ class Database:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_EVENT_BYTES)
             self._connection.text_factory = _text
-            # Interrupt statements that take too long, because pages of a tree may be shared.
+            # Interrupt statements that take too long: a crafted file may share pages of a tree.
             self._connection.set_progress_handler(budget.is_stuck, _STEPS)
             # A table without a root page is a view, or virtual.
             names = self.rows(
@@ -103,9 +103,9 @@ class Database:
             self._connection.text_factory = _text
 
     def unique(self, table: str, *key: str) -> str:
-        """Return a table, in SQL, with one row per key, so that joins add no rows.
+        """Return the SQL name of a table with one row per key, so that joins add no rows.
 
-        If the schema does not guarantee unique keys, it is a copy with the first row of each.
+        If the schema does not guarantee unique keys, it is a copy with the first row of each key.
         """
         place = (table, *key)
         if place not in self._unique:
@@ -175,8 +175,8 @@ def event_sql(
 ) -> str:
     """Return the SQL expression for the text of one event; all arguments are SQL, too.
 
-    SQLite refuses to convert bytes to JSON, but any column may hold bytes. So texts are converted
-    by :func:`as_text`, and numbers by :func:`as_number`.
+    Any column may hold bytes, which SQLite cannot convert to JSON. So :func:`as_text` converts
+    texts, and :func:`as_number` converts numbers.
 
     Args:
         name: name of the event.
@@ -205,12 +205,12 @@ def _members(members: Mapping[str, str]) -> str:
 
 
 def as_text(sql: str) -> str:
-    """Return SQL that converts any value but NULL to a text."""
+    """Return SQL that converts any value except NULL to text."""
     return f"({sql} || '')"
 
 
 def as_number(sql: str) -> str:
-    """Return SQL that converts any value but NULL to a number."""
+    """Return SQL that converts any value except NULL to a number."""
     return f"({sql} + 0)"
 
 
@@ -218,7 +218,7 @@ def _us(key: str, ns: str) -> str:
     """Return SQL for a time as a member: integer ns become µs with three decimals."""
     return (
         f"',\"{key}\":' || CASE typeof({ns}) WHEN 'integer' THEN printf('%s%d.%03d', "
-        # The smallest 64-bit integer has no abs().
+        # abs() fails for the smallest 64-bit integer.
         f"CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns} / 1000), abs({ns} % 1000)) "
         "ELSE 'null' END"
     )

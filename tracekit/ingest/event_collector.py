@@ -1,7 +1,7 @@
 """Collector of the rows of events in file order.
 
-The C parser (native/) writes usual events directly into columns.
-:mod:`tracekit.ingest.event_reader` reads all others.
+The C parser (native/) writes almost all events directly into columns.
+:mod:`tracekit.ingest.event_reader` reads the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     MakeStream = Callable[[Callable[[], CapsuleType | None]], AbstractContextManager[CapsuleType]]
 
 _ROW_BYTES = 64
-"""Approximate size of a row without its texts; the text of an event may be shorter."""
+"""Approximate size of a row without its strings; the text of an event may be shorter."""
 
 
 def event_columns() -> EventColumns:
@@ -71,7 +71,7 @@ class EventCollector:
     Attributes:
         event_count: number of events so far, including unreadable ones.
         faults: faults of the events.
-        text_bytes: approximate text of the rows not yet taken, bytes.
+        text_bytes: approximate text of the rows that :meth:`take` has not returned yet, bytes.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class EventCollector:
     def release(self) -> None:
         """Free the memory of the columns after the last event.
 
-        Readers are in reference cycles and may outlive their file.
+        Readers are part of reference cycles, so they are not freed when their file is closed.
         """
         self._columns.release()
 
@@ -107,7 +107,7 @@ class EventCollector:
         """
 
         def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
-            """Read an odd event: its row, False if it is malformed, else True."""
+            """Return the row of an odd event, False if it is malformed, or True without a row."""
             if not is_object(event):
                 return False
             try:

@@ -1,7 +1,7 @@
 """Loads events into table record, from Arrow arrays.
 
-Statements run on a separate thread while the caller continues to read. A small file is one
-statement; a large one is several, because the memory of a statement grows while it runs.
+Statements run on a separate thread while the caller continues to read. A small file takes one
+statement. A large file takes several, because the memory of a statement grows while it runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAITING_BLOCKS = 2
 _BLOCKS_PER_STATEMENT = 24
 
 _ARRIVED = "arrived"
-"""Name of the rows in the statement."""
+"""Name of the Arrow stream in the statement."""
 
 
 class EventLoader:

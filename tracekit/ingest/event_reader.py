@@ -1,6 +1,6 @@
-"""Reader of one odd trace event: returns a row of table record, or a reason why it has none.
+"""Converts one odd trace event to a row of table record, or returns why it cannot be converted.
 
-The C parser (native/) reads almost all events, and this module the others.
+The C parser (native/) reads almost all events; this module reads the others.
 :mod:`tracekit.event_description` maps members and arguments to columns;
 :mod:`tracekit.ingest.array_frames` finds the events in a file.
 
@@ -37,9 +37,9 @@ ROW_COLUMNS = (
     *(link.name for link in LINKS),
     *("id", "scope", "binding", "args", "extra"),
 )
-"""Columns of table record, and two more for process and thread ids that are texts."""
+"""Columns of table record, and two additional columns for process and thread ids that are text."""
 
-# Raw values are checked, but not decoded. The default None avoids creating a Raw.
+# msgspec validates Raw values without decoding them. The default None avoids creating a Raw.
 _Event = msgspec.defstruct(
     "_Event", [(key, Raw, None) for key in MEMBER_KEYS], omit_defaults=True, gc=False
 )
@@ -82,15 +82,15 @@ _OTHER_KEYS = [
 _NO_NUMBERS = [(number, link.none) for number, link in enumerate(LINKS) if link.none is not None]
 
 _SHORT_DIGITS = 18
-"""Number of digits that always fit 64 bits."""
+"""Maximum number of decimal digits that always fit in 64 bits."""
 
 _SHORT_BYTES = 512
-"""Texts up to this length (names, categories, ids) are cached, because they repeat."""
+"""Maximum length of a cached string. Names, categories, and ids repeat."""
 
 _short_text = lru_cache(4096)(text_of)
 
 _NS_DIGITS = 3
-"""Decimals of µs that are ns."""
+"""Number of decimals of a time in µs that are exact in ns."""
 
 _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
@@ -105,7 +105,8 @@ def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
         event_id: position among the events of the file.
 
     Returns:
-        The row, or why there is none, and the repairs: of duplicate members the last one counts.
+        The row, or the reason why the event is rejected; and a description of repairs, or None.
+        The last of several members with the same key is used.
 
     Raises:
         RecursionError: it is nested too deeply.
@@ -135,7 +136,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         ts_ns = None
     if isinstance(dur_ns, str):
         if phase == COMPLETE_PHASE:
-            # An event from 0 until now, whose start the profiler lost.
+            # The event lasts from 0 until its end, because the profiler lost its start.
             return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
@@ -146,7 +147,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     id_ = scope = binding = None
     if event.id is not None or event.s is not None or event.bp is not None:
         id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
-    # Members without a column in tables of this kind.
+    # Members that have no column in the tables for this kind of event.
     hidden: dict[str, str | None] = {}
     if pid_text is not None or tid_text is not None:
         hidden = {"pid": _text(event.pid), "tid": _text(event.tid)}
@@ -192,7 +193,7 @@ def _text(value: Raw | None) -> str | None:
 
 
 def _thread(value: Raw | None) -> tuple[int | None, str | None]:
-    """Return a process or thread id: a number, or a text that is not a number."""
+    """Return a process or thread id as a number, or as text if it is not a number."""
     return (None, None) if value is None else _thread_of(bytes(value))
 
 
@@ -229,7 +230,7 @@ def _whole(value: bytes) -> int | None:
 
 
 def _start_ns(value: Raw | None) -> int | str:
-    """Return a start in ns, or the fault."""
+    """Return a start time in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if _MIN_TIME_NS <= ns <= _MAX_TIME_NS else "ts is out of range"
@@ -241,7 +242,7 @@ def _start_ns(value: Raw | None) -> int | str:
 
 
 def _dur_ns(value: Raw | None) -> int | str:
-    """Return a duration in ns, or the fault."""
+    """Return a duration in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if ns <= _MAX_DUR_NS else "dur is out of range"
@@ -258,8 +259,8 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     """Convert a time in µs.
 
     Returns:
-        Integer ns if the µs have at most three decimals, as almost always; else µs as a decimal
-        number; a text with the fault; or None without a time.
+        Integer ns if the µs have at most three decimals, which is almost always the case; otherwise
+        µs as a decimal number; an error message; or None if the value is missing.
     """
     if value is None:
         return None
@@ -278,7 +279,7 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
-    """Return the members without a column as JSON, and additional members as texts."""
+    """Return JSON members with additional text members."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
     )
@@ -296,7 +297,7 @@ _exact = Context(prec=_MAX_CHARACTERS + 10)
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """Return a decimal number, or None if the text is not a number."""
+    """Convert text to a decimal number; return None if it is not a number."""
     if len(text) > _MAX_CHARACTERS or not _DECIMAL.fullmatch(text):
         return None
     try:
@@ -307,7 +308,7 @@ def decimal_of(text: str) -> Decimal | None:
 
 
 def ns_of(us: Decimal) -> int:
-    """Return µs as ns, rounded half to even."""
+    """Convert µs to ns, rounded half to even."""
     return int(_exact.multiply(us, NS_PER_US).to_integral_value(ROUND_HALF_EVEN))
 
 

@@ -17,7 +17,7 @@ from tracekit.ingest.json_values import is_utf8
 from tracekit.ingest.repair import is_object
 
 _TEXT_BYTES = 1 << 20
-"""Minimum text of events per call of the parser."""
+"""Minimum text per call of the parser."""
 
 _BLOCK_BYTES = 8 << 20
 """Minimum text per block of rows."""
@@ -59,10 +59,10 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the records of events, each a JSON object; once.
+        """Yield the rows of events, each given as a JSON object. Call it only once.
 
         Raises:
-            TraceError: a file of this size cannot contain so many.
+            TraceError: the limit for a file of this size is exceeded.
         """
         gathered: list[bytes] = []
         size = 0
@@ -83,7 +83,7 @@ class EventTextReader:
             self._collector.release()
 
     def _take_in(self, texts: list[bytes]) -> None:
-        """Read events: in C until it stops, the others in Python."""
+        """Read events in C; read the events at which the C parser stops in Python."""
         before, at = self._collector.event_count, self._written_bytes
         block = bytearray(b"[" + b",".join(texts) + b"]")
         self._written_bytes += len(block) - 1
@@ -93,7 +93,7 @@ class EventTextReader:
         self._collector.read_events(self._well_formed(texts, read_count, at + 1))
 
     def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the texts that have not been read, with their offsets."""
+        """Yield the texts from index `first` with their offsets; reject texts that are not JSON."""
         for number, text in enumerate(texts):
             if number >= first:
                 if is_object(text) or not is_utf8(text):

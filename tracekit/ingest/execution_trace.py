@@ -2,7 +2,7 @@
 
 Source: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch, schemas 1.x: values,
 shapes, and types are lists in the node (1.0.1), or in its inputs and outputs (later schemas; with
-strides from 1.1.1). Its numbers are in the node or in `attrs`. It has no times.
+strides from 1.1.1). The ids of a node are in the node or in `attrs`. The format has no times.
 Ops match by process and RecordFunction number: `rf_id` here, `Record function id` in the Kineto
 trace, or `External id` in older ones.
 """
@@ -68,7 +68,7 @@ FROM (
 ) AS gain
 WHERE trace.trace_id = gain.trace_id
 """
-"""Statement that counts the values of the execution trace, for analysis trace."""
+"""SQL that stores the numbers of added values as text in the metadata, for analysis `trace`."""
 
 _ADD = """
 UPDATE record SET args = json_merge_patch(node.args, record.args)
@@ -79,7 +79,7 @@ WHERE
         try_cast(record.args ->> '$."Record function id"' AS BIGINT), record.external_id
     )
 """
-"""Statement that adds the values; existing values of the Kineto trace stay."""
+"""SQL that adds the values; values that the Kineto trace already has are unchanged."""
 
 
 def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
@@ -166,9 +166,10 @@ def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
 def _of_tensors(
     sizes: Sequence[Sequence[object]] | None, types: Sequence[str]
 ) -> list[Sequence[object]] | None:
-    """Return shapes or strides, empty for lists of numbers.
+    """Return the shapes or strides of inputs; a list of numbers gets an empty one.
 
-    The stream of a Triton kernel has no strides, so its strides cannot be assigned to inputs.
+    Return None if they cannot be assigned to inputs, as for Triton kernels, whose stream argument
+    has no strides.
     """
     if sizes is None or len(sizes) != len(types):
         return None
@@ -189,7 +190,7 @@ def _value(value: object, kind: str) -> str:
 
 
 def _tensors(side: Mapping[str, Any]) -> list[int | None]:
-    """Return the numbers of tensors, which connect ops that produce and use them."""
+    """Return the ids of tensors, which connect the ops that produce and use them."""
     return [
         value[0] if kind.startswith("Tensor(") else None
         for value, kind in zip(side["values"], side["types"], strict=True)

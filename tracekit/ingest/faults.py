@@ -1,4 +1,4 @@
-"""Faults of a file: rejected and repaired events. All are counted, the first ones are stored."""
+"""Rejected and repaired events of a file. All are counted, but only the first ones are stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Faults:
 
     Attributes:
         rejected: unreadable parts in file order, at most :data:`MAX_FAULTS`.
-        repaired: repaired events, likewise.
+        repaired: repaired events in file order, at most :data:`MAX_FAULTS`.
         rejected_count: number of all unreadable parts.
         repaired_count: number of all repaired events.
     """

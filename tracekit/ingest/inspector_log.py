@@ -1,9 +1,9 @@
 """Reader of logs of NCCL's and RCCL's inspector: one JSON object per line and collective.
 
-Source of the format: ext-profiler/inspector of NCCL (format v4.0). At each of its intervals the
-inspector writes the last collective that a communicator finished, not each one. Lines become events
-of category `nccl_inspector`, which do not count as GPU work: only verbose lines contain the time of
-the collective; others have the time of the line.
+Source of the format: ext-profiler/inspector of NCCL (format v4.0). The inspector does not write
+every collective: once per interval, it writes the last collective that each communicator finished.
+Lines become events of category `nccl_inspector`, which do not count as GPU work. Only verbose lines
+contain the time of the collective; for others, the time of the line is used.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class InspectorReader(EventTextReader):
             yield rest
 
     def _event(self, text: bytes) -> bytes:
-        """Return a line as an event, or invalid JSON, which is rejected, for other lines."""
+        """Convert a line to an event; for unknown lines, return invalid JSON, which is rejected."""
         try:
             line = _line.decode(text)
             sent = {key.replace("p2p", "coll", 1): one for key, one in line.p2p_perf.items()}

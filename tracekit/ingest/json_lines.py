@@ -26,7 +26,7 @@ MAX_LINE_BYTES = 64 * MB
 """Maximum length of a line; tracekit writes shorter ones."""
 
 MAX_FILE_BYTES = 16 * GB
-"""Maximum size of a file; a longer one may have no end."""
+"""Maximum size of a file, because a pipe may be endless."""
 
 MAX_LINES = 4_000_000
 """Maximum number of lines, whose keys are in memory while the file is read."""
@@ -35,7 +35,7 @@ PART_BYTES = 8 * MB
 """Text per statement."""
 
 MAX_REJECTED = 1000
-"""Rejected lines per statement."""
+"""Maximum number of rejected lines that are stored per statement."""
 
 REJECTED_TEXT_BYTES = 2048
 
@@ -48,9 +48,9 @@ class LineKind:
     """Format of the lines of a file.
 
     Attributes:
-        what: name of a line in messages, such as `request`.
-        line: type of a line: members with columns, including `key`.
-        key: member that is unique in the file.
+        what: noun for a line in messages, such as `request`.
+        line: type of a line: the members that have columns, including `key`.
+        key: name of the member whose value is unique in the file.
         table: table of the lines; members without a column go to its `extra`.
         further_types: DuckDB types of members that are columns of other tables.
         further_inserts: statements that fill these tables from table `line_part`; `{run_id}` is
@@ -67,8 +67,8 @@ class LineKind:
     decoder: msgspec.json.Decoder[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Created with the module, because two threads that create the first decoder of a class
-        # crash.
+        # Created at import, because two threads that concurrently create the first decoder of a
+        # class crash.
         object.__setattr__(self, "decoder", msgspec.json.Decoder(self.line))
 
     @property
@@ -88,7 +88,7 @@ class _UnreadableError(Exception):
 
 
 class UnreadableFileError(Exception):
-    """A file of lines cannot be read; the text is the reason. Not for errors while writing."""
+    """A file of lines cannot be read. The message is the reason."""
 
 
 def load_lines(
@@ -165,7 +165,7 @@ def _write_part(
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Convert errors while reading, to distinguish them from errors while writing."""
+    """Convert errors of reads to UnreadableFileError, to distinguish them from errors of writes."""
     try:
         yield
     except OSError as error:
@@ -180,7 +180,7 @@ def _read_line(file: IO[bytes], offset: int) -> bytes:
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield nonempty lines with their offsets, and only the beginning of an endless one.
+    """Yield nonempty lines with their offsets; lines that are too long are truncated.
 
     A byte order mark at the start of the file is not part of a line.
     """
@@ -206,7 +206,7 @@ def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
     """Return a line in the format for DuckDB.
 
     Raises:
-        _UnreadableError: it has another format, or its key occurred before.
+        _UnreadableError: the line has another format, or its key occurred before.
     """
     try:
         found = kind.decoder.decode(line)

@@ -58,7 +58,7 @@ def quoted(text: str) -> bytes:
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the content of a string, None for null, and the written text of other values.
+    """Return the content of a string, None for null, and the JSON text of other values.
 
     Args:
         value: well-formed JSON in UTF-8, without white space.
@@ -78,7 +78,7 @@ def is_utf8(text: bytes | memoryview) -> bool:
 
 
 def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the items of an array as written, each with its offset plus `base`.
+    """Yield the unchanged text of each item of an array, with its offset plus `base`.
 
     Raises:
         msgspec.DecodeError: the array is malformed; no item is yielded.
@@ -101,7 +101,7 @@ def error_byte(error: msgspec.DecodeError) -> int | None:
 def array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
     """Return the index of the `]` that closes the array before the end of the text, or None.
 
-    The parser reports "trailing characters" exactly if the array is complete and more follows.
+    The parser reports "trailing characters" if and only if more text follows a complete array.
     """
     position = error_byte(error)
     if "trailing characters" not in str(error) or position is None:

@@ -1,9 +1,9 @@
-"""Joins annotations of kernels of CUDA graphs, saved next to a trace, to these kernels.
+"""Joins annotations of CUDA graph kernels, from a file next to a trace, to these kernels.
 
 Before torch wrote annotations into the trace, programs saved a mapping of graph node ids to lists
 of annotations, `kernel_annotations_rank0_NAME.pkl` or `.json` (torch/cuda/_graph_annotations.py and
-_annotate_cuda_graph_trace.py of PyTorch). The last annotation of a node counts; a text is the name
-of a scope. Annotations in the trace take precedence.
+_annotate_cuda_graph_trace.py of PyTorch). The last annotation of a node is used. An annotation that
+is plain text is the name of a scope. Annotations in the trace take precedence.
 """
 
 from __future__ import annotations

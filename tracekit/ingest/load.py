@@ -43,7 +43,7 @@ _OF_TRACES = (
 
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
-    """Remove the rows of an incomplete reading of the trace from the tables."""
+    """Remove the rows of an incompletely read trace from the tables."""
     for table in _OF_TRACES:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
@@ -59,8 +59,8 @@ def load_trace(
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
-    # Profilers of services write their environment there. Stores are shared more often than the
-    # trace file.
+    # Profilers of services write environment variables there, and stores are shared more often than
+    # trace files.
     mask_members(metadata)
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
@@ -87,7 +87,10 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Read the events of one trace file; return the unpaired, counts per kind, and the window.
+    """Read the events of one trace file.
+
+    Returns:
+        The number of unpaired events, the number of events per kind, and the time window.
 
     Raises:
         TraceError: the file cannot be read, or has no readable event.
@@ -196,7 +199,7 @@ def _insert_trace(
 
 
 def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
-    """Return whether a trace is from NCCL's profiler plugin, which never closes its array.
+    """Return whether a trace is from NCCL's profiler plugin, which never closes the event array.
 
     Source: plugins/profiler/example/print_event.cc of NCCL, whose categories these are.
     """
@@ -252,7 +255,7 @@ def _text(value: object) -> str | None:
 
 
 def _unicode(text: str) -> str:
-    """Return ``text`` without lone surrogates, which file names and JSON may have, but not SQL."""
+    """Return ``text`` without lone surrogates, which SQL does not allow."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -261,7 +264,7 @@ def _flag(metadata: Mapping[str, object], key: str) -> bool:
 
 
 def _json(value: object) -> str | None:
-    """Return ``value`` as JSON that DuckDB reads: NaN and Infinity become null."""
+    """Return ``value`` as JSON that DuckDB accepts: NaN and Infinity become null."""
     if value is None:
         return None
     try:

@@ -1,8 +1,8 @@
 """Splits a file with the events of several ranks into one trace per rank.
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
-each process id: ``[TP00-DP00-PP00-EP00] 83``. Devices, streams, correlations, and op ids repeat in
-each rank; as separate traces they are unique.
+each process id: ``[TP00-DP00-PP00-EP00] 83``. Several ranks have the same numbers of devices,
+streams, correlations, and ops, which are unique only in separate traces.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ event_count = (SELECT count(*) FROM record WHERE trace_id = $trace)
 
 
 def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create one trace per rank of a file; the first keeps the number of the trace.
+    """Create one trace per rank of a file; the first rank keeps the trace id.
 
-    Events without a rank in their process id, and damage in the file, are assigned to the first
-    rank's trace.
+    Events without a rank in their process id, and faults of the file, are assigned to the trace of
+    the first rank.
     """
     connection.execute(
         f"""

@@ -1,10 +1,10 @@
 """Reader of SQLite exports of Nsight Systems (nsys export --type sqlite).
 
 The format: "SQLite Export Schema Reference" in NVIDIA's documentation of Nsight Systems, schemas up
-to 3.x. Empty tables are missing, and so may be newer columns, except those in :data:`_NEEDED`.
+to 3.x. Empty tables are missing. Newer columns may be missing, except those in :data:`_NEEDED`.
 Times are ns since the session began. A row becomes the event that torch.profiler (Kineto) writes
-for the same CUPTI record. CUDA numbers are unique only within a process, so the numbers of
-correlations, and of streams of shared devices, start at 2^32 from the second process on.
+for the same CUPTI record. CUDA's ids are unique only within a process. So correlation ids, and
+stream ids of shared devices, start at 2^32 from the second process on.
 
 NVTX ranges are annotations; those named by torch.autograd.profiler.emit_nvtx (`aten::add,
 seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
@@ -33,22 +33,22 @@ _NEEDED = {
     "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
 }
-"""Columns that an existing table must have; without them, figures would be missing."""
+"""Columns that a table must have if it exists; tracekit cannot compute its figures without them."""
 
 _LAST_MAJOR_VERSION = 3
-"""Of EXPORT_SCHEMA_VERSION, which NVIDIA increments if queries may break."""
+"""Latest supported major version in EXPORT_SCHEMA_VERSION; a new one may break queries."""
 
 _COPY_KINDS = {
     1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD",
     9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD",
 }  # fmt: skip
-"""Table ENUM_CUDA_MEMCPY_OPER with the names of Kineto; from 11 on, unified memory migrates."""
+"""Kineto names for table ENUM_CUDA_MEMCPY_OPER; 11 and above are unified memory migrations."""
 
 _MEMORY_KINDS = {
     0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static",
     6: "Managed Static",
 }  # fmt: skip
-"""Table ENUM_CUDA_MEM_KIND."""
+"""Kineto names for table ENUM_CUDA_MEM_KIND."""
 
 _SYNC_CALLS = {
     "StreamWaitEvent": "Stream Wait Event",
@@ -59,11 +59,11 @@ _SYNC_CALLS = {
     "DeviceSynchronize": "Context Sync",
     "CtxSynchronize": "Context Sync",
 }
-"""Kineto name of a wait by its call. Column syncType is ambiguous: releases up to 2026.1 write one
-less than table ENUM_CUPTI_SYNC_TYPE has."""
+"""Kineto name of a synchronization by its call. Column syncType is ambiguous: releases up to 2026.1
+write values that are 1 less than those of table ENUM_CUPTI_SYNC_TYPE."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
-"""Of table ENUM_NSYS_EVENT_TYPE: push/pop and start/end ranges of NVTX and NVTXT."""
+"""Push/pop and start/end ranges of NVTX and NVTXT in table ENUM_NSYS_EVENT_TYPE."""
 
 _MARK_TYPES = "(34, 65)"
 _DOMAIN_TYPE = 75
@@ -104,8 +104,9 @@ CREATE TEMP TABLE wait (
 CREATE TEMP TABLE wait_name (id PRIMARY KEY, kind TEXT);
 CREATE TEMP TABLE domain (process INTEGER, id INTEGER, name TEXT, PRIMARY KEY (process, id));
 """
-"""Temporary tables: processes numbered from 0; devices of a process with their global number; the
-device of each context; event records; names of calls that wait, and such calls; NVTX domains."""
+"""Temporary tables: processes numbered from 0; devices of each process with their machine-wide
+numbers; the device of each context; event records; synchronization calls and their names; NVTX
+domains."""
 
 
 class NsysSchema:
@@ -169,7 +170,7 @@ class _Export:
     # -- tables and columns -----------------------------------------------------------------------
 
     def _name(self, table: str) -> str:
-        """Return the name of a table; newer ones may end in a number, as NVTX_EVENTS_V2."""
+        """Return the name of a table; in newer exports it may have a suffix like NVTX_EVENTS_V2."""
         return (
             table if table in self._database.columns else self._numbered.get(table.lower(), table)
         )
@@ -178,11 +179,11 @@ class _Export:
         return self._database.columns.get(self._name(table), frozenset())
 
     def _column(self, table: str, column: str) -> str:
-        """Return SQL for a column of row r, NULL if the table lacks it."""
+        """Return SQL for a column of row r, or NULL if the table lacks the column."""
         return f"r.{column}" if column in self._columns(table) else "NULL"
 
     def _text(self, number: str) -> str:
-        """Return the join with s, the text of a string id."""
+        """Return the join with alias s that looks up the text of a string id."""
         return f"LEFT JOIN {self._database.unique('StringIds', 'id')} AS s ON s.id = {number}"
 
     def _pairs(self, table: str) -> dict[str, str]:
@@ -288,12 +289,12 @@ class _Export:
         return [f"SELECT {event} FROM {self._name(table)} AS r {joins} WHERE {where}"]
 
     def _process(self, table: str) -> str:
-        """Return the process of a row of a device or CUDA; the first if it is unknown."""
+        """Return SQL for the process of a GPU or CUDA row; the first process if it is unknown."""
         told = self._column(table, "globalPid")
         return f"coalesce({told}, (SELECT min(id) FROM temp.process))"
 
     def _joins(self, table: str) -> str:
-        """Return joins for the number of the process, and the global number of the device."""
+        """Return joins for the process number and the machine-wide device number."""
         context = self._column(table, "contextId")
         process = self._process(table)
         return (
@@ -323,7 +324,7 @@ class _Export:
         return f"nullif({self._column(table, 'correlationId')}, 0) + {_FROM}"
 
     def device_work(self) -> list[str]:
-        """Return statements for kernels, copies, memsets, and graphs traced as one event."""
+        """Return statements for kernels, copies, memsets, and CUDA graphs traced as one event."""
         kernel, copy, memset = (
             f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
         )
@@ -368,7 +369,7 @@ class _Export:
         return f"CASE WHEN {sizes[0]} IS NOT NULL THEN json_array({', '.join(sizes)}) END"
 
     def synchronisations(self) -> list[str]:
-        """Return the statement for waits, with the event record that is waited for.
+        """Return the statement for synchronizations and the event records that they wait for.
 
         The device column of these rows may wrongly be 0, so their context determines the device.
         """
@@ -394,7 +395,7 @@ class _Export:
                 ),
             },
         )
-        # The last record of the event before the wait; a number may identify it among the latest.
+        # The last record of the CUDA event before the wait, with the same sync id if it has one.
         record = (
             "LEFT JOIN temp.wait AS w ON w.process = p.id "
             f"AND w.correlation = {self._column(table, 'correlationId')} "
@@ -459,7 +460,7 @@ class _Export:
             "Input Dims": f"CASE WHEN {sizes} > 0 AND json_valid({dims}) THEN json({dims}) END",
         }
         if self._process_count == 1:
-            # The numbers are those of one unknown thread, so use the same one for all nodes.
+            # The forward thread is unknown, so all nodes get the same one.
             args["Fwd thread id"] = (
                 f"CASE WHEN {seq} > 0 THEN {name} LIKE 'autograd::engine::evaluate_function: %' END"
             )
@@ -490,7 +491,7 @@ class _Export:
         ]
 
     def names(self) -> list[str]:
-        """Return statements for the names of processes and threads with events."""
+        """Return statements for the names of processes and threads that have events."""
         process = event_sql(
             "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
             {"name": as_text("r.name")}, "'M'",
@@ -565,7 +566,7 @@ class _Export:
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:
-    """Return the latest table of each kind with numbered names."""
+    """Return the latest version of each table whose name ends in a version number."""
     found: dict[str, tuple[int, str]] = {}
     for name in names:
         match = re.fullmatch(r"(\w+)_V(\d{1,9})", name, re.IGNORECASE | re.ASCII)

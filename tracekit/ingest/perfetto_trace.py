@@ -1,9 +1,9 @@
 """Reader of Perfetto traces exported by tracekit: the original events, without derived tracks.
 
 The format: protos/perfetto/trace of Perfetto, to the extent that :mod:`tracekit.export.perfetto`
-writes it; the numbers below are field numbers. An event is a slice or a mark on the track of a
-thread or stream, and becomes the original event of a Chrome trace. Counters and arrows are not
-read, because they are mixed with derived ones.
+writes it; the numbers below are field numbers. A slice or mark on the track of a thread or stream
+becomes the original event of a Chrome trace. Counters and arrows are not read, because exports mix
+original and derived ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PACKET = 1 << 3 | 2
 _BEGIN, _END, _INSTANT = 1, 2, 3
 
 _ARGS, _EXTRA = 2, 3
-"""Name ids of annotations, as in tracekit.export.perfetto."""
+"""Name ids of annotations, as in tracekit.export.packets."""
 
 _MAX_PACKET_BYTES = 64 << 20
 """Maximum packet size, because packets are read into memory; tracekit writes shorter ones."""
@@ -132,13 +132,13 @@ class PerfettoReader(EventTextReader):
         self._budget.hold(_NAME_BYTES)
         if parent >= uuid:
             raise ValueError(parent)
-        # A group precedes its members.
+        # The track of a group is written before the tracks in it.
         root = self._roots.get(parent, parent)
         if 16 not in track:
             self._names_of_groups[uuid] = name
             self._roots[uuid] = root or uuid
             return
-        # Other lanes of a track have only its key.
+        # The first lane of a track has the thread's ids; other lanes have only a key.
         told = _THREAD.fullmatch(track.get(14, b"").decode())
         if told is not None:
             self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
@@ -196,14 +196,14 @@ class PerfettoReader(EventTextReader):
         if _ARGS in annotations:
             members.append(b'"args":' + _object(annotations[_ARGS]))
         for key, value in _members.decode(_object(annotations.get(_EXTRA, b"{}"))).items():
-            # It contains ids that are texts, too.
+            # `extra` also contains process and thread ids that are text.
             if key not in ("pid", "tid"):
                 members.append(quoted(key) + b":" + bytes(value))
         return b"{" + b",".join(members) + b"}"
 
 
 def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Message:
-    """Read a message, with the many annotations of an event by their name id."""
+    """Decode a message; store the repeated annotations of an event by name id."""
     if annotations is None:
         return dict(fields(data))
     found: _Message = {}
@@ -216,7 +216,7 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
 
 
 def _object(written: bytes) -> bytes:
-    """Return an object; exports write objects with numbers that viewers round as texts."""
+    """Decode an object; exports quote objects with numbers that viewers would round."""
     return (text_of(written) or "").encode() if written.startswith(b'"') else written
 
 

@@ -1,14 +1,14 @@
 """Reader of torch dumps: allocator histories, flight recorder dumps, and memory timelines.
 
-Allocator histories are pickles, memory timelines JSON, flight recorder dumps either. The JSON of
-rocprofv3 is read by this module, too.
+Allocator histories are pickles, memory timelines are JSON, and flight recorder dumps are either.
+This module also reads the JSON of rocprofv3.
 
 Sources of the formats: torch/cuda/_memory_viz.py (`_dump_snapshot`) and
 torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`, `_dump_fr_trace`) of PyTorch.
 
 The memory timeline that torch.profiler exports as raw JSON (`export_memory_timeline`) is a list of
-[ns, action, bytes, category], with time -1 for earlier blocks. It has no addresses, so a release
-counts for the youngest block of its size and category.
+[ns, action, bytes, category], with time -1 for blocks allocated earlier. It has no addresses, so a
+free is assigned to the latest block of the same size and category.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def whole_text(stream: ByteStream) -> bytearray:
 class _AllocatorHistory:
     """Snapshot of the caching allocator with its history.
 
-    Entries have no totals, so they are computed backward from the segments at the end. Blocks count
-    with the size in torch until the device has finished with them.
+    Entries have no totals, so totals are computed backward from the final segments. Blocks count
+    with the size that torch allocated until the device no longer uses them.
     """
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
@@ -225,10 +225,10 @@ splits a free block only if more than the second remains."""
 def _block_sizes(
     entries: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Return the size of each entry, and the block size of allocations and frees.
+    """Return the size of each entry: for allocations and frees, the size of the block.
 
-    Entries have the size that the program requested. Torch counts the block: the size rounded up,
-    and all of a free block that is too small to split.
+    Entries have the size that the program requested. torch counts the block: the rounded size, or
+    the complete free block if it is too small to split.
     """
     ends = {
         _whole(one["address"]): (
@@ -339,7 +339,7 @@ def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class _FlightRecorder:
-    """Collectives of one rank, as recorded by its watchdog."""
+    """Collectives of one rank from a flight recorder dump."""
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
         self._budget = budget
@@ -359,7 +359,7 @@ class _FlightRecorder:
         return {"distributedInfo": {"pg_config": groups}}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        # A rank without calls is the one that others wait for.
+        # Written even if the rank has no calls, because then the other ranks wait for it.
         yield {"ph": "M", "name": "flight_recorder", "pid": 0, "tid": 0, "ts": 0}
         for entry in self._entries:
             self._budget.admit_event(entry)
@@ -405,7 +405,7 @@ class MemoryTimeline:
     """Converter of a memory timeline.
 
     Args:
-        content: the decoded file. Its device is unknown and assumed to be 0.
+        content: the decoded file. It does not name its device, which is assumed to be 0.
     """
 
     def __init__(self, content: Sequence[Sequence[int]]) -> None:
@@ -448,7 +448,7 @@ class MemoryTimeline:
 
 
 def recorded_span(name: str, device: int, first_ns: int, last_ns: int) -> Mapping[str, Any]:
-    """Return the event of the complete recording, whose start is the origin of times."""
+    """Return an event that spans the recording; its start is the time origin."""
     return {
         "ph": "X",
         "cat": "memory_recording",

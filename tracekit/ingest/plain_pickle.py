@@ -1,4 +1,4 @@
-"""Safe reader of pickles that contain only basic types; others could run any code.
+"""Safe reader of pickles that contain only basic types; other pickles could run any code.
 
 The opcodes are those of docs.python.org/3/library/pickletools.html.
 """
@@ -21,26 +21,26 @@ _BASIC = (
     *("MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
     *("GLOBAL", "STACK_GLOBAL", "BINPERSID"),
 )
-"""Opcodes of basic types, and opcodes that are refused with the name of their object."""
+"""Opcodes of basic types, and opcodes that are rejected with the name of the object."""
 
 
 _MAKING = ("EMPTY_LIST", "EMPTY_DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "MEMOIZE")
 _BYTES_PER_VALUE = 4
-"""Opcodes that create a large object from one byte, and the required pickle bytes per such opcode,
-because a pickle also contains the members of a value."""
+"""Opcodes that create a large object from one byte, and the minimum number of pickle bytes per such
+opcode. Pickles of profilers exceed it, because they also contain the members of each object."""
 
 _LONG_BYTES = 9
 """Maximum bytes of an unsigned 64-bit integer."""
 
 _KEYS = 2**60
-"""Integers below it have unique hashes."""
+"""Integers below this limit have unique hashes."""
 
 
 class _Plain(pickle._Unpickler):
     """Unpickler for numbers, texts, lists, tuples, and dictionaries; other types are errors.
 
-    It extends the Python unpickler: the C unpickler allocates any number of objects on request of
-    nine bytes, and crashes if a key is a deeply nested tuple.
+    It extends the Python unpickler. The C unpickler lets nine bytes allocate any number of objects,
+    and crashes if a key is a deeply nested tuple.
     """
 
     left: int
@@ -123,7 +123,7 @@ def read_plain(text: bytes | bytearray, budget: Budget) -> object:
         budget: limits of its content.
 
     Raises:
-        Exception: of any kind; it is damaged, or contains other types.
+        Exception: any exception if the pickle is damaged or contains other types.
     """
     reader = _Plain(io.BytesIO(text))
     reader.left = FREE_ROWS + len(text) // _BYTES_PER_VALUE

@@ -1,6 +1,6 @@
 """Background reader of a trace file.
 
-It does not need DuckDB: reading begins while DuckDB is imported and the store is created.
+It does not need DuckDB, so reading begins while DuckDB is imported and the store is created.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Reading:
 
     Args:
         path: the trace file, or its URL.
-        progress: called regularly on that thread.
-        read: chooses the reader.
+        progress: called regularly on the background thread.
+        read: returns the reader for a stream.
 
     Attributes:
         reader: the reader of the file, set once :meth:`blocks` has yielded or ended.

@@ -1,8 +1,8 @@
 """Repair of the text of one damaged trace event.
 
 Some profilers write kernel names, paths, and numbers into JSON without escaping them. Repairs never
-guess a value: they escape characters, quotes, and backslashes inside names, replace numbers that
-JSON lacks by null, quote bare names and hexadecimal numbers, and remove extra commas.
+guess a value. They escape characters, quotes, and backslashes in names; replace NaN and Infinity by
+null; quote bare names and hexadecimal numbers; and remove extra commas.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import msgspec
 
 MAX_REPAIR_BYTES = 1 << 20
-"""Longer texts are rejected; no event of a profiler is that long."""
+"""Maximum length of a text to repair; no profiler writes longer events."""
 
 _ESCAPES = frozenset('"\\/bfnrt')
 _ALWAYS_ESCAPES = ("\\", '"')
@@ -53,11 +53,15 @@ def has_duplicate_keys(text: bytes) -> bool:
         json.loads(text, object_pairs_hook=count)
     except (ValueError, RecursionError):
         return False
-    return surplus > 0  # The hook is called last for the outermost object.
+    return surplus > 0  # The hook is called for the outermost object last.
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Return a damaged object as well-formed JSON, and the repairs, or None."""
+    """Repair a damaged object.
+
+    Returns:
+        Well-formed JSON and a description of the repairs, or None if it cannot be repaired.
+    """
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []

@@ -4,8 +4,8 @@ The format: the schema in ROCm/rocm-systems, projects/rocprofiler-sdk/source/sha
 rocprofiler-sdk-rocpd, versions 3 (times in the rows) and 4 (times in a separate table, threads and
 queues in table rocpd_track). All table names end in the id of their process; merged databases have
 several such suffixes. A row becomes the event that torch.profiler (Kineto) writes on AMD: HIP calls
-have category cuda_runtime. Times are ns of a monotonic clock without a date. Calls and their work
-share a stack_id in table rocpd_event; the stack ids and streams of a second process start at 2^32.
+have category cuda_runtime. Times are ns of a monotonic clock, not dates. A call and its GPU work
+share a stack_id in table rocpd_event. Stack ids and streams of a second process start at 2^32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
 
 CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
-"""Category in torch.profiler of the calls of rocprofiler categories with this prefix."""
+"""torch.profiler's category of calls, by prefix of rocprofiler's category."""
 
 _KERNELS = "rocpd_kernel_dispatch"
 
@@ -36,12 +36,12 @@ _NEEDED = {
 }
 
 _ROW_PLACE = ("start", "end", "pid", "tid", "agent_id", "queue_id", "stream_id")
-"""Version 3: optional columns of each row."""
+"""Optional columns of a row in version 3."""
 
 _TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
     column: f"t.{column}" for column in ("pid", "tid", "agent_id", "queue_id", "stream_id")
 }
-"""Version 4: expressions for these columns."""
+"""SQL expressions for these columns in version 4."""
 
 
 class RocpdSchema:
@@ -120,14 +120,14 @@ class _Process:
         return f'"{quoted}"'
 
     def _by_id(self, table: str) -> str:
-        """Return a table with one row per id, for joins."""
+        """Return the SQL name of a table with one row per id, for joins."""
         return self._database.unique(f"{table}{self._end}", "id")
 
     def _columns(self, table: str) -> frozenset[str]:
         return self._database.columns.get(f"{table}{self._end}", frozenset())
 
     def _rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a small table, none if it lacks a column."""
+        """Return the rows of a small table, or no rows if it lacks a column."""
         if not self._columns(table).issuperset(columns):
             return []
         sql = f"SELECT {', '.join(columns)} FROM {self._name(table)}"
@@ -141,7 +141,7 @@ class _Process:
         return {name: f'r."{name}"' if name in columns else "NULL" for name in _ROW_PLACE}
 
     def _from(self, table: str) -> str:
-        """Return joins of a row with its event e, category c, process p, and thread h."""
+        """Return SQL that joins a row with event (e), category (c), process (p), and thread (h)."""
         place = self._place(table)
         track = ""
         if self._is_tracked:
@@ -163,7 +163,7 @@ class _Process:
         return place["start"], f"({place['end']} - {place['start']})"
 
     def _work(self, table: str, category: str, name: str, joins: str, args: dict[str, str]) -> str:
-        """Return the statement for GPU work, with agent a."""
+        """Return the statement for GPU work, joined with its agent (a)."""
         place = self._place(table)
         # Copies have no queue.
         lane = f"{self._base} + coalesce({place[self._lane]}, {place['stream_id']})"
@@ -212,7 +212,7 @@ class _Process:
             f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
             {"bytes": as_number("r.size")},
         )
-        # A roctx range has the name of its function; its own name is a message of the event.
+        # The name of a roctx range is a function name; its actual name is the event's message.
         message = (
             "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
             "THEN json_extract(e.extdata, '$.message') END"

@@ -1,8 +1,8 @@
 """Reader of the JSON output of rocprofv3 (`--output-format json`).
 
-The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. Its content is that of the
-databases (:mod:`tracekit.ingest.rocpd_trace`), and so are the events. Only the members named here
-are decoded. Times are ns of a monotonic clock without a date.
+The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. The content and the resulting
+events are the same as those of the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members
+named here are decoded. Times are ns of a monotonic clock, not dates.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class _Record(msgspec.Struct):
 
 
 class _Records(msgspec.Struct):
-    # Versions before the first have other names and are refused.
+    # Required: early versions use another name and are rejected.
     kernel_dispatch: list[_Record]
-    # Data that was not requested or did not occur may have no key.
+    # Keys of data that was not requested or did not occur may be missing.
     memory_copy: list[_Record] = []
     hip_api: list[_Record] = []
     hsa_api: list[_Record] = []
@@ -105,7 +105,7 @@ class _Process(msgspec.Struct):
 
 
 class RocprofFile(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
-    """Members of a file that are read."""
+    """The decoded members of a file."""
 
     processes: list[_Process]
 

@@ -1,7 +1,7 @@
 """Loads run folders into the tables `run`, `run_repeat`, `request`, `request_step`, `benchmark`.
 
-An unreadable `run.json` becomes a row with outcome `unreadable` and the reason, so that the traces
-next to it can be read, and the damage is reported.
+An unreadable `run.json` becomes a row with outcome `unreadable` and the reason. The traces next to
+it can then be read, and the damage is reported.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ UNREADABLE = "unreadable"
 """Outcome of a run with an unreadable manifest."""
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
-"""JSON Lines files of a run folder; table run counts the lines of each."""
+"""JSON Lines files of a run folder with their formats; table run counts their lines."""
 
 _MAX_NOTES, _MAX_TEXT = 100, 10_000
-"""Maximum number of notes of a run, and length of a text from a manifest."""
+"""Maximum number of notes of a run, and maximum length of a text from a manifest."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = {table.name: table.columns for table in RUN_TABLES}
@@ -85,7 +85,7 @@ def load_runs(
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
             if lies_in(folder, name):
-                # The request rate of a partial file would be wrong.
+                # Load a file completely or not at all: a partial one has a wrong request rate.
                 connection.begin()
                 try:
                     count, rejected_count = load_lines(
@@ -136,7 +136,7 @@ class _Run:
         )
 
     def missing_trace_count(self) -> int:
-        """Return how many traces of the manifest do not exist."""
+        """Return the number of traces that the manifest lists but that do not exist."""
         return sum(
             not _lies_in(folder, name)
             for folder, fragment in zip(self.folders, self.fragments, strict=False)
@@ -256,7 +256,7 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) -> None:
     """Insert rows; missing columns are NULL.
 
-    One JSON text transfers the rows, because it supports lists and objects.
+    The rows are passed as one JSON text, which supports lists and objects.
     """
     if not rows:
         return
@@ -282,7 +282,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
 
 
 def _finite(value: Any) -> Any:
-    """Return a JSON value with null for NaN and Infinity, which JSON lacks."""
+    """Replace NaN and Infinity, which JSON does not allow, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

@@ -21,7 +21,7 @@ MAX_EVENT_BYTES = 64 << 20
 """Maximum length of an event or header, which limits the memory for hostile files."""
 
 FINE_BYTES = 256 << 10
-"""After this much undamaged text, the normal parser continues."""
+"""Length of undamaged text after which the normal parser continues."""
 
 WINDOW_BYTES = 256 << 10
 DAMAGE_WINDOW_BYTES = 4 << 10
@@ -29,10 +29,10 @@ DAMAGE_WINDOW_BYTES = 4 << 10
 
 _FREE_EFFORT_BYTES = 4 << 20
 _EFFORT_PER_BYTE = 16
-"""Limit of the text decoded in search of complete events, per byte of the trace."""
+"""Maximum text decoded in search of complete events, per byte of the trace."""
 
 _ATTEMPT_BYTES = 64
-"""Fixed cost of an attempt to decode, as bytes of text."""
+"""Fixed cost of an attempt to decode, in bytes of text."""
 
 _raw = msgspec.json.Decoder(Raw)
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -42,7 +42,7 @@ _COMMA = re.compile(rb"\s*,[\s,]*")
 _OBJECT_ARRAY_END = re.compile(rb"\}\s*(\])")
 _OBJECT_END = re.compile(rb"(\})\s*,")
 BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
-# An event may begin after a comma, or anywhere if its first member is the phase.
+# A position where an event may begin: after a comma, or at any object that begins with `ph`.
 EVENT_START = re.compile(
     rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
     re.ASCII,
@@ -204,7 +204,7 @@ class Salvager:
         """
         whole = self._first_object(buffer, at)
         if whole is not None:
-            # The event is well-formed, but not the text after it (no comma, junk).
+            # The event is well-formed, but the text after it is not (missing comma or junk).
             self._collector.read_events([(whole, base + at)])
             return at + len(whole), None
         ends = self._next_events(buffer, at)
@@ -225,10 +225,10 @@ class Salvager:
         return first_end, "the file ends inside an event" if is_cut else None
 
     def _next_events(self, buffer: bytes, at: int) -> list[int]:
-        """Return where the next one or two events after the damaged text at ``at`` begin.
+        """Return the start positions of the next one or two events after the damage at ``at``.
 
-        Objects without a phase may be nested in the damaged event and do not count. The second
-        event is needed only if the first is incomplete and may be part of the damage.
+        Objects without `ph` are ignored, because they may be nested in the damaged event. The
+        second event is needed only if the first is incomplete and may be part of the damage.
         """
         ends: list[int] = []
         starts = (match.start(1) for match in EVENT_START.finditer(buffer, at + 1))
@@ -266,14 +266,14 @@ class Salvager:
             return found if isinstance(value, dict) and is_object(found) else None
 
     def _last_event_end(self, buffer: bytes, at: int) -> int:
-        """Return the end of the last, damaged event of a file: before ``]``, or the file end."""
+        """Return the end of the damaged last event of a file: before ``]``, or the file end."""
         for match in re.finditer(rb'\}\s*(\])\s*(?:$|\}\s*$|,\s*")', buffer[at:]):
             return at + match.start(1)
         return len(buffer)
 
     @staticmethod
     def _more_events_follow(buffer: bytes, at: int) -> bool:
-        """Return whether events follow a ``]``, so that it does not close the array."""
+        """Return whether events follow a ``]``, which then does not close the array."""
         following = re.compile(rb"\]\s*\}?\s*\}\s*,\s*\{").match(buffer, at)
         return following is not None and PHASE_MEMBER.search(buffer, at, at + 65536) is not None
 
@@ -284,7 +284,7 @@ def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
     Also return the offset of the malformed event after them, or 0.
     """
     found: list[tuple[bytes, int]] = []
-    shown = text.decode("latin-1")  # One character per byte: lengths agree.
+    shown = text.decode("latin-1")  # One character per byte, so that offsets agree.
     at = count = behind = 0
     while at < len(text):
         try:
@@ -308,7 +308,7 @@ def _skip(buffer: bytes, at: int) -> int:
 
 
 def _why(piece: bytes, *, is_cut: bool) -> str:
-    """Return a short reason why a text, perhaps at the truncated end of a file, is not an event."""
+    """Return why a text is not an event; `is_cut` if the text is at the end of a truncated file."""
     if len(piece) > MAX_EVENT_BYTES:
         return "the end of this event is missing"
     try:
@@ -322,7 +322,7 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
     except msgspec.DecodeError as error:
         message = str(error)
         position = error_byte(error)
-        # A number that ends in its decimal point is truncated.
+        # A number that ends with its decimal point is truncated.
         is_at_end = position is not None and position >= len(piece) - 2
         if "truncated" in message or (is_cut and is_at_end):
             return "cut off"

@@ -36,7 +36,7 @@ USUAL_GZIP_RATIO = 15
 class Sources(NamedTuple):
     """Sources of a store: trace files, run folders, and files next to traces.
 
-    Several runs have no traces here, because analyses of traces are about one run.
+    If there are several runs, their traces are left out, because trace analyses cover one run.
     """
 
     traces: Sequence[Place]
@@ -78,7 +78,7 @@ def _is_execution_trace(path: Place) -> bool:
 
 
 def _is_of_counters(path: Place) -> bool:
-    """Return whether a file has samples of counters: a table by its name, and not JSON."""
+    """Return whether a file has counter samples, by its name and because it is not JSON."""
     if path.suffix not in (".csv", ".log", ".txt") or not path.is_file():
         return False
     with Location.of(path).open() as file:
@@ -87,13 +87,13 @@ def _is_of_counters(path: Place) -> bool:
 
 def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
     """Return the distinct run folders of trace files, with two file system calls for each."""
-    # A URL with a query may be signed for one file only.
+    # A URL with a query may be signed for one file, so its folder is not accessed.
     folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
     return [folder for folder in folders if is_run(folder)]
 
 
 def find_runs(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the run folders of folders, files in them, and globs.
+    """Return the run folders of paths: folders, files in run folders, and globs.
 
     Raises:
         TraceError: a path does not exist, or is a store.
@@ -201,7 +201,7 @@ ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
 
 
 def _is_companion(name: str) -> bool:
-    """Return whether a file is no trace, but belongs to the traces of its folder."""
+    """Return whether a file is not a trace, but belongs to the traces in its folder."""
     return name in _NOT_TRACES or re.fullmatch(ANNOTATIONS, name) is not None
 
 
@@ -209,8 +209,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     """Return the traces and run folders of files, folders, and globs.
 
     Args:
-        paths: trace files, run folders, folders of run folders, and globs; also URLs.
-        traces: find traces, not only runs.
+        paths: trace files, run folders, folders of run folders, globs, and URLs.
+        traces: whether to find traces in addition to runs.
 
     Raises:
         TraceError: a path does not exist, or has neither traces nor runs.
@@ -226,7 +226,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     execution_traces: list[Place] = []
     if len(paths) > 1:
         execution_traces = [path for path in map(place_of, paths) if _is_execution_trace(path)]
-        # A single file is refused by its reader.
+        # If only execution traces are given, their reader reports the error.
         paths = [path for path in paths if place_of(path) not in execution_traces] or paths
     extra = (counters, execution_traces)
     if not traces:
@@ -256,7 +256,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
 def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
     """Return the kernel annotations in the folders of local traces.
 
-    If each step has a folder of traces, annotations are next to these folders.
+    If each step has its own folder of traces, the annotations are next to the step folders.
     """
     folders = dict.fromkeys(trace.parent for trace in traces if isinstance(trace, Path))
     folders |= {folder.parent: None for folder in folders if re.match(r"step|iter", folder.name)}
@@ -290,8 +290,8 @@ def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     """Return the trace files of files, folders, and globs, in natural order.
 
-    A folder stands for its Chrome traces, without ``run.json``, or if it has none, for its traces
-    of another format.
+    For a folder, its Chrome traces are returned, or if it has none, its traces of another format.
+    ``run.json`` is never a trace.
 
     Raises:
         TraceError: a path does not exist, or a folder or glob has no trace.
@@ -333,7 +333,7 @@ def _suffixes() -> tuple[str, ...]:
 
 def _traces_in(folder: Place) -> list[Place]:
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
-    # Several formats are recordings of one run, and databases may contain anything.
+    # Files of several formats are recordings of one run, and databases may contain anything.
     for one in reversed(FORMATS):
         inside = [
             file
@@ -350,7 +350,7 @@ def _traces_in(folder: Place) -> list[Place]:
 
 @contextlib.contextmanager
 def named_paths() -> Iterator[None]:
-    """Convert errors of the file system about invalid names to one message."""
+    """Convert file system errors about invalid names to a tracekit error."""
     try:
         yield
     except OSError as error:

@@ -1,13 +1,14 @@
-"""Pairs begin and end events to spans.
+"""Pairs begin and end events into spans.
 
 The format: "Trace Event Format" (Google, 2016), sections "Duration Events" and "Async Events". `B`
 and `E` nest on their thread; `b` and `e` match by category and id on any thread. Events may be in
-any order in the file. End events may lack a name. If all ends of a thread or id have one, each ends
-the last open span of its name, as in Perfetto, so that one lost end does not shift the others. Else
-each ends the last open span.
+any order in the file. End events may lack a name. If all end events of a thread or id have a name,
+each ends the last open span of that name, as in Perfetto, so that a lost end event does not affect
+the others. Otherwise, each ends the last open span.
 
-For events with equal times, the file order counts if the events of the thread are sorted by time.
-Else earlier spans end first, and the remaining ends close spans that begin at that time.
+Events with equal times are paired in file order if the events of the thread are sorted by time.
+Otherwise, earlier spans end first, and the remaining end events close spans that begin at that
+time.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 NO_END = "no end: it counts until the end of the trace"
 NO_BEGIN = "no begin: it is not counted"
 TOO_LONG = "its end is more than 11 days later: it counts with no duration"
-"""Reason in table unpaired."""
+"""Reason in table unpaired for a span whose duration is set to zero."""
 
 _LINKS = [link.name for link in LINKS]
 
-# A row is a begin or an end; it nests within `lane`, and `label` must match.
+# One row per begin or end event. Events nest within `lane`, and their `label` must match.
 _EDGES = """
 CREATE OR REPLACE TABLE scratch.edge AS
 WITH sided AS (
@@ -64,8 +65,8 @@ SELECT
 FROM told
 """
 
-# For an unsorted lane, the number of open spans before each time. An end without an open span does
-# not count, so the number is the running sum minus its minimum so far.
+# For an unsorted lane, compute the number of open spans before each time: the running sum minus its
+# minimum so far, because an end without an open span does not count.
 _PAIRS = """
 CREATE OR REPLACE TABLE scratch.pair AS
 WITH moment AS (
@@ -174,7 +175,7 @@ WHERE NOT is_begin OR end_id IS NULL OR end_ns - ts_ns > {MAX_DUR_US * NS_PER_US
 ORDER BY event_id
 """
 
-# Rewriting the rows is many times faster than an update. Arguments of the end take precedence.
+# Rewriting the rows is many times faster than UPDATE. Arguments of the end event take precedence.
 _SPANS = f"""
 INSERT INTO record
 SELECT record.* REPLACE (
@@ -205,10 +206,10 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 
 
 def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
-    """Set the duration of each begin, and record events without a counterpart in table unpaired.
+    """Set the duration of each begin event, and add events without a counterpart to table unpaired.
 
-    A begin without an end lasts until the end of the trace. Returns the number of unpaired rows of
-    the trace.
+    A span without an end event lasts until the end of the trace. Returns the number of unpaired
+    rows of the trace.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "

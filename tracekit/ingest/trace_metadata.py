@@ -1,4 +1,4 @@
-"""Members of a trace object other than its events, and text after the object."""
+"""Reads the members of a trace object other than its events, and the text after the object."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.repair import repair_object
 
-# Possessive, because otherwise each character of an endless string takes a hundred bytes.
+# Possessive quantifiers: otherwise, each character of an endless string takes a hundred bytes.
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+["\\]?|[{}\[\],]', re.DOTALL)
 
 
 _MEMBER = re.compile(r'\s*(?P<separator>[{,])\s*(?P<name>"(?:[^"\\]|\\.)*+")\s*:\s*')
 
-# The members that tracekit uses; text in logs does not contain these names as keys.
+# The members that tracekit uses. Log text inside a trace does not contain these names as keys.
 _KNOWN_MEMBER = re.compile(
     r'[{,]\s*"(?P<name>schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds'
     r"|displayTimeUnit|record_shapes|with_stack|with_modules|with_flops|profile_memory"
@@ -28,14 +28,14 @@ _KNOWN_MEMBER = re.compile(
 
 
 _MAX_BYTES = 4 << 20
-"""Maximum text around the events that is decoded as one value, which takes many times its size."""
+"""Maximum text around the events that is decoded as one value, which takes much more memory."""
 
 _MAX_KNOWN, _MAX_KNOWN_LENGTH = 100, 1 << 20
-"""Maximum number of candidates for used members, and their length."""
+"""Maximum number of candidates for the members that tracekit uses, and maximum length of each."""
 
 
 class OutsideText:
-    """Text of a trace without its arrays of events: pieces with their offsets."""
+    """Text of a trace outside its arrays of events: pieces with their offsets."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -110,7 +110,7 @@ def _readable_members(
 ) -> tuple[dict[str, object], int]:
     """Return the readable members of a damaged object, and where the damage begins.
 
-    All members before the damage are returned, and after it those that tracekit uses.
+    All members before the damage are returned, and the members after it that tracekit uses.
     """
     members: dict[str, object] = {}
     end = start
@@ -145,7 +145,7 @@ def _is_cut_off(text: bytes) -> bool:
 
 
 def _closed(text: str) -> str:
-    """Return a truncated object, closed after its last complete member."""
+    """Close a truncated object after its last complete member."""
     depth = 0
     end = None
     for token in _JSON_TOKEN_OR_COMMA.finditer(text):

@@ -109,7 +109,7 @@ def _is_database(head: bytes) -> bool:
 
 
 def _is_our_perfetto_trace(head: bytes) -> bool:
-    # The first packet of tracekit.export.perfetto.
+    # The first packet that tracekit.export.perfetto writes.
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
 
 
@@ -137,7 +137,7 @@ def is_execution_trace(head: bytes) -> bool:
 
 
 def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
-    """Return a reader that refuses files of a known kind with a hint on what to do instead."""
+    """Return a reader that rejects files of a known format with a hint on what to do instead."""
 
     def refuse(stream: ByteStream) -> TraceReader:
         raise TraceError(f"{stream.path}: {what}", hint=hint.replace("FILE", stream.path.name))
@@ -192,9 +192,9 @@ FORMATS = [
     Format("Chrome trace", (".json", ".json.gz"), lambda head: not _is_xspace(head), _chrome_trace),
     Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
 ]
-"""Formats in the order of the checks. Unknown files are read as Chrome traces, whose reader has the
-best error messages. If a folder has several formats, the last one counts: an XSpace contains more
-than the Chrome trace derived from it."""
+"""Formats in the order in which they are checked. Unknown files are read as Chrome traces, whose
+reader has the best error messages. If a folder has several formats, the last one is used: an XSpace
+contains more than the Chrome trace derived from it."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
 """Suffixes of Nsight Systems reports, whose format is not published."""

@@ -1,4 +1,4 @@
-"""Completes events of JAX's `trace.json.gz` as in its XSpace, and adds scopes of launches.
+"""Completes events of JAX's `trace.json.gz` to match its XSpace, and adds the scopes of launches.
 
 JAX writes one profile twice: as an XSpace, and as a Chrome trace for viewers, in which planes are
 processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). Its events
@@ -8,9 +8,9 @@ a correlation becomes a launch, and an annotation with `step_num` a step.
 
 In both forms a kernel may name its XLA op and the enclosing scopes
 (``jit(step)/transpose(jvp(layer))/dot_general:``). The launch of such a kernel gets a range of that
-name, from which rules derive module and phase. Kernels of a command buffer, which is a CUDA graph,
-have no op name. If the XSpace contains the program, and a replay ran exactly its schedule, each
-kernel gets scope, phase, and primitive of its op, like kernels annotated by torch.
+name, from which rules derive module and phase. Kernels of a command buffer (a CUDA graph) have no
+op name. If the XSpace contains the program, and a replay ran exactly the schedule of that program,
+each kernel gets the scope, phase, and primitive of its op, like kernels annotated by torch.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ WHERE trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
 def name_xprof_events(connection: duckdb.DuckDBPyConnection) -> None:
     """Set categories, devices, streams, correlations, and scopes of JAX events on a GPU.
 
-    Existing values from an XSpace stay; traces without GPU streams are unchanged.
+    Values that come from an XSpace and traces without GPU streams are unchanged.
     """
     if connection.execute(_LANE).fetchall() != [(0,)]:
         device = _DEVICE

@@ -7,8 +7,8 @@ events that torch.profiler (Kineto) writes for the same records. The lines of a 
 names, from which queries/rules/device_events.toml identifies work; lines derived from GPU streams
 count as annotations.
 
-An event begins at the time of its line, in ns, plus an offset in ps. Start and end are rounded down
-to ns, so that adjacent events do not overlap. GPUs record integer ns.
+The start of an event is the time of its line, in ns, plus an offset in ps. Start and end are
+rounded down to ns, so that adjacent events do not overlap. GPU times are integer ns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SIZES = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})\b")
 _BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
 
 _HOST_PID = 1 << 20
-"""Process of the host if the file lacks it. Planes of neither the host nor a GPU have the next
-numbers; a GPU has its own number, as in torch.profiler."""
+"""Process id of the host if the file lacks it. The process id of a GPU is its device number, as in
+torch.profiler. Other planes have the ids after that of the host."""
 
 _ON_STREAM = {
     "memcpy_details": "gpu_memcpy",
@@ -47,7 +47,7 @@ _ON_STREAM = {
     "memfree_details": "overhead",
     "memory_residency_details": "overhead",
 }
-"""Category of a stream event by a stat that it has; else it is a kernel."""
+"""Category of a stream event that has the given stat; other stream events are kernels."""
 
 _PROPERTIES = {
     "device_type_string": "name",
@@ -56,7 +56,7 @@ _PROPERTIES = {
     "compute_cap_minor": "computeMinor",
     "core_count": "numSms",
 }
-"""Name in torch.profiler of each GPU property of a plane."""
+"""torch.profiler's name of each GPU property of a plane."""
 
 
 class _Plane:
@@ -86,7 +86,7 @@ class _Plane:
         self.stats = self._named(stats)
 
     def _named(self, stats: list[memoryview]) -> dict[str, Any]:
-        """Return stats by name, without opaque ones such as XLA programs."""
+        """Return stats by name, without binary ones such as XLA programs."""
         found = {}
         size = 0
         for stat in stats:
@@ -110,7 +110,7 @@ class _Plane:
         return found
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
-        """Return the shared name and stats of a kind of events."""
+        """Return the name and stats that all events with the same metadata id share."""
         if number not in self._read_kinds:
             name, shown, stats = b"", b"", []
             for field, value in fields(self._kinds.get(number, memoryview(b""))):
@@ -153,7 +153,7 @@ class _Plane:
         start_ps = told.get(2, 0)
         start_ns = start_ps // _PS_PER_NS
         return {
-            # An event that aggregates several has no time.
+            # An event that aggregates several events has no time.
             "ph": "i" if 5 in told else "X",
             "name": name,
             "ts": line_ns + start_ns,
@@ -189,7 +189,7 @@ class XSpaceReader(EventTextReader):
         found = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):
-            # Times are relative to it; those of older writers, to the epoch.
+            # Times are relative to the start of the profile, or to the epoch in older files.
             found["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
         return found
 
@@ -215,7 +215,7 @@ class XSpaceReader(EventTextReader):
             ) from error
 
     def _planes(self, data: memoryview) -> Iterator[_Plane]:
-        """Yield complete planes, because names follow the events that use them."""
+        """Yield planes once they are read completely, because names follow the events."""
         parts = fields(data)
         value: Any
         while True:
@@ -299,12 +299,12 @@ def _put_on_host(event: dict[str, Any]) -> None:
     elif "hlo_op" in args:
         event |= {"cat": "cpu_op", "name": f"xla::{event['name']}"}
     elif "::" not in event["name"] and not event["name"].startswith("end: "):
-        # The others belong to the runtime.
+        # Other events belong to the runtime.
         event["cat"] = "user_annotation"
 
 
 def _path(event: dict[str, Any]) -> str:
-    """Return the path of the op that a call launches or the CPU runs, or its function."""
+    """Return the path of the op that a call launches or the CPU runs, or its HLO module, or ""."""
     args = event["args"]
     if event.get("cat") not in ("cuda_runtime", "cpu_op"):
         return ""
@@ -314,14 +314,14 @@ def _path(event: dict[str, Any]) -> str:
 
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
 _NESTED = {"while", "conditional", "call"}
-"""XLA instructions without a kernel, and instructions that contain others."""
+"""`_NO_WORK`: XLA instructions that launch no kernel; `_NESTED`: those with nested instructions."""
 
 
 def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
     """Return name, opcode, and path of the instructions of an XLA program, in schedule order.
 
-    Empty if the program is not sequential, is long, or has another form. The format:
-    xla/service/hlo.proto of OpenXLA.
+    The list is empty if the program has no sequential schedule, is too long, or is malformed. The
+    format: xla/service/hlo.proto of OpenXLA.
     """
     if len(program) > MAX_EVENT_BYTES:
         return []

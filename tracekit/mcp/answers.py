@@ -1,4 +1,4 @@
-"""Tools of the server, which return text within a budget."""
+"""Tools of the MCP server, which return text within a token budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ONLY_WITH = {
     "runs": "FROM run",
     "serving": "SELECT 1 FROM request UNION ALL SELECT 1 FROM serving_step_ranges",
 }
-"""Subjects of analyses that need data which not every trace has, and the check for it."""
+"""Subjects of analyses that need optional data, with the check for the data."""
 
 _NEXT = {
     "open": "open without a trace lists the available runs and traces",
@@ -72,11 +72,11 @@ class Tools:
     progress: Callable[[Progress], None] | None = None
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return the answer of a tool, and whether it is an error with the next step.
+        """Return the answer of a tool, and whether it is an error (with the suggested next step).
 
         Args:
             name: name of the tool.
-            arguments: arguments of its schema; the server refuses others.
+            arguments: arguments that match its schema; the server rejects other arguments.
         """
         try:
             return getattr(self, name)(**arguments), False
@@ -92,7 +92,7 @@ class Tools:
         )
 
     def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:
-        """Return the traces, or the contents, data quality, and possible questions of one trace."""
+        """Return the list of traces, or the contents, data quality, and analyses of one trace."""
         if not trace:
             step = "next: open(trace=NAME) describes it and shows how reliable it is"
             return brief(traces_in(self.folders), budget=max_tokens, before=[step])
@@ -168,7 +168,7 @@ class Tools:
             try:
                 statements = opened.connection.extract_statements(statement)
             except duckdb.Error:
-                statements = []  # it is said below what is wrong with it
+                statements = []  # the error is reported below
             kinds = [one.type for one in statements]
             if kinds and kinds != [duckdb.StatementType.SELECT]:
                 raise QueryError(
@@ -247,7 +247,7 @@ class Tools:
 
 
 def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
-    """Return a pivot with untrusted parameters; its condition has the limits of SQL."""
+    """Return a pivot with untrusted parameters; its condition has the same limits as SQL."""
     unknown = [name for name in params if name not in _OF_PIVOT]
     if unknown:
         raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))
@@ -310,7 +310,7 @@ def _explained(topic: str, budget: int) -> str:
 
 
 def _defined(spec: Spec, budget: int) -> str:
-    """Return the definition of an analysis, and its SQL within the budget."""
+    """Return the definition of an analysis, and its SQL if it fits the budget."""
     lines = [f"{spec.question} {spec.description}".strip(), *spec.notes]
     if per := load_catalog().analyses.families().get(spec.name):
         lines.append(f"parameter per gives other rows and columns: {', '.join(per)}")
@@ -347,7 +347,7 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -
 
 
 def _bound_memory() -> None:
-    """Limit the memory of the process beyond DuckDB's limit, so that large statements fail."""
+    """Limit the memory of the process in addition to DuckDB's limit; large statements then fail."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

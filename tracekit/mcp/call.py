@@ -1,8 +1,8 @@
 """Process of one tool call: `python -P -m tracekit.mcp.call`.
 
-Stdin is a line of JSON with the folders, the tool, and its arguments. The process ends when stdin
-closes, because then the server has ended. Stdout is lines of JSON: progress every second, and the
-answer. Other output goes to stderr.
+Stdin has one line of JSON with the folders, the tool, and its arguments. The process ends when
+stdin closes, because the server has then ended. Stdout has lines of JSON: progress every second,
+and the answer. Other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
         doing = f"{state.bytes_read / MB:,.0f} of {state.bytes_total / MB:,.0f} MB read"
 
     def tick() -> None:
-        # Also without reading, because clients cancel silent calls.
+        # Report progress even if no trace is being read, because clients cancel silent calls.
         while not answered.wait(TICK_S):
             tell(seconds=time.monotonic() - began_s, doing=doing)
 
@@ -65,7 +65,7 @@ def main() -> None:
         folders = [Path(folder) for folder in request["folders"]]
         _keep_inside(folders)
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
-    except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
+    except Exception as error:  # noqa: BLE001 (reported to the client; stderr has the traceback)
         print_exc()
         reason = failed_on_given_store(error) or f"bug in tracekit: {type(error).__name__}"
         text, is_error = f"error: {reason}", True
@@ -81,17 +81,17 @@ def main() -> None:
 def _end_with_server() -> None:
     while os.read(0, 1024):
         pass
-    # With its child processes, if it has its own process group.
+    # Also end child processes if this process has its own process group.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def _keep_inside(folders: Sequence[Path]) -> None:
-    """Restrict this thread and its children to files of the folders and of Python.
+    """Restrict this thread and its children to the files of the folders and of Python.
 
-    The kernel enforces this (Landlock, Linux 5.19), because a user who can write to a folder can
-    replace a file by a link after the check of its name. Older kernels are not restricted.
+    The kernel enforces this (Landlock, Linux 5.19), because a user who can write to a folder could
+    replace a file by a link after its name was checked. Older kernels do not restrict access.
     """
     from tracekit.analysis.catalog import QUERIES
     from tracekit.analysis.query_folders import config_folder, given_folders
@@ -101,12 +101,12 @@ def _keep_inside(folders: Sequence[Path]) -> None:
     libc = ctypes.CDLL(None)
     if sys.platform != "linux" or libc.syscall(_CREATE_RULESET, None, 0, 1) < 2:
         return
-    # Other files in the temporary folder stay inaccessible.
+    # Use a new folder, so that other temporary files are inaccessible.
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary_folder())
     with contextlib.suppress(OSError):
         cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     own = [cache_dir(), tempfile.tempdir, config_folder(), *given_folders(())]
-    # In an editable installation, the paths of Python do not include this package and its SQL.
+    # In an editable installation, Python's paths do not include this package and its SQL.
     own += [Path(__file__).parents[1], QUERIES]
     python = [sys.prefix, sys.base_prefix, *filter(os.path.isabs, sys.path)]
     rules = {str(place): _READ_FILE for place in (*folders, *own, *python, *_SYSTEM)}

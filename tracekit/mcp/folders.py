@@ -19,7 +19,7 @@ _MAX_LISTED = 5_000
 
 
 def allowed(folders: Sequence[Path], name: str) -> Path:
-    """Return the trace, run folder, or store at a path, only inside the folders.
+    """Return the trace, run folder, or store at a path, which must be inside the folders.
 
     Args:
         folders: accessible folders, resolved.
@@ -41,7 +41,7 @@ def allowed(folders: Sequence[Path], name: str) -> Path:
         if _is_inside(folders, path):
             found.append(path)
     if not found:
-        # Do not reveal whether files outside exist.
+        # Do not reveal whether files outside the folders exist.
         raise TraceError(f"{name!r}: no such trace in the served folders", hint=listed)
     path = found[0]
     for file in _files(path):
@@ -68,7 +68,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def traces_in(folders: Sequence[Path]) -> Result:
-    """Return the runs, traces, and stores in the folders, by the names for assistants."""
+    """Return the runs, traces, and stores in the folders, under the names that assistants use."""
     rows: list[tuple[Path, str, int | None]] = []
     for folder in folders:
         for place, inside, files in os.walk(folder):

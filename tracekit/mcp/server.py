@@ -1,4 +1,4 @@
-"""Server of six tools over stdio or local HTTP, with a process per call."""
+"""MCP server of six tools over stdio or local HTTP, with a process per call."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ TOKEN = "TRACEKIT_MCP_TOKEN"
 """Environment variable with the token of HTTP clients; the default is a random token."""
 
 MOST_CHANGES = 20
-"""Maximum number of changes per call; each walks the graph of the run."""
+"""Maximum number of changes per call, because each change processes the entire graph."""
 
 AT_ONCE = 2
-"""Maximum number of concurrent calls; each may take the resources of a command."""
+"""Maximum number of concurrent calls, because each may use as many resources as a command."""
 
 _LOOK_S = 1.0
 """Seconds between checks whether a client is still connected."""
@@ -187,7 +187,7 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
 
 
 def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return the violation of the schema of a tool by a call, if any."""
+    """Return how the arguments of a call violate the schema of the tool, or None."""
     import jsonschema
 
     try:
@@ -221,7 +221,7 @@ async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None
 async def _answer(
     request: Mapping[str, Any], session: ServerSession, timeout_s: float
 ) -> tuple[str, bool]:
-    """Run a call in a process, which ends with this coroutine in any case."""
+    """Run a call in a process, which always ends with this coroutine."""
     async with _process() as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -258,7 +258,7 @@ async def _process() -> AsyncIterator[anyio.abc.Process]:
     try:
         yield process
     finally:
-        # With its child processes.
+        # Also kill child processes.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True):
@@ -298,7 +298,7 @@ def serve_http(server: Server, port: int) -> None:
 
 
 def _with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Return the app with a token check, because other users of the machine reach its port, too."""
+    """Add a token check to the app, because other users of the machine can reach its port."""
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:

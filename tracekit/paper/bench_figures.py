@@ -1,8 +1,8 @@
-"""The paper's microbenchmarks, Figures 11 to 15, next to ours.
+"""Shows the paper's microbenchmarks, Figures 11 to 15, next to our measurements.
 
-The figures are curves without numbers, so each curve is a row with what the text says about it,
-followed by our points of the same curve. A point belongs to a curve if it has the same product (N,
-K, alignment, type), direction, or collective; `tracekit query` has all other points.
+The figures are curves without numbers, so each curve is a row with the statements of the text about
+it, followed by our points of the same curve. A point belongs to a curve if it has the same GEMM (N,
+K, alignment, type), direction, or collective; `tracekit query` shows all other points.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _TENSOR_SCALE = 8
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """Source of our figures: the analysis, and its displayed columns.
+    """Source of our points: the analysis, and its displayed columns.
 
-    `curve` returns the curve of a row, None if it has none.
+    `curve` returns the curve of a row, or None if it belongs to no curve.
     """
 
     analysis: str
@@ -31,7 +31,7 @@ class BenchFigure:
 
 
 def _product_curve(row: _Row) -> str | None:
-    """Match products by their shape, whatever the series is called; other ranges count too."""
+    """Match GEMMs by their shape, regardless of the name of the series and the range of sizes."""
     if row["op"] != "mm" or row["m"] is None or not row["series"]:
         return None
     if row["series"] == "table12" or "/" in row["series"]:
@@ -68,7 +68,7 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
         "bench_collectives", _op("all_gather", "reduce_scatter", "reduce"), _COLLECTIVE
     ),
 }
-"""Figures that are microbenchmarks, by name."""
+"""Figures that show microbenchmarks, by name."""
 
 
 def of_figure(figure: BenchFigure, points: Result) -> Result:
@@ -79,7 +79,7 @@ def of_figure(figure: BenchFigure, points: Result) -> Result:
 
 
 def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
-    """Return our points of a figure as one table, for programs; `curves` are the paper's."""
+    """Return our points of a figure as one table for programs; `curves` are the paper's curves."""
     figure = BENCH_FIGURES[name]
     types = {column.name: column.type for column in points.columns}
     columns = [
@@ -97,7 +97,7 @@ def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
 
 
 def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
-    """Return sentences about curves that only one side has."""
+    """Return a sentence for each curve that only one side has."""
     figure = BENCH_FIGURES[name]
     ours = of_figure(figure, points).to_dicts()
     found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))

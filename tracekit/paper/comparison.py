@@ -1,10 +1,10 @@
-"""Compares the paper's figures with ours, matched by stated facts, never by guess.
+"""Compares the paper's figures with ours; they are matched only by facts that the paper states.
 
 A fact that the paper states about a row is either a key or part of the setup. A run matches a row
 if the keys are equal; differences of the setup are marked.
 
-- Stage and method are always keys. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) are any method with
-  that stage.
+- Stage and method are always keys. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) match any method with
+  that ZeRO stage.
 - Other keys are the facts that distinguish the rows of a table:
 
       table 2             framework, batch size
@@ -15,25 +15,25 @@ if the keys are equal; differences of the setup are marked.
       table 8             phase; the time is that of one layer
       table 10            part, task
       table 11            section
-      table 12            n and k of the product; m follows from batch size and sequence length
+      table 12            n and k of the GEMM; m follows from batch size and sequence length
       table 13            phase
       tables 14, 16       model
-      table 15            the method alone
+      table 15            only the method
 
-  If models distinguish rows and the run has none of them, it is compared with the model of the
-  nearest number of parameters, and the model is marked as different. A model with fewer layers
-  counts as that model, with the layers marked as different.
+  If models distinguish rows and the run has another model, it is compared with the model whose
+  number of parameters is nearest, and the model is marked as different. A model with fewer layers
+  counts as the same model, with the number of layers marked as different.
 - Everything else is the setup: model, layers, devices, framework, precision, batch size, sequence
-  length, world size, and for serving the requests. Only what the paper states is compared. What the
-  run does not state counts as different.
+  length, world size, and for serving, the requests. Only facts that the paper states are compared.
+  A fact that the run does not state counts as different.
 
-Table 1 is about hardware and has neither: our hardware is listed below the paper's. Figure 4 would
-have platform and model as keys, but an efficiency compares two runs; figures 7 and 9 would have
-framework and model, with a point of a distribution that depends mainly on the load. They are not
-compared: analyses scaling and latency_cdf show ours.
+Table 1 is about hardware and has neither keys nor a setup: our hardware is listed below the
+paper's. Figures 4, 7, and 9 are not compared. An efficiency (figure 4) compares two runs, and
+latency distributions (figures 7 and 9) depend mainly on the load. The analyses scaling and
+latency_cdf show our values.
 
 In strict mode, model, layers, and batch size are keys of every table that states them, and so is
-the framework in tables about a single one.
+the framework in tables about a single framework.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
 from tracekit.paper.tables import PaperTable, Row, hint_at_ours
 
 NO_SUCH_ROW = "the paper has no such row"
-"""Note of a figure that the paper does not have, in a run that matches a row."""
+"""Note for a figure that the paper lacks, in a run that matches a row."""
 
 MARKS = {
     "M": "model",
@@ -62,7 +62,7 @@ MARKS = {
     "W": "world size",
     "R": "requests",
 }
-"""Difference that each letter in column `mark` stands for, in the order of the letters."""
+"""Letter in column `mark` for each kind of difference, in display order."""
 
 _ADAPTERS = {"L", "QL", "LFA", "PT"}
 _BATCH_IS_RESULT = "table4"
@@ -73,7 +73,7 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference of the setup: its letter, our value, and the paper's as text."""
+    """One difference of the setup: its letter, our value, and the paper's value as text."""
 
     mark: str
     ours: str
@@ -87,10 +87,9 @@ class Difference:
 class Line:
     """One line of a comparison: a row of the paper, a run, or both.
 
-    `names` are the cells that identify the line. `ours` are our figures by name, None if there are
-    none; `note` says why one side is missing. `differences` are the differences of the setups;
-    `wholes` are the figures of a run with fewer layers, extrapolated to the complete model, by
-    name.
+    `names` are the cells that identify the line. `ours` has our figures by name, or None. `note` is
+    the reason why one side is missing. `differences` are the differences of the setups. `wholes`
+    has the figures of a run with fewer layers, extrapolated to the complete model, by name.
     """
 
     names: Row
@@ -105,9 +104,9 @@ class Line:
 class Comparison:
     """A published table next to our runs.
 
-    A row of the paper has one line per matching run, or one without a run; then come the lines of
-    unmatched runs. `name_columns` and `figure_columns` are names with DuckDB types; a figure may be
-    the paper's, ours, or both.
+    A row of the paper has one line per matching run, or one line without a run. Lines of unmatched
+    runs follow. `name_columns` and `figure_columns` are names with DuckDB types. A figure may be
+    known for the paper, our run, or both.
     """
 
     table: PaperTable
@@ -129,9 +128,9 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Taken:
-    """Figures of one run, and which of them already match a row.
+    """Figures of one run, with a record of those that already match a row.
 
-    `reason` says why there are none, `apart` why they match no row.
+    `reason` is why there are no figures, and `apart` why they match no row.
     """
 
     run: OurRun
@@ -160,14 +159,14 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Matching:
-    """One published table and how runs are matched with its rows."""
+    """Matches runs with the rows of one published table."""
 
     table: PaperTable
     measure: Measure
     is_strict: bool
 
     def comparison(self, runs: Sequence[OurRun], platform: str | None) -> Comparison:
-        # A figure is what we measure too; all else of the paper's columns tells the rows apart.
+        # Columns that we also measure are figures; all other columns distinguish rows.
         ours = dict(self.measure.figures)
         columns = [(column.name, column.type) for column in self.table.columns]
         theirs = {name: kind for name, kind in columns if name in ours}
@@ -191,11 +190,11 @@ class _Matching:
         )
 
     def _is_of_stage(self, run: OurRun) -> bool:
-        """Whether a run has the stage of the table; any run does for the hardware."""
+        """Return whether a run has the stage of the table; for hardware, every run matches."""
         return self.table.setup.get("stage") in (None, run.manifest.stage)
 
     def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:
-        """Omit runs of the same hardware, or with smaller batches, if these are results."""
+        """Omit runs on the same hardware, or with smaller batches, if these are the figures."""
         if "stage" not in self.table.setup:
             once: dict[str, OurRun] = {}
             for run in runs:
@@ -278,7 +277,7 @@ class _Matching:
         return dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
 
     def _is_key(self, name: str) -> bool:
-        """Whether a fact (one of `_KEYS`) must be equal for a run to match a row."""
+        """Return whether a fact (one of `_KEYS`) must be equal for a run to match a row."""
         if name == "method":
             return True
         if name == "batch_size" and self.table.name == _BATCH_IS_RESULT:
@@ -290,7 +289,7 @@ class _Matching:
         return name == "model" or self.table.setup.get("stage") != "serve"
 
     def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
-        """Whether a run has a fact of a row, if required."""
+        """Return whether a fact of a run equals that of a row, or need not be equal."""
         theirs = self.table.fact(row, name)
         if theirs is None or not self._is_key(name):
             return True
@@ -313,7 +312,7 @@ class _Matching:
         return min(models, key=lambda name: abs(math.log(PARAMETER_COUNTS[name] / own)))
 
     def _why_alone(self, run: OurRun) -> str:
-        """Return why a run matches no row: how it differs from the nearest ones."""
+        """Return why a run matches no row: its differences from the nearest rows."""
         manifest = run.manifest
         if not self._is_of_stage(run):
             theirs = self.table.setup["stage"]
@@ -354,7 +353,7 @@ def _has_column(table: PaperTable, name: str) -> bool:
 
 
 def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
-    """Of runs that differ only in batch size, return the one with the largest that fits."""
+    """Keep only the largest batch size that fits among runs that differ only in batch size."""
     best: dict[tuple[object, ...], OurRun] = {}
 
     def rank(run: OurRun) -> tuple[bool, int]:
@@ -372,9 +371,10 @@ def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
 
 
 def _is_method(printed: str, method: frozenset[str]) -> bool:
-    """Whether our techniques are those that the paper prints.
+    """Return whether the method of a run is the printed method.
 
-    `ZeRO-2` is any pre-training with that stage: the paper does not say what else was enabled.
+    `ZeRO-2` matches any pre-training with that stage, because the paper does not state which other
+    techniques were enabled.
     """
     if printed.startswith("ZeRO-"):
         return f"Z{printed.removeprefix('ZeRO-')}" in method and not method & _ADAPTERS
@@ -418,7 +418,7 @@ def _difference(
 
 
 def _has_devices(run: OurRun, platform: object) -> bool:
-    """Whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`, `A800`."""
+    """Return whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`."""
     names = [str(platform).partition(" ")[0], *run.manifest.environment.devices]
     name, *devices = (re.sub(r"[^a-z0-9]", "", name.lower()) for name in names)
     return bool(devices) and all(name in device for device in devices)

@@ -1,7 +1,7 @@
-"""Figures of the paper's tables for our runs, from manifests and analyses.
+"""Computes the figures of the paper's tables for our runs, from manifests and analyses.
 
-Times are per step: totals of a run's traces divided by the number of steps, mean over ranks. GB are
-1e9 bytes.
+Times are per step: totals of a run's traces divided by the number of steps, averaged over ranks.
+1 GB is 1e9 bytes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _BYTES_PER_GB = 1e9
 class Measure:
     """How to compute the figures of one table for a run.
 
-    `key` has the columns of the paper's table that distinguish rows within one run; `figures` are
-    names and DuckDB types, named as the paper's columns if they are the same. `take` returns a list
-    of keys with their figures, or raises a `TracekitError` with the reason. `source` is the
-    analysis with more detail. `by` names figures that distinguish further rows of one key.
+    `key` has the columns of the paper's table that distinguish rows of one run. `figures` has names
+    and DuckDB types; figures that the paper also has are named like the paper's columns. `take`
+    returns a list of keys with their figures, or raises a `TracekitError` with the reason. `source`
+    is the analysis with more detail. `by` names figures that distinguish several rows of one key.
     """
 
     source: str
@@ -114,14 +114,14 @@ def _hardware(run: OurRun) -> Figures:
 def _attention(run: OurRun, name: str) -> list[_Row]:
     found = _ask(run, name)
     if not found:
-        # Of a trace without steps, that is the reason; of one with steps, its names are.
+        # Raises if the trace has no steps; otherwise, missing group names are the reason.
         _ask_of_steps(run, "transfer_steps")
         raise TraceError("the trace has no attention modules")
     return found
 
 
 def _first_gemm(run: OurRun) -> Figures:
-    """Products of hidden size by MLP size: gate_proj and up_proj have the same one."""
+    """Return the GEMMs of hidden size by MLP size, which gate_proj and up_proj share."""
     config = run.manifest.model.config if run.manifest.model else {}
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:
@@ -138,7 +138,7 @@ def _is_of_pass(row: _Row) -> bool:
 
 
 def _serving_modules(run: OurRun, name: str) -> list[_Row]:
-    """The paper's last row is everything except computation and communication: copies and idle."""
+    """Return the modules of serving; the paper's last row includes copies and idle time."""
     return [
         row | {"part": "other" if row["task_group"] == "rest" else row["task_group"]}
         for row in _ask(run, name)
@@ -147,7 +147,7 @@ def _serving_modules(run: OurRun, name: str) -> list[_Row]:
 
 
 def _figures(*names: str, **types: str) -> tuple[tuple[str, str], ...]:
-    """Return names with types: those of the paper's figures, DOUBLE by default."""
+    """Return names with types: the types of the paper's figures, DOUBLE by default."""
     return tuple((name, "DOUBLE") for name in names) + tuple(types.items())
 
 
@@ -251,4 +251,4 @@ MEASURES: dict[str, Measure] = {
     "table15": _training(_of_transfers("comm", "comm_allreduce")),
     "table16": _training(_of_transfers("comm", "(all)")),
 }
-"""How each table is measured, except the paper's plots."""
+"""The measure of each table, except the paper's plots."""

@@ -1,4 +1,4 @@
-"""Converts a comparison to results: one flat table for programs, short ones for people."""
+"""Converts a comparison to results: one flat table for programs, short tables for people."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def flat_result(comparison: Comparison) -> Result:
 def beside_result(comparison: Comparison) -> Result:
     """Return the rows of the paper next to our runs, shares first, for people."""
     lines = [line for line in comparison.lines if line.paper is not None]
-    # A platform or a run that all lines share is in the heading.
+    # A platform that all lines share is in the heading.
     is_said = len({line.names.get("platform") for line in lines}) == 1
     columns = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
     by = comparison.measure.by
@@ -69,7 +69,7 @@ def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
     """Return our figures that match no row of the paper, for people.
 
     Returns:
-        The reason if it is common to all, else None and a column of the result; the rows.
+        The common reason, or None if the reasons differ and are a column; and the rows.
     """
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
@@ -84,7 +84,7 @@ def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
 
 
 def _run_column(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Return a column for the run if there are several: a single one is above the table."""
+    """Return a column for the run if there are several; a single run is named above the table."""
     several = len({line.run.label for line in lines if line.run}) > 1
     return [("run", "VARCHAR")] if several else []
 
@@ -103,7 +103,7 @@ def _cells(line: Line) -> Row:
 def _result(
     name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], *, is_full: bool = True
 ) -> Result:
-    """Return rows as a result; unless it is full, without columns that are empty in all rows."""
+    """Return rows as a result. Columns without values are omitted unless `is_full`."""
     kept = [
         Column(key, kind)
         for key, kind in columns
@@ -113,10 +113,7 @@ def _result(
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the machine of each side: the side, and its description.
-
-    Empty for a table about hardware.
-    """
+    """Return each side with the description of its machine; empty for a table about hardware."""
     stage = comparison.table.setup.get("stage")
     if stage is None:
         return []
@@ -196,7 +193,7 @@ def count_without_run(lines: Sequence[Line]) -> int:
 
 def _text(comparison: Comparison, facts: Row) -> str:
     parts = [facts["hardware"], facts["model"]]
-    # A batch size that tells rows apart, or is a figure, stands in the rows.
+    # A batch size that distinguishes rows, or is a figure, is shown in the rows.
     is_in_rows = any(column.name == "batch_size" for column in comparison.table.columns)
     parts += [
         f"{name.replace('_', ' ')} {facts[name]}"
@@ -238,7 +235,7 @@ def _our_facts(run: OurRun) -> Row:
 def _paper_facts(table: PaperTable, row: Row) -> Row:
     facts: Row = {name: table.fact(row, name) for name, _ in _LABELS}
     facts["hardware"] = platform = table.fact(row, "platform")
-    # GPUs and network, by the paper's table of platforms.
+    # GPUs and network from the paper's table of platforms.
     name, _, variant = str(platform).partition(" ")
     for known in load_tables()["table1"].rows:
         if known["platform"] == name:

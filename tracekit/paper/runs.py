@@ -1,4 +1,4 @@
-"""Our runs for the paper's tables: found in folders, described by their manifests."""
+"""Finds our runs for the paper's tables in folders, and reads their manifests."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tracekit.storage import Place
 Ask = Callable[..., Result]
 """Runs an analysis on the traces of a run, `ask("phases")`; raises a `TracekitError`."""
 
-# Tokens of Llama2, and with some that were added, as for padding.
+# Vocabulary size of Llama2, and maximum size with added tokens, for example for padding.
 _VOCABULARY = (32_000, 32_320)
-# Hidden size, size of the MLP, layers: what makes a Llama2 the one of the paper.
+# Hidden size, MLP size, and number of layers of the paper's Llama2 models.
 _SHAPES = {
     "Llama2-7B": (4096, 11008, 32),
     "Llama2-13B": (5120, 13824, 40),
@@ -130,7 +130,7 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
     """Find runs in run folders, folders of them, and globs of either.
 
     Raises:
-        TraceError: a path does not exist, or none contains a run.
+        TraceError: a path does not exist, or no path contains a run.
     """
     folders = find_runs(paths)
     if not folders:

@@ -1,13 +1,13 @@
-"""Reads the published tables: one TOML file each, every cell as printed.
+"""Reads the published tables: one TOML file each, with cells as printed.
 
-A file holds
+Members of a file:
 
     title, source   what the table shows, and its place in the paper
     missing         meaning of `-` in a cell: `oom` adds the column `outcome`
     notes           notes for readers of the figures
     columns         name (with the unit), DuckDB type, meaning
     rows            one list per row, in the order of the paper; `-` is a cell without a figure
-    by_platform     platforms with their figures in one row, one list each; `-` is a
+    by_platform     platforms whose figures are in one row, as one list each; `-` is a
                     platform without figures
     as_printed      impossible cells: the row, the column, and the reason
     setup           facts that are the same for the entire table
@@ -46,7 +46,7 @@ FIGURE_ANALYSES = {
     "figure14": "bench_collectives",
     "figure15": "bench_collectives",
 }
-"""Analysis with our data for a figure, whether or not the paper's text has numbers."""
+"""Analysis with our data for a figure, for figures with and without numbers in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class PaperTable:
         return tuple(dict.fromkeys(str(name) for name in names))
 
     def fact(self, row: Row, name: str) -> Any:
-        """Return a fact of a row: its cell, else that of the setup; None if there is none."""
+        """Return a fact from the row or else from the setup; None if neither has it."""
         return row[name] if name in row else self.setup.get(name)
 
     def of_platform(self, platform: str | None) -> tuple[Row, ...]:
-        """Return the rows of one platform of the paper, all if None.
+        """Return the rows of one platform of the paper, or all rows if it is None.
 
         Raises:
             UsageError: the table has no such platform.
@@ -123,7 +123,7 @@ def find_table(name: str) -> PaperTable:
     """Return the table of that name: `table3`, `figure4`.
 
     Raises:
-        UsageError: there is none; the hint has similar names, or the analysis of a figure.
+        UsageError: it does not exist; the hint has similar names, or the analysis of a figure.
     """
     tables = load_tables()
     if name in tables:
@@ -167,7 +167,7 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
 
 
 def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[Sequence[Cell]]:
-    """Yield the cells of each row; for a row of several platforms, those of each."""
+    """Yield the cells of each row; a row of several platforms yields one row per platform."""
     platforms = content.get("by_platform")
     if platforms is None:
         yield from content["rows"]

@@ -1,7 +1,7 @@
 """Charts of analyses, defined by SQL headers or functions in `trace_charts` and `run_charts`.
 
-A chart shows figures of its analyses and computes none. Charts are written in Vega-Lite. The report
-draws them itself; altair and vl-convert draw them elsewhere.
+A chart shows the results of its analyses and computes nothing itself. Charts are Vega-Lite
+specifications. The report draws them with its own script; elsewhere, altair and vl-convert do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     for name, view in load_catalog().analyses.views("page").items()
     if "ask" in view
 }
-"""Parameters of analyses whose charts need more rows than the default."""
+"""Parameters of analyses whose charts need more rows than the default parameters return."""
 
 
 @cache

@@ -23,7 +23,7 @@ _INSTALL = "install it with: pip install '.[plot]'"
 
 _WIDTH_PX = 720
 
-# Bars of this share of the width have room for a text.
+# Minimum width of a bar with a label inside, as a fraction (1/12) of the chart's width.
 _LABELS_OF_WIDTH = 12
 
 
@@ -31,8 +31,8 @@ _LABELS_OF_WIDTH = 12
 class Chart:
     """A chart, which notebooks display.
 
-    `spec` is Vega-Lite (https://vega.github.io/vega-lite/) with named data, and `data` has the rows
-    by name. Renderers do not compute figures.
+    `spec` is a Vega-Lite specification (https://vega.github.io/vega-lite/) with named data. `data`
+    has the rows by name. Renderers do not compute figures.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Chart:
         }
 
     def _spec_with_labels(self) -> Mapping[str, Any]:
-        """Return the specification with labels inside bars, which the report adds itself."""
+        """Return the specification with labels inside bars. The report adds its own labels."""
         label = self.spec.get("usermeta", {}).get("label")
         if label is None:
             return self.spec

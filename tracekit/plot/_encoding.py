@@ -1,7 +1,7 @@
 """Parts of charts: axes with units, colors, tooltips, and common forms.
 
-The suffix of a field is its unit. An axis scales its labels to suit the largest value; the rows
-keep their base units.
+The suffix of a field is its unit. The unit of axis labels depends on the largest value; rows always
+have base units.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 class Drawing:
     """Result of drawing a chart: title, Vega-Lite without data, and a note on omitted rows.
 
-    `also` are other analyses whose rows its layers use.
+    `also` has the other analyses whose rows its layers use.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Drawing:
 
 
 MAX_BARS = 40
-"""Maximum number of bars; the table has all rows."""
+"""Maximum number of bars in a chart; the table below it has all rows."""
 
 BAR_PX = 22
 
@@ -44,7 +44,7 @@ _WORDS = (
     "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
     "/_(ns|pct|count)$/, ''), /_/g, ' ')"
 )
-"""Expression for column names without their unit."""
+"""Vega expression that removes the unit from a column name."""
 
 _DURATIONS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1, "ns"))
 
@@ -53,8 +53,8 @@ def axis(field: str, values: Iterable[Any], title: str) -> dict[str, Any]:
     """Return an axis with the unit of its labels in the title.
 
     Args:
-        field: column, whose suffix is the base unit.
-        values: values in that unit; none has to be a number.
+        field: column whose suffix is the base unit.
+        values: values in that unit; values that are not numbers are ignored.
         title: title without the unit.
     """
     numbers = [abs(v) for v in values if isinstance(v, (int, float)) and v == v]
@@ -92,7 +92,7 @@ def names(
     *,
     words: bool = False,
 ) -> dict[str, Any]:
-    """Return the encoding of names along an axis, in a given order or that of the rows."""
+    """Return the encoding of names along an axis, in the given order or in row order."""
     axis: dict[str, Any] = {"title": None, "grid": False}
     if words:
         axis["labelExpr"] = _WORDS
@@ -122,7 +122,7 @@ def positive(*fields: str) -> list[dict[str, Any]]:
 
 
 def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> dict[str, Any]:
-    """Return the encoding of a field by the colors of its names."""
+    """Return the encoding that colors a field by its names."""
     return {
         "field": field,
         "type": "nominal",
@@ -143,7 +143,7 @@ def tooltip(*fields: str) -> list[dict[str, str]]:
 
 
 def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether rows are of several devices."""
+    """Return whether the rows are from several devices."""
     return len({(row["rank"], row["device"]) for row in rows}) > 1
 
 
@@ -244,8 +244,8 @@ def bars(
 ) -> Drawing | None:
     """Return a bar chart of the rows, or None without rows.
 
-    `x` are the field of the length, the column with the values of the axis, and its title; `tip`
-    are the columns of the tooltip.
+    `x` has the field of the bar length, the column with the axis values, and the axis title. `tip`
+    has the columns of the tooltip.
     """
     if not rows:
         return None
@@ -278,10 +278,10 @@ def nested_bars(
     detail: Mapping[str, Any] | None = None,
     **along: Any,
 ) -> Drawing | None:
-    """Return a chart of narrow bars within wide, pale ones, or None without rows.
+    """Return a chart of narrow bars inside wide, pale bars, or None without rows.
 
-    `x` are the fields of the pale and the narrow bar, the values of the axis, and its title; `look`
-    are their colors and the opacity of the pale bar; `tip` is as in :func:`bars`.
+    `x` has the fields of the pale and the narrow bar, the axis values, and the axis title. `look`
+    has their colors and the opacity of the pale bar. `tip` has the columns of the tooltip.
     """
     if not count:
         return None
@@ -323,7 +323,7 @@ def lines(
     height: int = 240,
     omitted: str = "",
 ) -> Drawing:
-    """Return a chart of lines, or of points as in `mark`, over two axes."""
+    """Return a chart of lines (or of points, depending on `mark`) over two axes."""
     spec = {
         "height": height,
         **({"transform": list(transform)} if transform else {}),

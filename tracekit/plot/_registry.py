@@ -15,7 +15,7 @@ class Draw(Protocol):
     """Draws the rows of analyses; returns None without data."""
 
     def __call__(self, *rows: Rows) -> Drawing | None:
-        """Return title and Vega-Lite."""
+        """Return the title and the Vega-Lite specification."""
         ...
 
 
@@ -24,7 +24,7 @@ D = TypeVar("D", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class ChartKind:
-    """A chart of tracekit; `needs` are its analyses."""
+    """A chart of tracekit; `needs` has the analyses whose rows it shows."""
 
     name: str
     needs: tuple[str, ...]
@@ -32,7 +32,7 @@ class ChartKind:
     description: str
 
     def chart(self, data: Mapping[str, Result]) -> Chart | None:
-        """Return the chart of results by analysis name, or None without data."""
+        """Return the chart for results by analysis name, or None without data."""
         need = self.needs[0]
         if not data[need]:
             return None
@@ -53,7 +53,7 @@ def register(name: str, needs: tuple[str, ...], draw: Draw, description: str) ->
 
 
 def chart(*needs: str) -> Callable[[D], D]:
-    """Register a function as the chart of its name for these analyses."""
+    """Register a function as a chart of these analyses. The name is that of the function."""
 
     def registered(draw: D) -> D:
         register(draw.__name__, needs, draw, (draw.__doc__ or "").partition("\n")[0])  # type: ignore[arg-type]

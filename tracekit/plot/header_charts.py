@@ -1,7 +1,7 @@
 """Charts defined in SQL headers: bars, points, and lines over columns.
 
-`tracekit.analysis.header.VIEWS` has the settings; other charts are functions in `trace_charts` or
-`run_charts`.
+`tracekit.analysis.header.VIEWS` describes the settings. Other charts are functions in
+`trace_charts` or `run_charts`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POINT = {"type": "point", "filled": True, "size": 70}
 MARKS: dict[str, dict[str, Any]] = {"points": POINT, "lines": {"point": True}}
 
 _OF = {f"{part.name}_ns": part.colour for part in PARTS} | {"covered_ns": KIND["compute"]}
-"""Colors of the columns of parts of device time."""
+"""Colors of the columns that are parts of device time."""
 
 
 def parts_of_time(*columns: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def parts_of_time(*columns: str) -> dict[str, Any]:
 
 
 def draw(view: View, rows: Rows) -> Drawing | None:
-    """Return the chart of a header, or None without data."""
+    """Return the chart that a header defines, or None without data."""
     tip = view["tip"].split(",")
     transform = where(rows) if "where" in tip else []
     if view["form"] != "bars":
@@ -98,7 +98,7 @@ def _colour(view: View, rows: Rows) -> dict[str, Any]:
 
 
 def kind_of(analysis: str, question: str, view: View) -> ChartKind:
-    """Return the chart kind of the header of an analysis."""
+    """Return the chart kind for a chart in the header of an analysis."""
     return ChartKind(view.get("name", analysis), (analysis,), partial(draw, view), question)
 
 

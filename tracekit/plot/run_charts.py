@@ -207,7 +207,7 @@ def request_life(rows: Rows) -> Drawing | None:
 def _shares(
     rows: Rows, *, title: str, along: str, share: str, metric: str | None = None
 ) -> Drawing | None:
-    """Return cumulative lines per run; `metric` selects rows with several metrics."""
+    """Return cumulative lines per run; `metric` selects a metric if rows have several."""
     if metric is not None:
         rows = [row for row in rows if row["metric"] == metric]
         if not any(row["value_ns"] for row in rows):
@@ -345,7 +345,7 @@ def _curves(
     also: Sequence[str],
     rate_scale: Mapping[str, Any],
 ) -> Drawing | None:
-    """Return curves of microbenchmarks by size of the work; `of` are the columns of a curve."""
+    """Return curves of microbenchmarks by size; the columns in `of` identify a curve."""
     (x, x_title), (y, y_title) = along, reached
     rows = [row for row in rows if row[x] and row[y]]
     if not rows:

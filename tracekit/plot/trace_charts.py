@@ -46,7 +46,7 @@ MAX_LINES = 8
 MAX_STEP_LINES = 16
 
 WINDOW_PARTS = tuple(f"{part.name}_ns" for part in PARTS)
-"""Columns of the parts of a window."""
+"""Columns with the parts of a device window."""
 
 ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
 """Line styles of roofs by their source."""
@@ -95,7 +95,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
     return bars(
         "Groups of ranks with similar behavior: mean of each group",
         rows,
-        # The end of the name identifies the group.
+        # A wide label, because the end of the name identifies the group.
         y=names("which", [*map(named, rows)], label_px=400),
         x=("part_ns", "window_ns", "mean time of a rank's window"),
         colour=parts_of_time(*WINDOW_PARTS),
@@ -221,7 +221,7 @@ def class_modules(rows: Rows) -> Drawing | None:
 def kernels(rows: Rows) -> Drawing | None:
     """Kernels with the most GPU time."""
     keep, shown, omitted = largest(rows, "wall_ns", 25)
-    # One bar per row: lists of devices are cut, so a sum of bars has no meaning.
+    # One bar per row without sums over devices, because each device's list is incomplete.
     label = "datum.class + ' · ' + datum.name"
     if has_several_devices(rows):
         label = where(rows)[0]["calculate"] + " + ' · ' + " + label
@@ -338,7 +338,7 @@ def collective_skew(rows: Rows) -> Drawing | None:
     keep, rows, omitted = largest(matched, "max_wait_ns", 25)
     rows = sorted(rows, key=lambda row: -row["max_dur_ns"])
     shares = {"transfer_ns": GREY, "max_wait_ns": VERMILLION}
-    # Few traces name their groups; without names, they are not distinguished.
+    # Few traces name their process groups; without names, groups are not distinguished.
     has_groups = any(row["pg_name"] is not None for row in rows)
     group = " + ' ' + datum.pg_name" if has_groups else ""
     order = [

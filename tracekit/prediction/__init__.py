@@ -1,1 +1,1 @@
-"""Predictions for a changed run: replays of its dependency graph."""
+"""Predicts the effect of changes on a run by replaying its dependency graph."""

@@ -1,8 +1,8 @@
-"""Ranks suggested changes of a run by their predicted gain.
+"""Ranks suggested changes to a run by their predicted gain.
 
 A rule is an analysis with the columns of :data:`COLUMNS`, in `queries/advice/` or the user's own.
 Each row describes an observation and names a change. :mod:`tracekit.prediction.predicting` replays
-the trace with that change; changes of the load on a serving engine are simulated.
+the trace with that change; changes to the load on a serving engine are simulated.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
 COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
-"""The columns of a rule. The last one is the command that shows the evidence."""
+"""Columns of a rule. The last one is the command that shows the evidence."""
 
 SEPARATOR = "; "
 """Separator between the changes of one row."""
 
 LEAST_GAIN = 0.01
-"""Smallest share of a step that is listed; every interval is at least this wide."""
+"""Minimum listed gain as a share of a step; every interval is at least this wide."""
 
 NOTHING = "no change above 1 % found"
-"""Message if no candidate gains as much."""
+"""Message if no candidate gains at least :data:`LEAST_GAIN`."""
 NOTHING_KNOWN = "no change has a predicted gain above 1 %"
-"""Message if none does, and some gains are unknown."""
+"""Message if no candidate gains at least :data:`LEAST_GAIN`, and some gains are unknown."""
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
 """Note on gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 2.5
-"""Smallest uncertain gain that is listed, percent of a step."""
+"""Minimum listed gain if it is uncertain, percent of a step."""
 
 MAX_CANDIDATES = 24
 """Maximum number of candidates that are replayed, largest cost first."""
 
 STEP = "step"
-"""The figure that a replay predicts; for a trace without marked steps, the device window."""
+"""Figure that a replay predicts: a step, or the device window of a trace without marked steps."""
 
 FIGURES = {
     "ttft_mean_ns": "mean TTFT",
@@ -68,7 +68,7 @@ FIGURES = {
 of a change is given in one of them."""
 
 _PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
-"""Rules that count the same GPU time as another rule: only one of the two adds to a joint gain."""
+"""Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
 
 GAIN_UNKNOWN = "the gain is unknown"
 """Reason for candidates that no replay can evaluate."""
@@ -77,10 +77,10 @@ _METHOD_OF = {
     "advice_offload": "offload off",
     "advice_optimizer": "optimizer fused",
 }
-"""Change of `tracekit predict` that replaces the change in the rows of a rule."""
+"""Change for `tracekit predict` that replaces the change in the rows of a rule, by rule."""
 
 BOTH = ("compile on", "optimizer fused")
-"""Changes that are also proposed as one."""
+"""Changes that are also proposed in combination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class Advice:
         candidate: the observation and the suggested change.
         prediction: the result of `tracekit predict`; for a load, the prediction of :attr:`figure`.
         joint_gain_pct: gain together with all earlier advice for the same figure.
-        figure: what gets shorter: :data:`STEP`, or one of :data:`FIGURES` (for tokens/s, the time
-            per token).
+        figure: the figure that decreases: :data:`STEP` or one of :data:`FIGURES` (for tokens/s, the
+            time per token).
         load: the prediction of all figures of a load; None for a replay.
     """
 
@@ -142,11 +142,11 @@ class Advised(ShownAsTable):
 
     Attributes:
         before_ns: time from the first device event of all ranks to the end of the last one, ns: in
-            the unprofiled run if that is known, else in the trace.
+            the unprofiled run if it is known, else in the trace.
         step_count: largest number of marked steps of a rank.
-        advice: the advice, largest gain first, certain or not.
+        advice: all advice, certain and uncertain, largest gain first.
         undecided: candidates whose gain is unknown, each with the reason.
-        run_step: the recorded and the unprofiled step; None if there is no estimate.
+        run_step: the recorded and the unprofiled step; None without an estimate.
     """
 
     shown = ("what", "where", "remedy", "gain_ns", "gain_pct", "low_pct", "high_pct")
@@ -186,7 +186,7 @@ class Advised(ShownAsTable):
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
-    """Return the text of a gain with its interval, and the figure unless that is a step."""
+    """Return the text of a gain with its interval, and the figure unless it is a step."""
     if row["is_upper_bound"]:
         return "up to {gain_pct:.1f} % of the profiled step".format(**row)
     if row["figure"] == STEP:
@@ -266,7 +266,7 @@ def advise(
     for one in candidates:
         try:
             prediction = replay.predict(one.changes)
-        except NothingChosenError:  # No later event waits for the changed ones.
+        except NothingChosenError:  # No later event depends on the changed events.
             continue
         except QueryError as error:
             undecided.append((one, error.message))
@@ -284,7 +284,7 @@ def advise(
 
 
 def _least_pct(low: float, high: float) -> float:
-    """Return the smallest gain that is listed, %. It is larger for an interval that holds 0."""
+    """Return the minimum listed gain, %. It is larger if the interval contains 0."""
     if low > 0:
         return 100 * LEAST_GAIN
     return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
@@ -313,7 +313,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return advice for a load: changes that gain more in one figure than they lose in another."""
+    """Return advice for a load: changes that gain more in one figure than they lose in others."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:
@@ -380,7 +380,7 @@ _Found = tuple[Candidate, Prediction]
 
 
 def _ranked(found: Sequence[_Found]) -> list[_Found]:
-    """Sort by gain, largest first; of equal gains, the change with fewer parts comes first."""
+    """Sort by gain, largest first; for equal gains, changes with fewer parts come first."""
     return sorted(found, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
 
 

@@ -1,7 +1,7 @@
 """Simulates the batching loop of a serving engine.
 
-A step decodes all running requests, then prefills prompts in order with the remaining tokens, the
-last one possibly in part, like the FIFO schedulers of transformers and vLLM.
+A step decodes all running requests, then prefills prompts in order with the remaining token budget.
+The last prompt may be prefilled in part. The FIFO schedulers of transformers and vLLM do the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracekit.errors import QueryError
 
 
 class Request(NamedTuple):
-    """A request of a load: arrival time, client delay (ns), and tokens."""
+    """A request of a load: arrival time and client delay in ns, and token counts."""
 
     arrival_ns: int
     lag_ns: int
@@ -25,7 +25,7 @@ class Request(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work of a step: prefill tokens, decoded requests, and context tokens."""
+    """Work of a step: number of prefill tokens, decoding requests, and context tokens."""
 
     prefill_token_count: int
     decode_count: int
@@ -61,11 +61,11 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send a request; None if not yet known.
+    """Return when the client may send a request, or None if not yet known.
 
     Args:
         ends_ns: end times of requests, sorted.
-        place: number of requests sent before.
+        place: number of requests already sent.
         limit: maximum number of requests in flight.
     """
     if limit is None or place < limit:
@@ -79,8 +79,8 @@ class Serving:
     Args:
         requests: in order of arrival.
         engine: the engine that serves them.
-        step_ns: duration of its steps.
-        is_read: whether prompts are already in the cache, each with its first token.
+        step_ns: returns the duration of a step.
+        is_read: whether prompts, with their first tokens, are already in the cache.
 
     Attributes:
         sent_ns, first_ns, end_ns: times of each request, ns.
@@ -110,7 +110,7 @@ class Serving:
         self._queue: deque[list[int]] = deque()  # waiting requests: index and prefilled tokens
         self._running: list[tuple[int, int]] = []  # last decode step and index
         self._decoding_steps = self._context = self._pages = 0
-        # Number of requests that need another page at a decode step, by its remainder.
+        # Number of requests that need another page, by the decode step modulo the page size.
         self._crossings: Counter[int] = Counter()
         now = 0
         while len(self._ends) < len(requests):

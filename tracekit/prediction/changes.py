@@ -1,7 +1,7 @@
-"""The language of changes: what changes, and how.
+"""The language that describes changes to a run.
 
-    class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are any text
-    host x0.5                       a keyword instead of terms; further terms restrict it
+    class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are wildcards
+    host x0.5                       a keyword instead of terms; additional terms restrict it
     host x0-0.1                     a tenth remains, or nothing at best
 
 A change is one text. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
@@ -32,7 +32,7 @@ COLUMNS: Mapping[str, str] = {
     "stream": "stream",
     "group": "pg_name",
 }
-"""Columns that select work, and their column in table ``edge_fact``.
+"""Terms that select work, and their columns in table ``edge_fact``.
 
 Ranges and calls are not columns of that table: a range is an annotation or Python call of
 ``event``, a call is a runtime or driver call.
@@ -137,7 +137,7 @@ _FORMS = (
     ("precision", MOVE, "precision=(bf16|fp16|tf32)"),
     ("device", MOVE, r"device=(\S.*)"),
 )
-"""Changes of a form of their own: keyword, action, and pattern with the name."""
+"""Changes with a special form: keyword, action, and pattern with the name."""
 
 _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
@@ -150,9 +150,9 @@ class Change:
         text: as written by the user.
         keyword: a key of :data:`KEYWORDS`; None for work selected by terms.
         terms: column of ``edge_fact`` and glob; all must match.
-        action: one of those above.
-        factor: multiplies times (for bandwidth, the bandwidth); 0 for `remove`.
-        least: the factor with the largest gain: the other end of the interval.
+        action: one of the actions in :data:`KEYWORDS`.
+        factor: factor for times (or for the bandwidth); 0 for `remove`.
+        least: factor with the largest gain, which is the other end of the interval.
         count: workers, requests, or tokens.
         device: name of another device, algorithm, or type.
         sizes: sizes of recorded runs; the action is then the size that changes.

@@ -1,4 +1,4 @@
-"""Slowdown of kernels that overlap with other work of their device."""
+"""Slowdown of kernels that overlap with other work on the same device."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tracekit.prediction.edges import EDGES, Edges, left_ns
 from tracekit.sql_text import select_rows
 
 LEAST_COUNT = 10
-"""Minimum number of overlapping and of separate kernels for a slope."""
+"""Minimum number of overlapping kernels, and of separate kernels, for a slope."""
 
 LEAST_COMPARED_PCT = 50.0
-"""Minimum share of overlap time that a slope must cover to affect more than the interval."""
+"""Minimum share of overlap time that slopes must cover to affect more than the interval."""
 
 _ROUNDS = 2
-"""Rounds: slower kernels overlap with more; a third round changes less than 0.1 %."""
+"""Number of iterations, because slower kernels overlap with more work. A third iteration changes
+less than 0.1 %."""
 
-# Durations of work in a replay, between its two nodes, include waits for ranks.
+# The replayed duration of work, between its two nodes, includes waits for other ranks.
 _BESIDE = """
 WITH work AS (
     SELECT e.edge_id AS id, (e.trace_id, e.device) AS part, e.work_kind,
@@ -38,14 +39,14 @@ INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
 
 
 class Contention:
-    """Slowdown of a run's kernels that overlap with other work of their device.
+    """Slowdown of a run's kernels that overlap with other work on the same device.
 
     Args:
-        edges: without changes.
-        at: a table for the times of nodes.
+        edges: the edges without changes.
+        at: name of the table for the times of nodes.
 
     Attributes:
-        said: the slopes and their basis; None if the trace has no information.
+        said: text with the slopes and their basis; None if the trace has no information.
         is_sure: whether they are reliable enough for the prediction, not only for its interval.
     """
 
@@ -99,7 +100,7 @@ class Contention:
         self.said = f"kernels slow down by {', and by '.join(said)}{where}"
 
     def change(self) -> None:
-        """Change kernel durations by the work that overlaps them under a change."""
+        """Adjust kernel durations to the work that overlaps them after a change."""
         kept = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
             self._measure("changed_beside")

@@ -1,9 +1,9 @@
 """Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
 Every edge has factors for its weight, so that changes of the same work multiply: one for Python or
-transfer latency, one for data loading, one for everything else. Ranges leave a share of it. The
-replay uses the remaining weight. Work that a method adds has edges of its own, whose nodes are
-listed.
+transfer latency, one for data loading, and one for everything else. Changed ranges leave a share of
+the weight. The replay uses the remaining weight. Work that a method adds has its own edges and
+nodes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote
 
-# Factors and shares of an unchanged edge, and the time that contention adds.
+# Columns of an unchanged edge: factors, shares, and the time that contention adds.
 _UNCHANGED = (
     "1.0::DOUBLE AS factor, 1.0::DOUBLE AS other_factor, 1.0::DOUBLE AS loading_factor, "
     "1.0::DOUBLE AS kept, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
 )
 
-# A replay reports the start of work (moment 0), its end (one per step of a trace), and the start of
-# the first step. Added work has an end node, a copied span, and a span on the same lane; a batch of
-# a worker copies no span, but has a duration. An entered position of a thread has the next span,
-# the recorded time, and the first and last node.
+# A replay reports the start of work (`moment` 0), its end (a `moment` per step of a trace), and the
+# start of the first step. Added work has an end node, the span that it copies, and a span on the
+# same lane; a batch of a data loader worker copies no span, but has a duration. An insertion point
+# on a thread has the next span, the recorded time, and the first and last node.
 _CREATE = f"""
 CREATE OR REPLACE TABLE {SESSION}.main.changed_edge AS
 WITH step AS (
@@ -78,8 +78,8 @@ VARIANTS = (
     ("usual", False),
     ("quick", False),
 )
-"""Variants of a replay: latency percentile, and whether unexplained time remains. The first is the
-prediction, the others form its interval."""
+"""Variants of a replay: latency percentile, and whether unexplained time remains. The first one is
+the prediction; the others form its interval."""
 
 WEIGHTS = ("quick", "usual", "slow")
 """Percentile of usual latencies and gaps per variant, as columns of graph_weight."""
@@ -95,7 +95,7 @@ def left_ns(weight: str) -> str:
 
 
 def _weight(weight: str, is_carried: bool) -> str:
-    # Only work scales its rest; other rests are unexplained time.
+    # Only the rest of work is scaled; the rest of other edges is unexplained time.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
     left = f"{left_ns(weight)} + contended_ns"
     return f"{left} + {rest}" if is_carried else left
@@ -105,14 +105,14 @@ EDGES = (
     f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
     "is_end FROM changed_edge ORDER BY edge_id"
 )
-"""Columns of edges that the replay needs for the times of all nodes."""
+"""Columns of edges that a replay needs to compute the times of all nodes."""
 
 MOMENTS = (
     "SELECT source_node, target_node, target_ns, moment, "
     + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
     + " FROM changed_edge"
 )
-"""The same with the weights of all :data:`VARIANTS`, in table order."""
+"""These columns with the weights of all :data:`VARIANTS`, in table order."""
 
 
 def every_weight(assignment: str) -> str:
@@ -143,12 +143,12 @@ class Edges:
     """Table ``changed_edge`` of a session: the edges of a run under changes.
 
     Args:
-        connection: to a store with the graph.
-        weights: relation of the weights, of the profiled or the unprofiled run (``run_weight``).
-        further: query functions for further runs.
+        connection: connection to a store with the graph.
+        weights: relation with the weights of the profiled or the unprofiled run (``run_weight``).
+        further: query functions for additional runs.
 
     Attributes:
-        every_run: query functions for this run and further ones.
+        every_run: query functions for this run and the additional runs.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Edges:
         return int(self.run(f"SELECT count(*) FROM changed_edge WHERE {where}")[0][0])
 
     def create(self, name: str, statement: str) -> None:
-        """Create a temporary table of a change."""
+        """Create a temporary table for a change."""
         self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {statement}")
 
     def update(self, assignment: str, where: str, source: str = "") -> None:
@@ -200,14 +200,14 @@ class Edges:
         raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
     def remove_work(self, where: str) -> None:
-        """Remove work, calls that launched nothing else, and waits for either."""
+        """Remove work, calls that launched nothing else, and waits for both."""
         self.create(
             "changed_gone", f"SELECT target_node // 2 AS span_id FROM changed_edge WHERE {where}"
         )
         self.update(
             "kept = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {_GONE}"
         )
-        # Ranks do not wait for a collective that is removed.
+        # Ranks do not wait for a removed collective.
         self.run(
             f"DELETE FROM changed_edge WHERE kind IN ('meeting', 'posted_wait') "
             f"AND source_node // 2 IN {_GONE} OR kind = 'transfer' AND target_node // 2 IN {_GONE}"
@@ -218,7 +218,7 @@ class Edges:
         )
 
     def remove_calls(self, spans: str) -> None:
-        """Remove calls and their waits, and leave their spans in ``changed_gone``."""
+        """Remove calls and their waits, and store their spans in ``changed_gone``."""
         self.create("changed_gone", spans)
         self.update("kept = 0", f"part = 'call' AND target_node // 2 IN {_GONE}")
         self.run(f"DELETE FROM changed_edge WHERE part = 'wait' AND target_node // 2 IN {_GONE}")
@@ -227,10 +227,10 @@ class Edges:
         """Change thread time inside the spans of ``changed_span``.
 
         Args:
-            change: scales or removes.
-            by: what the spans are, in a word.
+            change: change that scales or removes.
+            by: noun for the spans in messages.
             rest: SQL condition for edges that may change.
-            glob: for ops, their name.
+            glob: for ops, the pattern of their name.
 
         Raises:
             QueryError: the spans contain nothing.
@@ -271,7 +271,7 @@ class Edges:
             "changed_inside AS i",
         )
         inside = "edge_id IN (SELECT edge_id FROM changed_inside WHERE is_most)"
-        # On a CPU, the op is the work.
+        # On a CPU, the op itself is the work.
         chosen = "part = 'work' AND device = 'cpu'"
         if change.action == REMOVE:
             self.remove_calls(
@@ -285,7 +285,7 @@ class Edges:
                 f"AND source_node // 2 IN {_GONE})",
             )
             if by == "op":
-                # Work queued before the window has no launch, but the op of the work it repeats.
+                # Work queued before the window has no launch, but has the op of its counterpart.
                 self.remove_work(
                     f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' AND "
                     "target_node NOT IN (SELECT target_node + 1 FROM changed_edge "
@@ -326,7 +326,7 @@ HOST_SPAN = """(e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start
 
 
 def _change_inside(edges: Edges, change: Change) -> list[str]:
-    """Change the time of threads inside ops or ranges; removed ones take their launches along."""
+    """Change thread time inside ops or ranges; removing them also removes their launches."""
     (by, glob) = next(term for term in change.terms if term[0] in _INSIDE)
     others = tuple(term for term in change.terms if term != (by, glob))
     if any(column in _INSIDE for column, _ in others):
@@ -345,13 +345,13 @@ def _change_inside(edges: Edges, change: Change) -> list[str]:
 
 
 PAUSE_NS = 1_000_000
-"""Minimum host time outside ops between two calls that counts as a stall. Launches under a profiler
-with Python stacks take much less."""
+"""Minimum host time outside ops between two calls that counts as a stall. Even if the profiler
+records Python stacks, launches take much less."""
 
 NAMED_NS = 100_000
-"""A Python call or range of this length without launches counts as work of the program."""
+"""Minimum length of a Python call or range without launches that counts as work of the program."""
 
-# Share of the host's time outside ops that launches nothing, by edge: all of it in a stall; else
+# Share of the host time outside ops that launches nothing, by edge: all of it in a stall, otherwise
 # the part inside the program's calls or ranges without launches.
 _PAUSES = f"""
 WITH host AS MATERIALIZED (
@@ -502,7 +502,7 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
         f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if edges.count("part = 'work' AND phase = 'optimizer'"):
-        # Capturable Adam in one program: 284 more kernels, 4.4 instead of 1.2 ms.
+        # Capturable Adam is slower: in one program, 284 more kernels and 4.4 ms instead of 1.2 ms.
         edges.update("slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
             "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
@@ -517,7 +517,7 @@ def _remove_waits(edges: Edges, change: Change) -> list[str]:
     return ["the host does not need the result that it waited for"]
 
 
-# Edges inside data loaders, also CPU ops, with the number of the call.
+# Edges inside data loaders, including CPU ops, with the number of the call.
 _LOADED = f"""
 WITH loader AS (
     SELECT {HOST_SPAN}
@@ -591,7 +591,7 @@ def _add_workers(edges: Edges, count: int) -> None:
     """
     edges.create("changed_batch", _BATCHES)
     for source, target, ns, behind in (
-        # Workers take turns: those that started earlier finish in order.
+        # Workers start staggered and finish their batches in that order.
         ("0", "l.node", f"l.ns * least(l.number - 1, {count}) // {count}", 0),
         ("b.node", "l.node", "l.ns", count),
         ("b.target_node", "l.node", "l.ns", 2 * count),

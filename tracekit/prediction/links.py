@@ -1,4 +1,4 @@
-"""Collectives on other links, in other groups, or with another algorithm."""
+"""Changes of collectives: other links, other group sizes, or another algorithm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POINT = {
     "run": "VARCHAR",
 }
 
-# The latency is the intercept of a line through the two smallest sizes.
+# Latency measured by bench runs: the intercept of a line through the two smallest sizes.
 _MEASURED = """
 WITH point AS (
     SELECT collective_class(op) AS class, group_size, message_bytes, median(ns) AS ns,
@@ -151,8 +151,9 @@ def _steps(rank_count: int) -> int:
     return ceil(log2(rank_count))
 
 
-# Sequential messages and sent share of the size, for n ranks: ring; two pipelined trees (Sanders,
-# Speck, Träff 2009); recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005).
+# Number of sequential messages, and sent bytes as a multiple of the size, for n ranks: ring; two
+# pipelined trees (Sanders, Speck, Träff 2009); recursive halving and doubling (Thakur,
+# Rabenseifner, Gropp 2005).
 _ALGORITHMS: Mapping[str, Mapping[str, Callable[[int], tuple[float, float]]]] = {
     "ring": {
         "allreduce": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
@@ -229,7 +230,7 @@ def change_collectives(edges: Edges, change: Change) -> list[str]:
 
 def hide_communication(edges: Edges, change: Change) -> list[str]:
     """Overlap gradient reductions with the backward pass; only the optimizer waits for them."""
-    # The backward pass needs gathered and exchanged data itself.
+    # The backward pass itself needs the results of gathers and exchanges, so those still block it.
     waits = (
         "kind IN ('event', 'stream', 'posted_wait') AND coalesce(work_kind <> 'comm', TRUE) "
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN ("

@@ -1,4 +1,4 @@
-"""Training methods as changes of graph edges.
+"""Training methods, such as checkpointing and fusion, as changes of graph edges.
 
 A method is composed of recorded work: repeated forward work, the same bytes in one kernel, or GEMMs
 without the kernels between them.
@@ -18,7 +18,7 @@ from tracekit.prediction.changes import OFF, ON, REMOVE, SCALE, Change, parse_ch
 from tracekit.prediction.edges import HOST_SPAN, OWN_NS, Apply, Edges, scaled, where_of
 
 # Ops that save no tensor, and ops that save their output. torch's non-reentrant checkpoint stops
-# when the last tensor is saved, which is before an op that saves its input.
+# recomputing when the last tensor is saved: before an op that saves its input.
 _SAVES_NOTHING = (
     r"aten::(add_?|(_unsafe_)?view|_?reshape(_alias)?|linear|t|transpose|permute|as_strided|expand"
     r"|slice|select|(un)?squeeze|detach|alias|to|empty\w*|result_type|resolve_\w+)"
@@ -212,7 +212,7 @@ WHERE edge_id = latest_id
 # Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
-# Gap between recomputation and the backward pass, in excess of the usual gap before such an op.
+# Gap between recomputation and the backward pass beyond the usual gap before such an op.
 _BACK = """
 WITH gap AS (
     SELECT e.edge_id, e.trace_id, e.op, e.usual_ns, s.phase = 'recompute' AS is_back, s.is_chosen
@@ -236,7 +236,8 @@ LEFT JOIN mostly AS a ON g.trace_id = a.trace_id AND a.op IS NULL
 WHERE g.is_back AND g.is_chosen AND g.usual_ns > 0
 """
 
-# Entering the forward pass of a module takes about as long, which is not recorded separately.
+# Remaining share of the host time in the forward pass. Entering a checkpointed module, which is not
+# recorded separately, is assumed to take as long as the gaps in changed_back.
 _SHARE_OF_FORWARD = """
 SELECT b.trace_id, greatest(1 - b.ns / h.ns, 0) AS share
 FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM changed_back GROUP BY ALL) AS b
@@ -249,7 +250,7 @@ INNER JOIN (
 ) AS h USING (trace_id)
 """
 
-# Repeated hooks and gathers run in the backward pass and take as long as in the forward.
+# Repeated hooks and gathers run in the backward pass and take as long as in the forward pass.
 _SHARE_OF_BACKWARD = """
 SELECT trace_id, part, greatest(
     1 - sum(usual_ns) FILTER (phase = 'forward')
@@ -266,7 +267,7 @@ def _recompute(edges: Edges, change: Change) -> list[str]:
 
 
 def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
-    """Remove recomputation and the host time that leads to it and continues the backward pass."""
+    """Remove recomputation, and the host time for starting and ending it."""
     edges.create("changed_back", _BACK.format(chosen=where_of(change)))
     for keyword in (None, "host"):
         terms = (*change.terms, ("phase", "recompute"))
@@ -334,7 +335,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
     edges.add(_FIRST_OF_STREAM)
     edges.create("changed_chain", _CHAINS)
     edges.run(_COPIES)
-    # Without modules, the checkpointed parts are unknown: at most one per attention.
+    # Without modules, the number of checkpointed parts is unknown: at most one per attention.
     edges.update(
         f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
         "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) "
@@ -359,7 +360,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
     ]
 
 
-# The last kernel of an unfused norm, like a fused one, reads its input once and writes once. The
+# Like a fused norm, the last kernel of an unfused norm reads one tensor and writes one. The
 # backward pass reads one more tensor.
 _NORMS = """
 WITH work AS (
@@ -424,8 +425,8 @@ def _fuse_norms(edges: Edges, change: Change) -> list[str]:
 _HOST_OF_COMPILED_US = (30, 45, 60)
 """Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, maximum.
 
-Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 and 0.30 of their
-previous time; small loops and other CPUs differ more.
+Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs took 0.26 and 0.30 of
+their eager time. Small loops and other CPUs differ more.
 """
 
 _FUSED = f"""
@@ -477,7 +478,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
     hosts = edges.run(_LEFT_BY_PHASE)
     edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)")
-    # A fused kernel moves about the bytes of the longest of its chain: at most half of the chain.
+    # A fused kernel moves about as many bytes as the longest kernel of its chain, and at most half
+    # the bytes of the chain.
     edges.update(
         f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {kept_ms!r}, 1))::BIGINT",
         "edge_id IN (SELECT edge_id FROM changed_fused WHERE is_kept)",
@@ -507,8 +509,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     ]
 
 
-# Work between the first and the last GEMM of a module's call with a softmax. Without modules: from
-# one batched GEMM to the next one of the stream, with a softmax between.
+# Work between the first and the last GEMM of a module call with a softmax. Without modules: between
+# consecutive batched GEMMs of a stream with a softmax between them.
 _ATTENTION = """
 WITH work AS (
     SELECT *, is_gemm(class) AS is_gemm,
@@ -612,9 +614,9 @@ def _accumulate(edges: Edges, change: Change) -> list[str]:
     ]
 
 
-# DeepSpeed's stage 3 runs hooks around each module. In the backward pass they are autograd nodes.
-# In the forward pass they are the time between two numbered ops with one of DeepSpeed's marks
-# between them, in excess of the usual time without a mark.
+# DeepSpeed's stage 3 runs hooks around each module. In the backward pass, they are autograd nodes.
+# In the forward pass, their time is the time between two numbered ops with one of DeepSpeed's marks
+# between them, minus the usual time without a mark.
 _ZERO_HOOKS = f"""
 WITH op AS (
     SELECT {HOST_SPAN},
@@ -717,11 +719,11 @@ _RULES = {
     "optimizer": ("advice_optimizer", "no optimizer with many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }
-"""Advice that contains the changes of a method, and those for the upper end of its gain."""
+"""Advice analysis with the changes of a method, and the changes for the upper bound of its gain."""
 
 
 def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:
-    """Expand a change into its parts, those with the largest gain, and the reason."""
+    """Expand a change into its parts, the parts with the largest gain, and the assumptions."""
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
             f"{change.text!r}: the optimizer would run on the CPU, and a trace without "

@@ -1,4 +1,4 @@
-"""Replays a recorded run with a change, with an interval for the result."""
+"""Replays a recorded run with changes and returns the result with an interval."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ _AT = f"{SESSION}.main.changed_at"
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 """Added to both ends of an interval: shares of the window and of the change.
 
-A change is rarely exact to the percent: docs/explanation/predictions.md.
+A predicted change is rarely exact to the percent; see docs/explanation/predictions.md.
 """
 
 DEVICE_ERRORS = ("kind=compute x0.8", "kind=compute x1.25")
-"""Range of kernel durations on another device, relative to the prediction:
+"""Range of kernel durations on another device, relative to the predicted durations; see
 docs/explanation/predictions.md."""
 
 _DRAWS = 300
 
 KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
-"""Keywords of changes that do not change GPU work, which then limits the gain."""
+"""Keywords of changes that leave GPU work unchanged, so that it limits the gain."""
 
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
-"""Keywords of changes of host time, which the profiler inflates."""
+"""Keywords of changes to host time, which the profiler inflates."""
 
 PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
-"""Base of a prediction: the run with its measured or estimated step, or the trace."""
+"""Base of a prediction: the run with a measured or estimated unprofiled step, or the recording."""
 
 _STEPS_OF_LOOP = 10
-"""Number of queued steps in table replayed_step."""
+"""Number of queued steps that table replayed_step replays."""
 
 _TIMES = ("before", "predicted", "low", "high")
 
@@ -75,23 +75,23 @@ class Prediction(ShownAsTable):
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
         before_ns: the same window before the changes: of the unprofiled run if its basis is
             known, else as recorded, ns.
-        predicted_ns: the same under the changes, ns; None if unknown.
+        predicted_ns: the same window after the changes, ns; None if unknown.
         low_ns: lower end of the interval, ns.
         high_ns: upper end of the interval, ns.
         replay_error_pct: error of the unchanged replay, percent of the recorded window.
-        inferred_pct: share of the critical path on inferred or assumed edges.
+        inferred_pct: share of the critical path on inferred or assumed edges, percent.
         assumptions: assumptions of the prediction.
         reason: why there is no prediction; None if there is one.
-        step_count: marked steps; 0 if the window counts as one.
-        before_step_ns: a step before the changes, ns; the same as `tracekit query unprofiled`.
-        predicted_step_ns: a step under the changes, ns.
+        step_count: number of marked steps; 0 if the window counts as one step.
+        before_step_ns: step time before the changes, ns, as in `tracekit query unprofiled`.
+        predicted_step_ns: step time after the changes, ns.
         low_step_ns: lower end of its interval, ns.
         high_step_ns: upper end of its interval, ns.
-        base: what the changes apply to: the run with its unprofiled or estimated step, or the
+        base: base of the changes: the run with its measured or estimated unprofiled step, or the
             recording.
         base_reason: why the base is the recording.
-        is_upper_bound: whether the gain refers to the recording, and that of the run is at most
-            as large: the profiler slows the host by an unknown amount.
+        is_upper_bound: whether the gain of the recording is an upper bound for the gain of the run,
+            because the profiler slows the host by an unknown amount.
     """
 
     changes: tuple[str, ...]
@@ -133,7 +133,7 @@ class Prediction(ShownAsTable):
 
     @property
     def gain_pct(self) -> float | None:
-        """Gain as a percentage of the step; negative if it gets longer."""
+        """Gain as a percentage of the step; negative if the step gets longer."""
         return None if self.predicted_ns is None else self._gain_pct("predicted")
 
     @property
@@ -157,7 +157,7 @@ class Prediction(ShownAsTable):
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that includes another prediction's."""
+        """Return the prediction with an interval that includes that of another prediction."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),
@@ -179,14 +179,14 @@ class RunStep:
     """A step of a run with and without the profiler.
 
     Attributes:
-        recorded_ns: the mean profiled step, ns.
-        run_ns: an unprofiled step, ns; the middle of the interval if that is wide; None if
+        recorded_ns: mean profiled step, ns.
+        run_ns: unprofiled step, ns; the middle of the interval if the interval is wide; None if
             unknown.
-        low_ns: lower bound, ns.
-        high_ns: upper bound, ns.
-        busy_ns: device work in it, ns; None on CPUs.
-        basis: its basis: ``plain step`` or ``constants``.
-        reason: why the run cannot be replayed; None if it can.
+        low_ns: lower bound of the unprofiled step, ns.
+        high_ns: upper bound of the unprofiled step, ns.
+        busy_ns: device work in a step, ns; None on CPUs.
+        basis: basis of the unprofiled step: ``plain step`` or ``constants``.
+        reason: why the unprofiled run cannot be replayed; None if it can.
     """
 
     recorded_ns: int
@@ -199,7 +199,7 @@ class RunStep:
 
     @property
     def ratio(self) -> float | None:
-        """Slowdown of the step by the profiler."""
+        """Slowdown factor of the step under the profiler."""
         return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
 
@@ -220,14 +220,14 @@ HAVING count(*) > 0
 @dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
-    # End of the last work of each marked step, per trace: the host may be ahead of it.
+    # End of the last GPU work of each marked step, per trace.
     step_ends_ns: tuple[tuple[int, ...], ...]
-    # Start of the first of them.
+    # Start of the first marked step, per trace.
     begins_ns: tuple[int | None, ...]
 
     @property
     def step_ns(self) -> float:
-        """The step time as in table replayed_step, mean of the traces, else the window."""
+        """Step time as in table replayed_step, averaged over traces; without steps, the window."""
         pairs = zip(self.step_ends_ns, self.begins_ns, strict=True)
         steps = [_step_ns(begin, ends) for ends, begin in pairs if begin is not None]
         return fmean(steps) if steps else self.window_ns
@@ -246,18 +246,19 @@ class Predictor:
     """Replays one recorded run with changes, any number of times.
 
     Args:
-        connection: to a store of its traces.
-        further: query functions for further runs, of another batch or sequence, or of bench.
+        connection: connection to a store of the run's traces.
+        further: query functions for additional runs: with another batch size or sequence length, or
+            from `tracekit bench`.
         is_recorded: whether to replay the recording instead of the unprofiled run.
 
     Attributes:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the same as replayed, ns: of the unprofiled run if its basis is known.
-        run_step: an unprofiled and a profiled step; None if unknown.
-        is_of_run: whether the unprofiled run is replayed, not the recording.
+        before_ns: the replayed window, ns: of the unprofiled run if its basis is known.
+        run_step: unprofiled and profiled step; None if unknown.
+        is_of_run: whether the unprofiled run is replayed instead of the recording.
 
     Raises:
-        QueryError: there is no trace, or no device work is recorded.
+        QueryError: the store has no trace, or no device work is recorded.
     """
 
     def __init__(
@@ -320,7 +321,8 @@ class Predictor:
 
         Args:
             changes: texts in the language of :mod:`tracekit.prediction.changes`.
-            timeline: where to write the predicted run, as a Chrome trace; a folder: one per rank.
+            timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
+                rank.
 
         Raises:
             UsageError: a text is not a change.
@@ -342,7 +344,7 @@ class Predictor:
         return self._bounded(found, usual)
 
     def _bounded(self, found: Prediction, changes: Sequence[Change]) -> Prediction:
-        """Return a prediction within its interval and not shorter than its GPU work."""
+        """Limit a prediction to its interval and to at least its GPU work."""
         least_ns, step = 0, self.run_step
         keywords = {change.keyword for change in changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
@@ -408,7 +410,7 @@ class Predictor:
 
     @property
     def base(self) -> str:
-        """The base, as :attr:`Prediction.base`."""
+        """Base of the prediction; see :attr:`Prediction.base`."""
         if not self.is_of_run or self.run_step is None:
             return RECORDING
         return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
@@ -421,9 +423,9 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Expand changes into parts, those with the largest gain, and the reasons.
+        """Expand changes into parts, the parts with the largest gain, and the assumptions.
 
-        Changes that repeat work come after those that scale it.
+        Changes that repeat work come after changes that scale it.
         """
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         found = [expand(self._edges, change) for change in parsed]
@@ -433,9 +435,9 @@ class Predictor:
         return usual, most, reasons
 
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
-        """Replay the edges under changes; return their assumptions and each variant.
+        """Replay the edges under changes; return the assumptions and the result of each variant.
 
-        After the variants comes the first variant with other contention.
+        The last result is the first variant with another contention.
         """
         if (*changes,) in self._known:
             return self._known[*changes,]
@@ -457,9 +459,10 @@ class Predictor:
 
     @contextmanager
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
-        """Apply changes to the edges and yield their assumptions; other connections may see them.
+        """Apply changes to the edges, yield their assumptions, and undo the changes at the end.
 
-        Rolling back a transaction is faster than rebuilding the edges.
+        With `is_seen`, other connections can see the changes. Otherwise, a transaction is rolled
+        back, which is faster than rebuilding the edges.
         """
         if not is_seen:
             self._connection.execute("BEGIN")
@@ -473,10 +476,11 @@ class Predictor:
                 self._connection.execute("ROLLBACK")
 
     def _start_as_steps_end(self) -> list[str]:
-        """Start a rank that began as late as its steps ended as late as these end now.
+        """Adjust the start of ranks whose recorded start delay equals the delay of their step ends.
 
-        The delay comes from a step before the window, which would change like the others. Delays
-        below a thousandth of the window are ignored.
+        Such a delay comes from a step before the window, which would change like the others. So the
+        new start delay is the predicted delay of the step ends. Delays below a thousandth of the
+        window are ignored.
         """
         found: list[str] = []
         if len(self._moments) < 2:
@@ -536,13 +540,14 @@ def predict(
     """Predict the step of a run, or the load of a serving run, under changes.
 
     Args:
-        connection: to a store of its traces.
+        connection: connection to a store of the run's traces.
         predictor: creates the replay.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: where to write the predicted run, as a Chrome trace; for a folder, one per rank.
+        timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
+            rank.
 
     Raises:
-        UsageError: a text is not a change, or changes of a load are mixed with others.
+        UsageError: a text is not a change, or changes of a load are mixed with other changes.
         QueryError: the trace has nothing that matches, or lacks required information.
     """
     parsed = [parse_change(text) for text in changes]
@@ -559,7 +564,7 @@ def predict(
 
 
 def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
-    """Return the median delay of each rank behind the first rank to end a step."""
+    """Return the median delay of each rank relative to the first rank that ends a step."""
     if len({len(ends) for ends in step_ends_ns}) > 1:
         return []
     first = [min(step) for step in zip(*step_ends_ns, strict=True)]
@@ -570,9 +575,10 @@ def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return how much longer the steps of a rerun may be: a bootstrap over steps.
+    """Return the 2.5th and 97.5th percentile of the ratio of step times after and before a change.
 
-    Steps of the recorded and the changed run are resampled independently.
+    This is a bootstrap: steps of the recorded and the changed run are resampled independently. The
+    list is empty for fewer than three steps.
     """
     old, new = (
         [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]

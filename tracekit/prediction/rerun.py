@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tracekit.manifest import Manifest
 
 FILE = Path("logs", "advice.json")
-"""File for the verdict in the folder of the rerun, outside the traces folder."""
+"""File for the verdict, relative to the folder of the rerun."""
 
 _METHODS: dict[str, tuple[str, str]] = {
     "advice_recompute": ("R", ""),
     "advice_offload": ("O", ""),
     "advice_attention": ("", "F"),
 }
-"""Methods of `tracekit collect --opt` that advice removes and adds, by rule."""
+"""Methods of `tracekit collect --opt` that a rule's advice removes and adds."""
 
 _HINT = "change the program, and record it with `tracekit collect … --against RUN`"
 
@@ -83,7 +83,7 @@ Outcome = Literal["holds", "does not hold", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A prediction and the measurement; shares are of the figure before the change, %.
+    """A prediction and the measurement. Shares are percent of the figure before the change.
 
     Attributes:
         rule: source of the advice.
@@ -93,7 +93,7 @@ class Verdict:
         predicted_low_pct: its lower bound.
         predicted_high_pct: its upper bound.
         measured_gain_pct: measured reduction.
-        measured_low_pct: its lower bound by noise; None if there are too few steps.
+        measured_low_pct: its lower bound given the noise; None if there are too few steps.
         measured_high_pct: its upper bound.
         outcome: whether the two intervals overlap; inconclusive if noise is too large.
     """
@@ -149,7 +149,7 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
         out: the folder of the rerun.
 
     Raises:
-        UsageError: the collectors have no option for the change, or the program is the user's.
+        UsageError: the collectors have no option for the change, or the run is of a user's program.
     """
     if run.command[1:2] != ["collect"] or "--" in run.command:
         raise UsageError(
@@ -169,7 +169,7 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
     """Return the options of a run's command that a rerun keeps, in order.
 
     Raises:
-        UsageError: there is another option, without which the rerun would differ.
+        UsageError: the command has another option, without which the rerun would differ.
     """
     found: dict[str, str | None] = {}
     rest = [part for word in words
@@ -194,12 +194,12 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
 
 
 def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the options of `tracekit collect` that apply an advice; empty if there are none.
+    """Return the options of `tracekit collect` that apply a change; empty if there are none.
 
     Args:
         run: the manifest of the run.
         advice: the change.
-        given: the options of the run. A limit is set where the run sets it, in the engine or in
+        given: the options of the run. They determine whether a limit applies to the engine or to
             the client.
     """
     if advice.rule in _METHODS:

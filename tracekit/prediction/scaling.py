@@ -1,4 +1,4 @@
-"""Work on another device, in another type, of another size, or as on the median rank."""
+"""Scales work to another device, data type, or size, or to the median rank."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tracekit.prediction.edges import OWN_NS, Ask, Edges, scaled
 from tracekit.sql_text import quote, select_rows
 
 LAUNCH_BOUND_NS = 3_000
-"""Kernels up to this duration are launch overhead of the device and stay unchanged."""
+"""Maximum duration of kernels that count as device launch overhead and are unchanged."""
 
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
-"""Types that matrix units support, which reach other shares of their peaks."""
+"""Types that matrix units support; they reach different shares of peak than other types."""
 
-# The operations and bytes of an op decide whether a GEMM is bound by arithmetic or memory on the
-# recorded device. If they are unknown, GEMMs are bound by arithmetic, and all else by memory.
+# The operations and bytes of an op determine whether a GEMM is compute-bound or memory-bound on the
+# recorded device. If they are unknown, GEMMs count as compute-bound, other work as memory-bound.
 _RATIOS = f"""
 WITH peak AS (
     SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s,
@@ -107,9 +107,9 @@ def scale_to_device(edges: Edges, change: Change) -> list[str]:
 
 
 def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
-    """Return the share of peak that GEMMs reach on both devices, and its description.
+    """Return the share of peak that GEMMs reach on each device, and a description.
 
-    Both are 1 if one is unknown.
+    Both shares are 1 if either is unknown.
     """
     names = {product for (product,) in edges.run("SELECT product FROM device_peak")}
     recorded = [one for one in load_device_peaks() if one.product in names]
@@ -150,7 +150,7 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
 
 
 def _scale(edges: Edges, asked: str, **ratio: str) -> str:
-    """Scale compute by ratios of peaks; return the share of time by bound."""
+    """Scale compute by ratios of peaks; return a text with the share of time per bound."""
     if not edges.run("FROM device_peak LIMIT 1"):
         raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
     ensure_named(edges.connection, "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()")
@@ -169,7 +169,7 @@ def _scale(edges: Edges, asked: str, **ratio: str) -> str:
 
 
 FURTHER = 2
-"""Maximum ratio of a size to those of the runs."""
+"""Maximum ratio of a predicted size to the recorded sizes."""
 
 # Work of a rank's step by module, phase, and class, ns.
 _WORK = """
@@ -231,7 +231,7 @@ def resize(edges: Edges, change: Change) -> list[str]:
     types |= dict.fromkeys(("ratio", "nearest"), "DOUBLE")
     edges.update(
         "factor = e.factor * s.ratio, "
-        # Beyond the recorded sizes, work may stop growing, or grow twice as fast.
+        # Beyond the recorded sizes, work may stop growing or grow twice as fast.
         "quick_ns = e.quick_ns * if(s.ratio > 0, least(s.nearest / s.ratio, 1), 1), "
         "slow_ns = e.slow_ns * if(s.ratio > 0, greatest(2 - s.nearest / s.ratio, 1), 1)",
         "e.part = 'work' AND e.work_kind <> 'comm' AND e.class = s.class "
@@ -266,7 +266,7 @@ def _recorded(ask: Ask, change: Change) -> int:
 
 
 def _ratio(sizes: Sequence[int], values: Sequence[float], change: Change) -> float:
-    """Return the value of the line at a size, relative to the first size."""
+    """Return the value of the fitted line at the new size, relative to the first size."""
     power = 1
     if change.action == "sequence":
         (small, least), *_, (large, most) = sorted(zip(sizes, values, strict=True))

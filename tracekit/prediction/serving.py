@@ -27,10 +27,10 @@ MEASURES = (
     "itl_p99_ns",
     "output_tokens_per_s",
 )
-"""Predicted figures, as defined by analyses `latency` (since arrival) and `throughput`."""
+"""Predicted figures, as defined by the analyses `latency` (from arrival) and `throughput`."""
 
 WORST_PCT: Mapping[str, float] = {"ttft_mean_ns": 20, "tpot_mean_ns": 10, "output_tokens_per_s": 10}
-"""Maximum error of the unchanged simulation, %; beyond it there is no prediction."""
+"""Maximum error of the unchanged simulation, %. If it is larger, nothing is predicted."""
 
 _UNKNOWN_PCT = 5.0
 """Maximum share of time in steps unlike any recorded one."""
@@ -98,8 +98,9 @@ class ServingPrediction(ShownAsTable):
         changes: as written by the user.
         recorded: the run's figures.
         replayed: the simulation of the recorded load without changes.
-        predicted: the same with the changes; None if the unchanged simulation is too inaccurate.
-        low, high: the ends of the interval of each.
+        predicted: the simulation with the changes; None if the unchanged simulation is too
+            inaccurate.
+        low, high: the bounds of the interval of each figure.
         assumptions: assumptions of the prediction.
         reason: why there is no prediction; None if there is one.
     """
@@ -145,8 +146,8 @@ class LoadPredictor:
     """Simulates one recorded load with changes, any number of times.
 
     Args:
-        connection: to a store of its run folder. The first run is predicted; others of the same
-            model and engine only add step times.
+        connection: connection to a store of run folders. The first run is predicted; other runs of
+            the same model and engine only add step times.
 
     Raises:
         QueryError: the run lacks required information.
@@ -184,13 +185,13 @@ class LoadPredictor:
         """Predict the load with all of these changes.
 
         Args:
-            changes: those of :data:`tracekit.prediction.changes.SERVING`.
-            is_bounded: whether steps unlike any recorded one get a time between two bounds; else
-                there is no prediction with them.
+            changes: changes with the keywords in :data:`tracekit.prediction.changes.SERVING`.
+            is_bounded: whether to bound the time of steps that are unlike any recorded step. By
+                default, such steps are an error.
 
         Raises:
-            QueryError: the run lacks required information, or the changes lead to steps unlike any
-                recorded one.
+            QueryError: the run lacks required information, or the changes lead to steps that are
+                unlike any recorded step.
         """
         run, times = self._run, self._times
         assumptions = [*self._assumptions]
@@ -272,7 +273,7 @@ def _measured(
 def _measured_apart(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
-    """Return the measures and steps, as `_measured` does, for a prefill and a decode engine."""
+    """Return measures and steps like `_measured`, for separate prefill and decode engines."""
     alone = [request._replace(output_token_count=1) for request in requests]
     read = Serving(alone, replace(engine, batch_limit=None), step_ns)
     order = sorted(
@@ -289,9 +290,9 @@ def _measured_apart(
 
 
 def _gaps(steps: _Steps) -> list[tuple[int, int]]:
-    """Return each time between tokens, and how often it occurs.
+    """Return each time between tokens and its number of occurrences.
 
-    A running request gets one token per step.
+    Each running request gets one token per step.
     """
     return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
@@ -422,7 +423,7 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
 def _steps(
     name: str, found: Sequence[Sequence[Any]], tokens: int | None
 ) -> tuple[list[Timed], int]:
-    """Return the steps of a run, and the time an idle engine needs to start one, ns."""
+    """Return the steps of a run, and the time that an idle engine needs to start a step, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
     context: defaultdict[int, int] = defaultdict(int)
     readers: defaultdict[int, list[int]] = defaultdict(list)
@@ -446,7 +447,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    # How long after the first request to an idle engine the other requests of its step were sent.
+    # Send times of the other requests of a step, relative to the first request to an idle engine.
     joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):

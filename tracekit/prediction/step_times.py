@@ -1,9 +1,10 @@
 """Step times of a serving engine by the work of the step, measured on recorded steps.
 
 Steps with prefill and steps with only decode are separate kinds, because they run different
-kernels. For each kind, the time is linear (least squares) in the most explanatory of: prompt
-tokens, decoding requests, context tokens, and tokens times context, the cost of attention. The mean
-residual by number of decoding requests is added, because kernels suit some numbers better.
+kernels. For each kind, the time is a linear function (least squares) of the most explanatory terms:
+prompt tokens, decoding requests, context tokens, and tokens times context (the cost of attention).
+The mean residual per number of decoding requests is added, because kernels are more efficient for
+some numbers.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from tracekit.errors import QueryError
 from tracekit.prediction.batching import StepTime, Work
 
 _STEPS_PER_TERM, _LEAST_GAIN = 16, 0.02
-"""Minimum number of steps per term, and minimum share of squares that it explains."""
+"""Minimum number of steps per term, and minimum share of the variance that a term explains."""
 
 _DOUBT_STEPS = 5
-"""Shrinkage: the mean residual per number of requests is averaged with this many zeros."""
+"""Shrinkage of the mean residual per number of requests: number of zeros that are added."""
 
 _BLOCK_STEPS = 4
 """Mean length of resampled runs of steps, because adjacent steps are correlated."""
 
 _LEAST_ALIKE, _LEAST_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
-"""A step is known if enough recorded ones decode nearly as many requests: at least the first number
-and this share of all, or the last number."""
+"""A step is known if enough recorded steps decode a similar number of requests: at least
+`_LEAST_ALIKE` and `_LEAST_ALIKE_PCT` percent of all steps, or `_ENOUGH_ALIKE`."""
 
 _NEAR = 0.1
-"""Nearly as many: within one, or this share of the entire range; the same share applies to prefill
-and context tokens."""
+"""Maximum difference between similar numbers of requests, prefill tokens, or context tokens, as a
+share of the entire range; for requests, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class _Line:
         return line + terms[0] * self._missed.get(decode_count, 0.0)
 
     def missed_ns(self, row: _Row) -> float:
-        """Return the residual of a step; for several, divided among them."""
+        """Return the residual per step."""
         return (row.dur_ns - self.dur_ns(row.terms, row.decode_count)) / row.terms[0]
 
 
@@ -111,7 +112,7 @@ class _Kind:
             yield at
 
     def _read(self, decode_count: int) -> list[int]:
-        """Return count, minimum, and maximum of prefill tokens of steps with similar decodes."""
+        """Return count, minimum, and maximum of prefill tokens for similar decode counts."""
         near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
         read = [
             work.prefill_token_count
@@ -133,7 +134,7 @@ class _Kind:
         )
 
     def strange(self, work: Work) -> str | None:
-        """Return how a step differs from all recorded ones; None if it is similar to one."""
+        """Return how a step differs from all recorded steps; None if it is similar to one."""
         decodes = work.decode_count
         alike_count, *read = self.read(decodes)
         share = len(self._works) * _LEAST_ALIKE_PCT / 100
@@ -175,7 +176,7 @@ class StepTimes:
         return self._times({reads: (kind.line, None) for reads, kind in self._kinds.items()})
 
     def drawn(self, seed: int) -> StepTime:
-        """Return step times of another run of the kind: a bootstrap of runs of steps."""
+        """Return step times of a resampled run: a block bootstrap of the recorded steps."""
         chance = random.Random(seed)
         return self._times({reads: kind.drawn(chance) for reads, kind in self._kinds.items()})
 
@@ -193,12 +194,13 @@ class StepTimes:
         return step_ns
 
     def bounded(self, step_ns: StepTime, power: float) -> StepTime:
-        """Return step times, with the nearest recorded step for those unlike any recorded one.
+        """Return step times that use the nearest recorded step for steps unlike any recorded step.
 
         Args:
-            step_ns: times of recorded steps.
-            power: 0: as long as the nearest step; 1: in proportion to the work; a part of a
-                prefill takes at most the root of its share.
+            step_ns: returns the time of a recorded step.
+            power: with 0, a decode step takes as long as the nearest step; with 1, its time is
+                proportional to its requests. Prefill time is proportional to the root of its
+                tokens with 0, and to its tokens with 1.
         """
 
         def bounded_ns(work: Work) -> int:
@@ -234,10 +236,10 @@ class StepTimes:
         return sum(step.dur_ns for step in alike) / told_ns if told_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
-        """Return the share of time in steps unlike any recorded one, in %, and the reason.
+        """Return the share of time in steps unlike any recorded step, in %, and the reason.
 
         Args:
-            steps: work and time of each, ns.
+            steps: work and time of each step, ns.
         """
         times: defaultdict[str, int] = defaultdict(int)
         for work, took_ns in steps:
@@ -284,7 +286,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return the factors of all terms, none below 0, because more work does not take less time."""
+    """Return the factors of all terms, at least 0, because more work does not take less time."""
     kept = list(terms)
     found = _solved(rows, kept)
     while min(found[1:], default=0.0) < 0:
@@ -295,7 +297,7 @@ def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
 
 
 def _solved(rows: Sequence[_Row], kept: Sequence[int]) -> list[float]:
-    """Return the factors of these terms; 0 for linearly dependent ones."""
+    """Return the factors of these terms; linearly dependent terms get 0."""
     scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in kept]
     scaled = [[row.terms[i] / by for i, by in zip(kept, scale, strict=True)] for row in rows]
     places = range(len(kept))

@@ -1,8 +1,8 @@
 """Writes a predicted run as a Chrome trace with the predicted times.
 
-Calls and work have the times of the replay. Other events of a thread (ops, ranges, Python) move
-with them, in proportion between two nodes of their thread, so that nesting is unchanged. Work that
-a method adds has the name of what it copies and an argument that marks it as predicted.
+Calls and work have the times of the replay. The times of other events of a thread (ops, ranges,
+Python) are interpolated between the nodes of the thread, so that nesting is unchanged. Work that a
+method adds has the name of the copied work and an argument that marks it as predicted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
-# For nodes at the same time: ends are moved before the first, and starts after the last.
+# If several nodes have the same time, ends use the first node, and starts use the last node.
 _HOST = f"""
 WITH node AS (
     SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
@@ -174,19 +174,20 @@ GROUP BY rank, trace_id, module, pid, tid, near_id, is_added
 """
 
 _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id")
-"""Arguments that link an event to others, which its copy does not have."""
+"""Arguments that link an event to other events. They are removed from copies."""
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
     """Write the run at the times of a replay.
 
     Args:
-        connection: one that has the graph and the replayed edges.
-        at: the table of the replay.
-        path: the file, which is written completely or not at all; or a folder, for a file per rank.
+        connection: connection with the graph and the replayed edges.
+        at: table of the replay.
+        path: output file, which is written completely or not at all; or a folder for one file per
+            rank.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for statement in (_WORK, _HOST, _ADDED):
@@ -221,7 +222,7 @@ def _events(
     correlation: int | None, begin_ns: int, took_ns: int, text: str | None, copies: float | None,
     is_added: bool,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Yield an event with times in ns, as often as its work is repeated, the last time in part."""
+    """Yield an event with times in ns for each repetition of its work; the last may be partial."""
     found = json.loads(text) if text else {}
     args = {**found} if isinstance(found, dict) else {}
     if is_added:

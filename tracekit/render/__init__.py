@@ -5,10 +5,10 @@ Each module here without a leading underscore is a format of that name. It has a
     def render(data: Result | Mapping[str, Result], stream: TextIO, *, full: bool, units: bool,
                wide: bool) -> None
 
-where a mapping is a breakdown, by name of the analysis. `full` shows all rows of a breakdown
-instead of one screen. `units` shows times, sizes, and rates in readable units. `wide` shows all
-columns, whatever the width of the terminal. Formats for programs (json, csv) ignore all three: they
-write all rows and columns in base units.
+where a mapping is a breakdown by analysis name. `full` shows all rows of a breakdown instead of one
+screen. `units` shows times, sizes, and rates in readable units. `wide` shows all columns regardless
+of the terminal width. Formats for programs (json, csv) ignore all three: they write all rows and
+columns in base units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bars of block characters whose cells add up, and strips with a block per rank."""
+"""Bars of block characters whose cells add up, and strips with one block per rank."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def share_bar(share_pct: float | None, width: int, style: str = "") -> Text:
 
 
 def cells_of(amount: float, longest: float, width: int) -> int:
-    """Return the cells of an amount, if the largest amount takes all `width` cells."""
+    """Return the number of cells for an amount if `longest` takes all `width` cells."""
     return round(amount / longest * width) if longest else 0
 
 
 def cells_of_ranks(count: int, width: int) -> list[range]:
-    """Return the ranks that each cell represents: all `count` ranks, in order."""
+    """Return the ranks that each cell of a strip represents; together, all `count` ranks."""
     cells = max(min(count, width), 1)
     return [range(cell * count // cells, (cell + 1) * count // cells) for cell in range(cells)]
 
@@ -62,8 +62,8 @@ def cells_of_ranks(count: int, width: int) -> list[range]:
 def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) -> Text:
     """Return a strip, in which a full block is the largest value and a blank is 0 or None.
 
-    `values` has a value per rank, in order; a cell for several ranks shows the largest. `marked`
-    tells which ranks are highlighted.
+    `values` has one value per rank; a cell for several ranks shows the largest. `marked` is whether
+    each rank is highlighted.
     """
     largest = max((value for value in values if value is not None), default=0)
     row = Text()

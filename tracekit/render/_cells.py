@@ -1,4 +1,4 @@
-"""The cells of a result as safe text, with the unit in the column header."""
+"""Formats the cells of a result as safe text, with the unit in the column header."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""Smallest number in units of the last decimal; below it, a column has no common unit."""
+"""Minimum value in units of the last decimal for a common unit; else each cell has its own unit."""
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """One column as text. Numbers are right-aligned and never cut.
+    """One column as text. Numbers are right-aligned and never truncated.
 
-    `source` is the name of the column; `name` is the same without the suffix of its unit.
+    `source` is the name of the column; `name` is the name without the unit suffix.
     """
 
     source: str
@@ -70,9 +70,9 @@ def text_columns(result: Result, *, units: bool) -> list[TextColumn]:
     Args:
         result: the rows.
         units: scale numbers by the unit suffix of their column, and show the unit in the header. If
-            the numbers of a column differ too much for a common unit, each has its own. A column
-            `value` next to a column `unit` is shown in these units, without the column `unit`.
-            False shows every value unscaled.
+            the numbers of a column differ too much for a common unit, each cell has its own unit. A
+            column `value` next to a column `unit` is shown in these units, without the column
+            `unit`. False shows every value unscaled.
     """
     names = result.column_names
     columns = [[row[index] for row in result.rows] for index in range(len(names))]
@@ -107,7 +107,7 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
 
 
 def _from_here(files: Sequence[Any]) -> list[Any]:
-    """Return file names, relative if they are below the current folder."""
+    """Return file names, which are relative if they are below the current folder."""
     try:
         here = f"{Path.cwd()}{os.sep}"
     except OSError:
@@ -180,7 +180,7 @@ def _of_unit(value: Any, unit: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return one value as printable text; NULL is a dash."""
+    """Return one value as printable text, or a dash for NULL."""
     if value is None:
         return NOTHING
     if isinstance(value, str):

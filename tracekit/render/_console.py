@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 PIPED_WIDTH = 100
-_MAX_WIDTH = 9999  # lines are filled up to the width
+_MAX_WIDTH = 9999  # rich pads lines to the width
 _MIN_WIDTH = 72
 
-# Replacements if the encoding of the stream has no block characters; one for one, so that columns
-# stay aligned.
+# Replacements if the encoding of the stream has no block characters. Each is one character, so that
+# columns stay aligned.
 _ASCII = str.maketrans(
     {
         "█": "#",
@@ -44,7 +44,7 @@ _ASCII = str.maketrans(
 
 
 class _Console(Console):
-    """A console that raises BrokenPipeError, where rich would exit with code 1."""
+    """A console that raises BrokenPipeError instead of exiting with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -72,7 +72,7 @@ def make_console(stream: TextIO) -> Console:
 
 
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
-    """Print lines without wrapping or cropping: their layout is complete."""
+    """Print lines without wrapping or cropping, because their layout is complete."""
     ascii_only = not _shows_blocks(console)
     for line in lines:
         line.rstrip()

@@ -1,4 +1,4 @@
-"""Curves drawn with characters: distributions, and rates by size. Letters distinguish them."""
+"""Draws curves with characters: distributions, and rates by size. Letters distinguish curves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.render._text import cell_width, printable, shorten
 from tracekit.units import format_short
 
 _ROW_COUNT = 11
-"""Rows of a drawing: 0 %, 10 %, … 100 %."""
+"""Number of rows of a drawing: 0 %, 10 %, … 100 %."""
 
 _LABELLED_ROWS = (0, 5, 10)
 _MAX_WIDTH = 100
@@ -24,15 +24,15 @@ _STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
 _PCT_LABELS = {row: f"{row * 10} %" for row in _LABELLED_ROWS}
 
 MOST_CURVES = len(_SEVERAL)
-"""Most curves in one drawing."""
+"""Maximum number of curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
-"""The number of the visible curve by row, counted from below, and column."""
+"""Number of the visible curve by row (counted from the bottom) and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A distribution function: the share of values up to each value, ascending."""
+    """A cumulative distribution function: ascending values with the share up to each value."""
 
     name: str
     values_ns: list[int] = field(default_factory=list)
@@ -49,7 +49,7 @@ def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
     columns = _columns(_PCT_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
-    # The axis starts at zero, unless all curves would be at its right end.
+    # The axis starts at zero unless all curves would be in its right half.
     start_ns = 0 if 2 * first_ns < last_ns else first_ns
     cells: _Cells = {}
     for number, curve in enumerate(curves):
@@ -68,11 +68,11 @@ def _draw(
 ) -> None:
     """Mark the cells of a curve, including all rows of a steep increase.
 
-    Cells before its first and after its last value are left to other curves.
+    Cells before its first value and after its last value are not marked.
     """
     before = 0
     for column in range(columns):
-        # The right edge of the cell, so that the last cell includes the last value.
+        # Use the right edge of the cell, so that the last cell includes the last value.
         value_ns = start_ns + (last_ns - start_ns) * (column + 1) / columns
         if value_ns < curve.values_ns[0]:
             continue
@@ -86,7 +86,7 @@ def _draw(
 
 @dataclass(slots=True)
 class RateCurve:
-    """Points of a curve: positive sizes, ascending, and the rate at each."""
+    """Points of a curve: ascending positive sizes, and the rate at each size."""
 
     name: str
     sizes: Sequence[float]
@@ -112,7 +112,8 @@ def rate_curve_lines(
 ) -> list[Text]:
     """Return a drawing of at most `MOST_CURVES` curves over common axes.
 
-    The axis of sizes is logarithmic, rates start at 0. Where curves meet, the first is visible.
+    The size axis is logarithmic; the rate axis starts at 0. Where curves meet, the first one is
+    visible.
     """
     top = max(max(curve.rates) for curve in curves)
     labels = {
@@ -140,7 +141,7 @@ def rate_curve_lines(
 
 
 def _columns(labels: Mapping[int, str], width: int) -> int:
-    """Return the number of columns that row labels leave for the curves."""
+    """Return the number of columns for the curves, next to the row labels."""
     return max(min(width - _label_width(labels) - 3, _MAX_WIDTH), _MIN_WIDTH)
 
 

@@ -1,14 +1,14 @@
-"""Lay out a result as aligned columns within a width.
+"""Lays out a result as aligned columns within a width.
 
-Numbers are never cut. If the columns are too wide, headers take several lines and text columns are
-cut at the right end. If that is not enough, a single row is shown as lines of `name  value`. With
-several rows, columns with one value move below the table, and then columns are left out: from the
-right, or in the order that an analysis defines with ``Keep``. A note names them. Sentences are
-wrapped.
+Numbers are never truncated. If the columns are too wide, headers take several lines, and text
+columns are truncated at the right end. If that is not enough, a single row is shown as lines of
+`name  value`. With several rows, columns with only one value move below the table. Then columns are
+omitted from the right, or in the order that an analysis defines with ``Keep``, and a note names
+them. Sentences are wrapped.
 
-Measured peak rates have descriptions, and two sentences in every row would fit no terminal. So
-columns `measured_peak_…` without values are left out, and the descriptions and reasons are lines
-below the table, each once. Exact formats have all columns.
+Measured peak rates have descriptions, which are too long to repeat in every row. So columns
+`measured_peak_…` without values are omitted, and each description or reason is one line below the
+table. Exact formats have all columns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Lines = list[str]
 def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
     """Return the lines of a table within the width, or of a record if it has one row.
 
-    Without a width, all columns are shown uncut.
+    Without a width, all columns are shown completely.
     """
     # Results of ad-hoc SQL keep all columns that the statement selects.
     shown = _without_peak_texts(result) if units and width is not None else result
@@ -72,7 +72,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
 
 
 def _kept(result: Result) -> tuple[str, ...]:
-    """Return the columns that an analysis keeps longest; ad-hoc SQL has none."""
+    """Return the columns that are omitted last, as the analysis defines; ad-hoc SQL has none."""
     from tracekit.analysis.catalog import load_catalog
 
     if result.keep:
@@ -84,7 +84,7 @@ def _kept(result: Result) -> tuple[str, ...]:
 def _folded(
     columns: Sequence[TextColumn], kept: Sequence[str], width: int
 ) -> tuple[list[TextColumn], list[str]]:
-    """Return the columns that fit, and notes about the others."""
+    """Return the columns that fit, and notes about the other columns."""
     order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], kept, place))
 
     def is_too_wide(count: int) -> bool:
@@ -117,13 +117,13 @@ def _is_same(column: TextColumn) -> bool:
 
 
 def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, int, int]:
-    """Return the sort key of columns: those kept longest first, those with one value last."""
+    """Return the sort key of a column: those to omit last come first, those with one value last."""
     rank = kept.index(column.source) if column.source in kept else len(kept)
     return _is_same(column), rank, place
 
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
-    """Return whether a result fits as a table, and not only as records."""
+    """Return whether a result fits as a table instead of as records."""
     shown = _without_peak_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
@@ -181,7 +181,7 @@ def _shrunk(
         shrinkable = [index for index, floor in enumerate(floors) if widths[index] > floor]
         widest = max(shrinkable, key=lambda index: widths[index])
         others = [widths[index] for index in shrinkable if widths[index] < widths[widest]]
-        # In one step to the next widest column, because names can have a million characters.
+        # Shrink to the next widest column in one step, because names can have a million characters.
         step = widths[widest] - max([floors[widest], *others])
         widths[widest] -= min(excess, step)
     return widths
@@ -247,7 +247,7 @@ def _without_peak_texts(result: Result) -> Result:
 
 
 def _each_once(texts: Iterable[str]) -> str:
-    """Return the first few distinct texts, cut to a readable length."""
+    """Return the first few distinct texts, truncated to a readable length."""
     every = list(dict.fromkeys(texts))
     shown = [printable(text[:_MAX_LENGTH]) for text in every[:_MAX_TEXTS]]
     more = [f"and {len(every) - _MAX_TEXTS:,} more"] if len(every) > _MAX_TEXTS else []

@@ -1,7 +1,7 @@
-"""One value as JSON text, exactly.
+"""Converts one value to exact JSON text.
 
-The standard encoder cannot be used for whole rows: it writes NaN, which is not JSON, and cannot
-write a DECIMAL as a number.
+The standard encoder is not sufficient for rows: it writes NaN, which is not JSON, and cannot write
+a DECIMAL as a number.
 """
 
 from __future__ import annotations

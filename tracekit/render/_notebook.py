@@ -1,7 +1,7 @@
 """Results and traces as HTML for notebooks, which call `_repr_html_`.
 
-Text from a trace is escaped, because notebooks run the HTML. The number of rows is limited, because
-notebooks store their output; a note states how many rows are left out.
+Text from a trace is escaped, because notebooks render the HTML. The number of rows is limited,
+because notebooks store their output; a note states how many rows are omitted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 MAX_ROWS = 20
-"""Most rows of a result that are shown."""
+"""Maximum number of displayed rows of a result."""
 
-# Notebooks would render text between two dollar signs in a kernel name as a formula.
+# Otherwise, notebooks would render text between two dollar signs in a name as a formula.
 _NO_FORMULAS = 'class="tex2jax_ignore mathjax_ignore"'
 _MAX_CELL = 120
 _WIDTH = 100

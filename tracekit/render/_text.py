@@ -1,4 +1,4 @@
-r"""Make text from a trace safe to display.
+r"""Makes text from a trace safe to display.
 
 Names, paths, and arguments in a trace are untrusted: they may contain escape sequences that rewrite
 the terminal, bidirectional controls that reorder a line, or newlines that break a table. Such
@@ -21,16 +21,16 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Variation selectors that emojis do not use: invisible, they can hide text for AI assistants.
 _UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Includes the preceding character, which a combining character may change.
+# Includes the preceding ASCII character, because a combining character may change its width.
 _NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 # Combining characters have no width: without a limit, one cell could cover the screen.
 _MAX_COMBINING = 4
 
 _LEAST_OWN = 30
-"""Fewest characters of the end of a name that is a prefix of other names."""
+"""Minimum number of characters that are shown after the common prefix of names."""
 
 _COMMON = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
-"""Parts that names of kernels share, which are dropped."""
+"""Common parts of kernel names, which are removed from long names."""
 
 _WORD_END = re.compile(r"[\w.]*$")
 
@@ -55,7 +55,7 @@ def printable(text: str, keep: str = "") -> str:
 
     Args:
         text: untrusted text.
-        keep: control characters that stay unchanged, such as a newline in a CSV cell.
+        keep: control characters that are not escaped, such as a newline in a CSV cell.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -82,7 +82,7 @@ def cell_width(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, cut at its right end with `…`."""
+    """Return the text in at most `width` cells, truncated at its right end with `…`."""
     if cell_width(text) <= width:
         return text
     if width < 1:
@@ -97,7 +97,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Return the text cut or padded to exactly `width` cells, right-aligned if `right` is set."""
+    """Return the text truncated or padded to `width` cells, right-aligned if `right` is set."""
     short = shorten(text, width)
     padding = " " * (width - cell_width(short))
     return padding + short if right else short + padding
@@ -115,8 +115,8 @@ def without_middle(text: str, width: int) -> str:
 def shortened(names: Sequence[str], width: int) -> list[str]:
     """Return names in at most `width` cells each, in the same order.
 
-    Long names lose common namespaces of PyTorch kernels, and then their middle. Names that would
-    look equal lose the middle of their common prefix instead.
+    In long names, common namespaces of PyTorch kernels are removed, and then the middle of the
+    name. If names would look equal, the middle of their common prefix is removed instead.
     """
     names = [name if cell_width(name) <= width else _COMMON.sub("", name) for name in names]
     short = [without_middle(name, width) for name in names]
@@ -132,7 +132,7 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
 
 
 def _shared_starts(names: Iterable[str]) -> dict[str, int]:
-    """Return the length of the longest prefix that each name shares with another one."""
+    """Return the length of the longest prefix that each name shares with another name."""
     shared: dict[str, int] = defaultdict(int)
     # In sorted order, the longest prefix is shared with the previous or the next name.
     for one, other in pairwise(sorted(names)):

@@ -1,4 +1,4 @@
-"""CSV like format csv, but without protection against formulas, for programs."""
+"""CSV for programs: like format csv, but without protection against formulas."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tracekit.render._json_text import json_text
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as JSON."""
-    # Other encodings would write replacement characters, which are not JSON.
+    # Encodings other than UTF could only write replacement characters, so escape instead.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
     if not isinstance(data, Mapping):
         _rows(data, stream, ascii_only)

@@ -1,8 +1,8 @@
 """Markdown tables in GitHub's dialect, to paste into an issue or a page.
 
-Units are as in the terminal. Text that Markdown could interpret is set as code, with `|` and
-control characters escaped. Without `full`, a table of a breakdown has at most 20 rows and a note
-with the total.
+Units are the same as in the terminal. Text that Markdown could interpret is formatted as code, with
+`|` and control characters escaped. Without `full`, a table of a breakdown has at most 20 rows and a
+note with the total.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tracekit.analysis.result import Result
 from tracekit.render._cells import TextColumn, text_columns
 
 _BREAKDOWN_ROWS = 20
-# Letters of any script, digits, and punctuation without meaning in a line of Markdown. Underscores
-# only between letters, where they are no emphasis. No text that GitHub turns into a link.
+# Text without meaning in Markdown: letters of any script, digits, harmless punctuation, and
+# underscores between letters, where they do not mark emphasis. Excludes text that GitHub links.
 _HARMLESS = re.compile(r"(?!.*www\.)(?:[^\W_]|(?<=[^\W_])_+(?=[^\W_])|[ .,;()/%+–…-])*+")
 _BACKTICKS = re.compile(r"`+")
 
@@ -65,7 +65,7 @@ def _cell(column: TextColumn, index: int) -> str:
 def _escaped(text: str) -> str:
     if _HARMLESS.fullmatch(text):
         return text
-    # A code span ends at an equal run of backticks, so use a longer run than any inside.
+    # A code span ends at an equal run of backticks, so use a longer run than any in the text.
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=0) + 1)
     padding = " " if text.startswith("`") or text.endswith("`") else ""
     body = text.replace("|", "\\|")

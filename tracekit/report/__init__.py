@@ -40,7 +40,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
     """Check that a report may be written to a file.
 
     Raises:
-        UsageError: the path is a folder, or a file that is no report and `force` is not set.
+        UsageError: the path is a folder, or a file that is not a report and `force` is not set.
     """
     if output.is_dir():
         raise UsageError(f"{output}: is a folder", hint=f"for example -o {output / 'report.html'}")
@@ -53,7 +53,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
 
 
 def write(html: str, output: Path) -> None:
-    """Write a report completely, or leave no file.
+    """Write a report completely or not at all.
 
     Raises:
         StoreError: the report cannot be written.

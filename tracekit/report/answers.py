@@ -1,4 +1,4 @@
-"""The results that a report shows, each cut to a bounded size."""
+"""Collects the results that a report shows, each limited in size."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
             yield MFU
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
-            # A breakdown includes roles if they replace modules.
+            # A breakdown already includes roles if modules are not recorded.
             if name in results or name == ROLES or (name in section.of_ranks and not is_several):
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
@@ -77,7 +77,7 @@ def _names_serving(phases: Result) -> bool:
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
-    """Run analyses two at a time. If one fails, run all sequentially to find out which and why."""
+    """Run analyses two at a time. If one fails, run all sequentially to get the reason."""
     try:
         answers.results |= trace.results(names)
     except (QueryError, UsageError):

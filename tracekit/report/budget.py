@@ -1,4 +1,4 @@
-"""Limits that bound the size of a report for any trace."""
+"""Limits on the size of a report."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
 
 MAX_ROWS = 1_000
-"""Most rows of a result in a page."""
+"""Maximum number of rows of a result in a page."""
 
 MAX_BYTES = 250_000
-"""Most text of a result in a page, in characters, because names can be very long."""
+"""Maximum number of characters of a result in a page, because names can be very long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The part of a result that is shown in a page."""
+    """The part of a result that a page shows."""
 
     shown: Result
     total: int
 
     def note(self, command: str) -> str:
-        """Return a note on the omitted rows, or an empty text if there are none."""
+        """Return a note on the omitted rows, or an empty text if no rows are omitted."""
         left = self.total - len(self.shown)
         if not left:
             return ""
@@ -33,7 +33,7 @@ class Cut:
 
 
 def cut(result: Result) -> Cut:
-    """Return the rows of a result that fit: the first, or those that its header prefers."""
+    """Return the rows of a result that fit: the first rows, or the rows that its header prefers."""
     rows = result.rows
     view = load_catalog().analyses.views("page").get(result.name, {})
     most = int(view.get("rows", MAX_ROWS))
@@ -54,7 +54,7 @@ def cut(result: Result) -> Cut:
 
 
 def _whole_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
-    """Return the rows of the first lines that fit completely, or else the rows of one line."""
+    """Return the rows of the first chart lines that fit completely, or else of one chart line."""
     places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:

@@ -111,7 +111,7 @@ TABLES = {
 """Title and definition of each section, in reading order."""
 
 Sides = Mapping[str, Mapping[str, "Result"]]
-"""Results of the analyses that are drawn, by side: base and new."""
+"""Results of the analyses that charts show, by side: base and new."""
 
 ANALYSES = ("module_icicle", "class_icicle")
 
@@ -313,7 +313,7 @@ def _intervals(noise: Result) -> Chart:
 
 
 def modules_of(trace: Trace) -> dict[str, Result]:
-    """Return the results that are drawn for one side."""
+    """Return the results that the charts of one side show."""
     return {name: trace.query(name) for name in ANALYSES}
 
 
@@ -328,7 +328,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
         for side, results in sides.items()
         if (chart := find_chart(view.chart).chart(results)) is not None
     }
-    # Several charts may draw the rows of one analysis.
+    # Several charts may show the rows of one analysis.
     rows = [row for results in sides.values() for row in results[need].to_dicts()]
     shown = {one["filter"]["equal"] for c in drawn.values() for one in c.spec.get("transform", ())}
     ends = [row["to_ns"] for row in rows if not shown or row["view"] in shown]

@@ -17,10 +17,10 @@ from tracekit.plot._encoding import of_number
 _COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event", "path")
 
 _MAX_NAME = 400
-"""Longest name that is drawn, in characters. Template names can be very long."""
+"""Maximum length of a displayed name in characters, because template names can be very long."""
 
 MAX_NAMES = 2_000_000
-"""Total length of all kernel names, and of all module names, in characters."""
+"""Maximum total length of all kernel names, and of all module names, in characters."""
 
 
 class _Names:
@@ -35,7 +35,7 @@ class _Names:
         return self.numbers.setdefault(name, len(self.numbers))
 
     def most(self) -> int:
-        """Return the longest allowed name, so that all names fit into :data:`MAX_NAMES`."""
+        """Return the maximum length of a name for which all names fit into :data:`MAX_NAMES`."""
         lengths = sorted(map(len, self.numbers))
         room = MAX_NAMES
         for at, length in enumerate(lengths):
@@ -54,9 +54,9 @@ def packed_events(result: Result, path: Result | None = None, host: Result | Non
     """Return the rows of analyses timeline_events and timeline_host as base64 of gzipped JSON.
 
     "path" is 1 for events on the critical path of the rank with the longest window. Starts are
-    differences to the previous event of the same stream. Tiles (several events drawn as one) have
-    separate lists with their index, count, and sum of durations. "cut" is the length to which
-    names were cut, or 0 if none was cut.
+    differences from the previous event of the same stream. Tiles (several events drawn as one) have
+    separate lists with their index, count, and total duration. "cut" is the length to which names
+    were truncated, or 0.
     """
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}

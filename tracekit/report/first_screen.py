@@ -77,7 +77,7 @@ def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield a bar of the step, its phases busy and idle, above the recorded step in gray."""
+    """Yield a bar of the step with busy and idle time by phase, above the recorded step in gray."""
     step = step_of(results)
     rows = results["phase_totals"].to_dicts() if "phase_totals" in results else []
     if step is None or not rows:

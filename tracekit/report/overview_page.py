@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[\w+=][\w+=.-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One of several runs. `named` is its name in commands: as the user wrote it, if possible."""
+    """One of several runs. `named` is its name in commands, as the user wrote it if possible."""
 
     name: str
     named: str
@@ -30,7 +30,7 @@ class Run:
 
 
 def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
-    """Return the runs if there are several and their traces were not read, else []."""
+    """Return the runs if there are several and their traces were not read; otherwise []."""
     ((run_count, has_traces),) = trace.sql(
         "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
     ).rows
@@ -49,7 +49,7 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
 
 
 def file_names(runs: Sequence[Run]) -> list[str]:
-    """Return a file name for the report of each run: the name of the run if it is a plain name."""
+    """Return a file name for the report of each run, based on the name of the run if possible."""
     found: list[str] = []
     for at, run in enumerate(runs, start=1):
         name = f"{run.name}.html"

@@ -54,7 +54,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
-    # The command may be removed from an installation.
+    # An installation may lack the command.
     has_viewer = find_spec("tracekit.cli.view") is not None
     title = _title(answers, traces)
     return page_of(
@@ -147,7 +147,7 @@ def _shown(
 
 
 def _is_repeated(table: str, asked: Sequence[str]) -> bool:
-    """Return whether another shown table has the same content for one device: steps or totals."""
+    """Return whether a table repeats another displayed table, because there is only one device."""
     if table in ("steps", "step_totals"):
         return table == "step_totals" and "steps" in asked
     return TOTALS.get(table) in asked

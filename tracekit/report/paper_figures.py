@@ -1,7 +1,7 @@
-"""Charts for a page of runs: the paper's Figure 5 from our runs, and the paper's own numbers.
+"""Charts for a page of runs: the paper's Figure 5 drawn from our runs, and the paper's numbers.
 
-Figure 5 shows the parts of a decoder layer with and without recomputation. It needs traces, so the
-roles of each pre-training run are queried.
+Figure 5 shows the parts of a decoder layer with and without recomputation. It requires the traces
+of each pre-training run, whose roles are queried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROLES = (
     *("QKV", "RoPE", "Bmm0", "Softmax", "Bmm1", "Attention", "other in attention"),
     *("Output", "MLP", "RMSNorm"),
 )
-"""The parts of a decoder layer, by their names in analysis roles."""
+"""Parts of a decoder layer, by their names in analysis roles."""
 
 PHASES = ("forward", "backward")
 """Phases in the chart. As in the paper, recomputation is left out."""
@@ -90,7 +90,7 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
 
 
 def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
-    """Return the rows of the first device. All ranks of data-parallel training do the same work."""
+    """Return the rows of the first device, because all data-parallel ranks do the same work."""
     rows = roles.to_dicts()
     first = next(((row["rank"], row["device"]) for row in rows), None)
     return [

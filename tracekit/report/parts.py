@@ -1,6 +1,6 @@
-"""The parts of pages as HTML: headings, sections, tabs, tables, commands, and charts.
+"""HTML parts of pages: headings, sections, tabs, tables, commands, and charts.
 
-Text from a trace is escaped here, or inserted into the page as text by the script.
+Text from a trace is escaped here, or the script inserts it into the page as text.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]
 
 
 def figure(chart: Chart, *, is_side: bool = False) -> str:
-    """Return the placeholder of a chart, which is half as wide with `is_side`."""
+    """Return the placeholder of a chart; with `is_side`, it has half the width."""
     title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
     side = ' class="side"' if is_side else ""
     return f'<figure{side} data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
@@ -145,7 +145,7 @@ def tables(
 ) -> Iterator[str]:
     """Return the placeholders of tables, each below the title and definition of its analysis.
 
-    The section already shows those of the analysis `defined`.
+    The title and definition of the analysis `defined` are omitted, because the section shows them.
     """
     for name in names:
         spec = load_catalog().analysis(name)
@@ -166,7 +166,7 @@ def copied(code_id: str, command: str) -> str:
 
 
 def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
-    """Return the part of a section with the commands and SQL that show the same."""
+    """Return the part of a section with the commands and SQL that produce the same results."""
     yield "<details><summary>The commands and the SQL that give the same</summary>"
     for analysis in analyses:
         spec = load_catalog().analysis(analysis)

@@ -1,4 +1,4 @@
-"""The page of runs: the paper's figures drawn from our runs, next to the published numbers."""
+"""Page of runs: the paper's figures drawn from our runs, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracekit.report.sections import RUN_SECTIONS, Section
 from tracekit.trace import Trace
 
 PLATFORM = "A800"
-"""Platform of the paper in the charts, the one of most of its tables."""
+"""Platform of the paper's numbers in charts; most of its tables have it."""
 
 _WHAT = (
     "Figures of arXiv 2311.03687 for these runs, with the values of the paper. Setups differ; the "
@@ -84,7 +84,7 @@ def named(run: str, paths: Sequence[str]) -> str:
 
 
 def _decoder(decoder: Decoder, paths: Sequence[str]) -> Shown:
-    """Return the section of Figure 5: the chart, or the reason why there is none."""
+    """Return the section of Figure 5: the chart, or the reason why it is missing."""
     title = "Decoder layers with and without recomputation (Figure 5)"
     rows = cut(decoder.rows)
     chart = decoder_chart(rows.shown)
@@ -109,7 +109,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
         try:
             cuts[name] = cut(runs.query(name, **PARAMS.get(name, {})))
         except (QueryError, UsageError):
-            # No run is of the kind that the section is about.
+            # No run has data for the section.
             continue
     found = []
     for section in RUN_SECTIONS:

@@ -1,10 +1,10 @@
 """The sections of a report and of a page of runs, in reading order.
 
 A section has charts of `tracekit.plot` and tables of analyses, whose headers define the figures. A
-section is left out if none of its tables has a row.
+section is omitted if none of its tables has a row.
 
 A page of runs may show the figures of arXiv 2311.03687 next to ours. Numbers that the paper prints
-are drawn; for a figure without numbers, the page quotes what the paper's text says about it.
+are drawn. For a figure without numbers, the page quotes the statements of the paper's text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Section:
         half_width: charts of half width, two per line.
         drawn: analyses that are shown as charts only.
         of_ranks: analyses that need several devices.
-        of: what the section needs: traces, several ranks, requests (``serving``), or a dependency
-            graph that is not too large.
-        of_paper: tables and figures of the paper that the section is about, in a page of runs.
-        published: those of them whose rows are shown.
-        pictured: those of them that are also drawn.
+        of: data that the section needs: traces, several ranks, requests (``serving``), or a
+            dependency graph that is not too large.
+        of_paper: tables and figures of the paper on the same subject, for a page of runs.
+        published: the tables and figures in `of_paper` whose rows are shown.
+        pictured: the tables and figures in `of_paper` that are also drawn.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Section:
 TIMELINE_EVENTS, TIMELINE_HOST = "timeline_events", "timeline_host"
 
 LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
-"""Small charts of distributions, which exist only for requests."""
+"""Small charts of distributions, for runs with requests."""
 
 
 def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:

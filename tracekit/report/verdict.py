@@ -1,4 +1,4 @@
-"""The verdict in sentences. Every figure in them comes from analysis verdict."""
+"""Formats the verdict as sentences. All figures in them come from analysis verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: the largest loss, the late rank of several, and the data quality."""
+    """Return the verdict: the largest loss, the latest of several ranks, and the data quality."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -45,7 +45,7 @@ def sentences(
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := by_topic.get("trust"):
-        # Records that are excluded from all figures are mentioned before the figures.
+        # Excluded records are mentioned first, because they affect all figures.
         is_of_records = trust["subject"] == "implausible_records" and trust["count"]
         found.insert(0 if is_of_records else len(found), _trust(trust))
     return found
@@ -61,7 +61,7 @@ def _amount(row: Mapping[str, Any]) -> str:
 
 
 def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:
-    """Return the idle time of an unprofiled step, or an empty text if unknown or another loss."""
+    """Return the idle time of an unprofiled step, or "" if unknown or for another kind of loss."""
     if loss["subject"] in _LOSSES or step is None or step["step_ns"] is None:
         return ""
     if step["idle_pct"] is None:

@@ -138,7 +138,7 @@ class LocalLocation(Location):
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Move a file to a new name."""
+    """Move a file to a new name without replacing an existing file."""
     try:
         target.hardlink_to(source)
     except OSError as error:

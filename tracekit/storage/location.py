@@ -1,7 +1,8 @@
 """Common interface of local paths and URLs.
 
-Both behave like a disk: failures raise an `OSError` whose `filename` is the location without
-secrets and whose `strerror` is the reason. Names shared with `pathlib.Path` have the same meaning.
+Both behave like a local file system: failures raise an `OSError` whose `filename` is the location
+without secrets and whose `strerror` is the reason. Names shared with `pathlib.Path` have the same
+meaning.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
 
 SMALL_FILE_BYTES = 32 * MB
-"""Maximum size of files other than traces, such as `run.json`: the text is in memory, and the
-parsed content takes up to twenty times as much."""
+"""Maximum size of files other than traces, such as `run.json`. They are read into memory, and the
+parsed content takes up to twenty times as much memory as the text."""
 
 
 class Location(ABC):
     """A file or folder, which may not exist. Create one with :meth:`of`.
 
-    It has no connection and can be pickled; locations of the same path or URL are equal. ``str()``,
-    ``repr()``, and errors show a URL without secrets.
+    A location has no connection and can be pickled; locations of the same path or URL are equal.
+    ``str()``, ``repr()``, and errors show a URL without secrets.
     """
 
     __slots__ = ()
@@ -46,7 +47,7 @@ class Location(ABC):
             return given
         if isinstance(given, str):
             if is_url(given):
-                # Imported only for URLs, because it takes as long as the rest of a small command.
+                # Imported only for URLs, because the import takes as long as a small command.
                 from tracekit.storage.remote import RemoteLocation
 
                 return RemoteLocation.parse(given)
@@ -117,51 +118,52 @@ class Location(ABC):
     def is_dir(self) -> bool:
         """Return whether it is a folder; in an object store, whether any object is below it.
 
-        The URL of a folder of a web server ends in a slash.
+        On a web server, the URL of a folder ends in a slash.
         """
 
     @abstractmethod
     def size_bytes(self) -> int | None:
         """Return the size of the file, bytes, or None if a web server does not report it.
 
-        Sizes from a listing are not requested again.
+        A size that is known from a listing is not requested again.
         """
 
     @abstractmethod
     def identity(self) -> str | None:
         """Return a value that changes whenever the content of the file does; None if unknown.
 
-        For an object, size and etag; for a local file, size, inode, and times. Values from a
-        listing are not requested again.
+        It consists of size and etag for an object, and of size, inode, and times for a local file.
+        A value that is known from a listing is not requested again.
         """
 
     @abstractmethod
     def holds(self, name: str) -> bool:
         """Return whether this folder directly contains a file of this name.
 
-        For URLs, the answer is cached in this object: of an object store for the complete folder,
-        of a web server for each name, where an HTML page does not count.
+        For URLs, the answer is cached in this object: for object stores, the names of the complete
+        folder; for web servers, the answer for each name. An HTML page does not count as a file.
         """
 
     @abstractmethod
     def entries(self) -> list[Location]:
         """Return the files and folders directly in this folder, in natural order.
 
-        Empty if the folder does not exist. Listed files have size and identity.
+        The list is empty if the folder does not exist. The sizes and identities of the files are
+        known from the listing.
         """
 
     @abstractmethod
     def files(self) -> list[Location]:
         """Return every file at any depth below this folder, in natural order.
 
-        An object store is listed once per thousand files, regardless of the number of folders.
+        In an object store, this takes one request per thousand files.
         """
 
     @abstractmethod
     def glob(self) -> list[Location]:
         """Return the matches of this location as a pattern, in natural order.
 
-        ``*``, ``?``, and ``[…]`` match parts of a name, ``**`` any number of folders.
+        ``*``, ``?``, and ``[…]`` match parts of a name; ``**`` matches any number of folders.
         """
 
     # Reading
@@ -170,17 +172,17 @@ class Location(ABC):
     def open(self, start: int = 0) -> BinaryIO:
         """Open the file for reading once from front to back.
 
-        Objects are read in ranges, some ahead; files of a web server in one response, resumed by a
-        range request after a failure. A few blocks are in memory, and nothing on disk. A change
-        while reading is an error.
+        Objects are read in ranges, some of them ahead. Files of a web server are read in one
+        response, which is resumed with a range request after a failure. A few blocks are in memory,
+        and nothing is written to disk. A change of the file while it is read is an error.
         """
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` up to `end`, fewer if the file ends first."""
+        """Return the bytes from offset `start` up to `end`, or fewer if the file ends before."""
 
     def read_exactly(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` up to `end`; an error if the file ends first."""
+        """Return the bytes from offset `start` up to `end`; raise if the file ends before."""
         piece = self.read_range(start, end)
         if len(piece) != max(0, end - start):
             raise OSError(errno.EIO, "unexpected end of file", self.shown)
@@ -217,7 +219,7 @@ class Location(ABC):
 
     @abstractmethod
     def upload(self, source: Path) -> None:
-        """Write or replace a file with the content of a local one; in parts if large."""
+        """Write or replace a file with the content of a local file, in parts if it is large."""
 
     @abstractmethod
     def delete(self) -> None:
@@ -229,7 +231,7 @@ class Location(ABC):
 
 
 def natural(text: str) -> tuple[tuple[object, ...], ...]:
-    """Return the key of natural order: rank10 after rank9, in every folder of a path."""
+    """Return the sort key for natural order, which puts rank10 after rank9 in every path part."""
     return tuple(
         # Digits are at every second position, so text is never compared with a number.
         tuple(
@@ -254,8 +256,8 @@ def place_of(given: str | Place) -> Place:
 def lies_in(folder: Place, name: str) -> bool:
     """Return whether a folder directly contains a file of a name.
 
-    For URLs, the answer is cached, and False without permission: access to one file does not imply
-    access to the files next to it.
+    For URLs, the answer is cached. It is False without permission, because access to one file does
+    not imply access to adjacent files.
     """
     if isinstance(folder, Path):
         return (folder / name).is_file()
@@ -266,5 +268,5 @@ def lies_in(folder: Place, name: str) -> bool:
 
 
 def has_query(place: Place) -> bool:
-    """Return whether a URL has a query, such as a signature, which is valid only for it."""
+    """Return whether a location is a URL with a query, such as a signature for this URL only."""
     return not isinstance(place, Path) and place.has_query

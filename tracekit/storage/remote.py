@@ -1,4 +1,4 @@
-"""URLs as locations: objects of a store, or files of a web server (obstore)."""
+"""URLs as locations: files in an object store or on a web server, accessed with obstore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tracekit.storage.stream import RemoteStream, Response, without_start
 from tracekit.storage.url import WEB, Url
 
 PART_BYTES = 8 << 20
-"""Size of a part of an upload; stores accept ten thousand parts."""
+"""Size of an upload part; object stores accept ten thousand parts."""
 
 MAX_PARTS_AT_ONCE = 2
 
@@ -109,7 +109,7 @@ class RemoteLocation(Location):
 
     @property
     def _path(self) -> str:
-        """Path in obstore, below the bucket; for web servers the client has the complete URL."""
+        """Path in obstore: below the bucket, or empty for web servers (the client has the URL)."""
         return "" if self._is_web else self._url.key.strip("/")
 
     # Existence and content
@@ -197,7 +197,7 @@ class RemoteLocation(Location):
         identity, meaning = self._known().identity, urls.meaning_of(self._url.query)
         if identity is None or not meaning:
             return identity
-        # The query may select one of several files with equal tags.
+        # The query may select one of several files with the same tag.
         return f"{identity} {hashlib.sha256(meaning.encode()).hexdigest()}"
 
     def entries(self) -> list[Location]:
@@ -333,7 +333,7 @@ class RemoteLocation(Location):
             return reader.read(end - start)
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        # Do not use metadata of a listing, because a manifest may be replaced at any time.
+        # Do not use metadata from a listing, because a manifest may be replaced at any time.
         with io.BufferedReader(self._stream(0)) as reader:
             data = reader.read(most_bytes + 1)
         if len(data) > most_bytes:

@@ -1,7 +1,7 @@
-"""Clients of object stores and web servers (obstore), with errors converted to those of a disk.
+"""obstore clients of object stores and web servers, with errors converted to `OSError`.
 
-Errors of obstore contain URLs with signatures and content of the server. Only the status and the
-error code of the server are shown, never their text.
+Errors of obstore contain signed URLs and text from the server. Messages show only the status and
+error code of the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracekit.storage.url import CREDENTIALS, WEB, Url
 T = TypeVar("T")
 
 LIMIT_S = 3600.0
-"""Time limit of one file from the first request to its end, seconds.
+"""Time limit of one file from the first request to the last byte, seconds.
 TRACEKIT_URL_LIMIT_S overrides it."""
 
 RETRIES = 5
@@ -49,13 +49,13 @@ def limit_s() -> float:
 
 
 def beyond_limit(shown: str) -> OSError:
-    """Return the error of a file that exceeds the time limit."""
+    """Return the error for a file that exceeds the time limit."""
     reason = f"not complete after {limit_s():g} s; set TRACEKIT_URL_LIMIT_S to wait longer"
     return OSError(errno.EIO, reason, shown)
 
 
 def missing_extra(shown: str) -> UsageError:
-    """Return the error of the missing package for URLs."""
+    """Return the error for the missing package that URLs need."""
     return UsageError(
         f"{shown}: reading URLs needs the extra 'remote'",
         hint="install it with: pip install '.[remote]'",
@@ -63,14 +63,14 @@ def missing_extra(shown: str) -> UsageError:
 
 
 def store_of(url: Url) -> Any:
-    """Return the client for a URL: one per bucket in this process, one per file of a web server.
+    """Return the client for a URL: one per bucket and process, or one per file of a web server.
 
     Raises:
         UsageError: the extra is not installed.
-        OSError: no credentials, or an unusable URL.
+        OSError: credentials are missing, or the URL is unusable.
     """
     if url.scheme in WEB:
-        # The complete URL is the root, so that path and query stay unchanged.
+        # The complete URL is the root, so that path and query are unchanged.
         return _connect(url)
     key = (url.scheme, url.place, limit_s())
     with _LOCK:
@@ -80,7 +80,7 @@ def store_of(url: Url) -> Any:
 
 
 def forget_stores() -> None:
-    """Remove all clients, which have the credentials from their creation."""
+    """Remove all clients, because they have the credentials from their creation."""
     _STORES.clear()
 
 
@@ -175,7 +175,7 @@ def request(url: Url, ask: Callable[[Any], T]) -> T:
     """Make a request, which obstore retries if useful.
 
     Raises:
-        OSError: it failed.
+        OSError: the request failed.
     """
     begin = time.monotonic()
     store = store_of(url)
@@ -203,7 +203,7 @@ def interruptibly(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 (raised where the result is asked for)
+        except BaseException as error:  # noqa: BLE001 (raised when the result is requested)
             future.set_exception(error)
 
     threading.Thread(target=run, name="tracekit-request", daemon=True).start()
@@ -218,11 +218,11 @@ def is_missing(error: BaseException) -> bool:
 
 
 def as_os_error(error: BaseException, url: Url) -> OSError:
-    """Return the error as that of a disk, with the URL without secrets as its file name.
+    """Convert an error to an `OSError` whose file name is the URL without secrets.
 
     Returns:
         `FileNotFoundError`, `PermissionError`, `FileExistsError`, `TimeoutError`, or `OSError`,
-        whose `strerror` is the reason, without reference to the original error.
+        whose `strerror` is the reason. It does not reference the original error.
     """
     kind, text, shown = type(error).__name__, str(error), url.shown
     status, code = _status_and_code(text)

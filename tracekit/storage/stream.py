@@ -13,7 +13,7 @@ from tracekit.storage.stores import as_os_error, beyond_limit, interruptibly, li
 from tracekit.storage.url import Url
 
 MAX_FAILURES = 3
-"""Maximum resumptions without progress; obstore retries each request, too."""
+"""Maximum number of resumptions without progress. obstore also retries each request."""
 
 _REPORT_S = 0.5
 
@@ -40,7 +40,7 @@ def telling(report: Callable[[Came], None]) -> Iterator[None]:
 
 
 class Response(NamedTuple):
-    """Bytes of a file from an offset on, and metadata of the server."""
+    """Bytes of a file from an offset onward, and the metadata that the server sent."""
 
     chunks: Iterator[bytes]
     size_bytes: int | None
@@ -50,7 +50,7 @@ class Response(NamedTuple):
 
 
 def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Yield chunks of bytes without the first bytes of the stream."""
+    """Yield the chunks of a stream without its first `count` bytes."""
     for chunk in chunks:
         if len(chunk) > count:
             yield chunk[count:]
@@ -58,12 +58,12 @@ def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 
 class RemoteStream(io.RawIOBase):
-    """The bytes of a file from an offset on, read once from front to back.
+    """The bytes of a file from an offset onward, read once from front to back.
 
     Args:
         url: URL of the file.
         start: offset of the first byte.
-        connect: requests the bytes from an offset on.
+        connect: requests the bytes from an offset onward.
 
     A broken connection is resumed at the missing byte. A file that changed is an error.
     """
@@ -108,7 +108,7 @@ class RemoteStream(io.RawIOBase):
         return count
 
     def _next(self) -> bytes | None:
-        """Return the next bytes, None at the end; resume after a failure."""
+        """Return the next bytes, or None at the end. Resume after a failure."""
         while True:
             self._is_waiting = True
             try:

@@ -33,8 +33,8 @@ def building_folder(final: Path) -> Path:
 def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it when the block ends.
 
-    If the block fails, nothing is written. A long temporary name is cut, so that only the final
-    name can be too long. `put` renames the file; by default it replaces an existing one.
+    If the block fails, nothing is written. A long temporary name is truncated, so that only the
+    final name can be too long. `put` renames the file; by default, it replaces an existing file.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
@@ -48,7 +48,7 @@ def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -
 
 
 def sweep(folder: Path) -> None:
-    """Remove incomplete files of ended processes of this host.
+    """Remove incomplete files of processes of this host that have ended.
 
     The folder may be shared with other hosts, whose processes are not visible here.
     """
@@ -61,7 +61,7 @@ def sweep(folder: Path) -> None:
 
 
 def temporary_folder() -> Path:
-    """Create a private folder in the temporary folder, and remove those of ended processes.
+    """Create a private folder in the temporary folder, and remove folders of ended processes.
 
     Raises:
         StoreError: it cannot be created.
@@ -86,7 +86,7 @@ def temporary_place() -> Path:
     """Return the temporary folder.
 
     Raises:
-        StoreError: none is writable; the disks may be full.
+        StoreError: no temporary folder is writable; the disks may be full.
     """
     try:
         return Path(tempfile.gettempdir())
@@ -96,7 +96,7 @@ def temporary_place() -> Path:
 
 @functools.cache
 def host() -> str:
-    """Return an identifier of the processes that are visible here."""
+    """Return an identifier of the host or container, whose processes are visible here."""
     name = platform.node()
     with contextlib.suppress(OSError):
         # Containers may share a host name and a folder, but not their processes.

@@ -1,4 +1,4 @@
-"""Parsing of URLs, and their text without secrets."""
+"""Parses URLs and formats them without secrets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tracekit.errors import UsageError
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
-"""Readable schemes; ``file://`` is a local path. All but the last two are also writable."""
+"""Readable schemes. All except the last two are also writable. ``file://`` is a local path."""
 
 WEB = frozenset({"https", "http"})
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-# Other parts of a signed URL.
+# Query parameters of a signed URL that do not identify the file.
 _SIGNING = re.compile(
     r"x-amz-|x-goog-|(?:expires|se|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
 )
@@ -41,7 +41,7 @@ class Url(NamedTuple):
 
     @property
     def root(self) -> str:
-        """Everything before the key."""
+        """The URL up to the key."""
         return f"{self.scheme}://{self.place}/"
 
     @property
@@ -49,11 +49,11 @@ class Url(NamedTuple):
         """The URL without user, password, query, and signature."""
         user, at, host = self.place.rpartition("@")
         if self.scheme in _AZURE and ":" not in user:
-            # Container: abfs://container@account.dfs.core.windows.net/…
+            # The user is a container: abfs://container@account.dfs.core.windows.net/…
             host = f"{user}{at}{host}"
         key = self.key
         if self.scheme not in WEB and "=" in (query := key.partition("?")[2]) and query:
-            # Keys of objects do not end in a signature, but a manually changed signed URL does.
+            # An object key does not end in a signature, but a manually edited signed URL may.
             key = key.partition("?")[0]
         return f"{self.scheme}://{host}/{key}"
 
@@ -71,7 +71,7 @@ def meaning_of(query: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL, not a local path."""
+    """Return whether a text is a URL rather than a local path."""
     found = _URL.match(text)
     return found is not None and found["scheme"].lower() != "file"
 

@@ -1,4 +1,4 @@
-"""Requests to web servers that obstore lacks: folder pages, files without Content-Length."""
+"""Web server requests that obstore does not support: folder pages, files without Content-Length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.storage.url import Url
 from tracekit.units import MB
 
 PAGE_BYTES = 32 * MB
-"""Maximum size of a folder page, a few hundred thousand links."""
+"""Maximum size of a folder page, which is enough for a few hundred thousand links."""
 
 CHUNK_BYTES = 1 << 18
 
@@ -29,7 +29,7 @@ def get(url: Url, start: int = 0) -> Response:
     """Request a file starting at an offset, without knowing its size.
 
     Raises:
-        OSError: the server does not send it.
+        OSError: the server does not send the file.
     """
     user, _, host = url.place.rpartition("@")
     address = url._replace(place=host).text

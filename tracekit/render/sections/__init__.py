@@ -1,7 +1,7 @@
-"""The sections of the breakdown screen, in the order of the screen.
+"""The sections of the breakdown screen, in display order.
 
-A section is left out if its analysis has no rows. `health` names data that the trace lacks; it is
-not drawn as zero.
+A section is omitted if its analysis has no rows. Data that the trace lacks is listed in `health`
+instead of shown as zero.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Section:
     Attributes:
         draw: returns its lines.
         needs: analysis whose rows it requires.
-        tables: analyses by title that `--full` shows with all rows, instead of calling `draw`.
-        alone: where it stands if the analysis is queried alone: above or instead of the table.
-        follows: the section that it follows without an empty line.
+        tables: analyses by title that `--full` shows with all rows instead of calling `draw`.
+        alone: position if only the analysis is queried: above or instead of its table.
+        follows: the section that precedes it without an empty line.
     """
 
     draw: Callable[[Screen], list[Text]]
@@ -51,7 +51,7 @@ class Section:
     ) -> list[Text]:
         """Return the lines, each at most `width` cells wide.
 
-        `full` shows all rows, and `wide` all columns of these tables.
+        `full` shows tables with all rows; `wide` shows all columns of these tables.
         """
         if self.needs is not None and not data.get(self.needs):
             return []
@@ -66,7 +66,7 @@ class Section:
 
 
 def _nothing(_screen: Screen) -> list[Text]:
-    """Return no lines: the section is only shown by `--full`."""
+    """Return no lines, because only `--full` shows the section."""
     return []
 
 

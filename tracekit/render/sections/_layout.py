@@ -37,10 +37,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Screen:
-    """The data of a section and the space for it.
+    """The data of a section, and its layout options.
 
-    `data` has the results of the breakdown by analysis; lines have at most `width` cells; `full`
-    shows all rows, and `wide` all columns of full tables.
+    `data` has the results of the breakdown by analysis. Lines have at most `width` cells. `full`
+    shows all rows, and `wide` shows all columns of full tables.
     """
 
     data: Mapping[str, Result]
@@ -49,7 +49,7 @@ class Screen:
     wide: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of an analysis; none if it was not run."""
+        """Return the rows of an analysis, or an empty list if it was not run."""
         return self.data[name].to_dicts() if name in self.data else []
 
     def table(self, name: str) -> Iterator[Text]:
@@ -84,7 +84,7 @@ class Screen:
         return sorted(found, key=lambda row: -row["step_wall_ns"])
 
     def heading(self, title: str, note: str = "") -> Text:
-        """Return the first line of a section: its title, and a dim note cut to the width."""
+        """Return the first line of a section: its title, and a dim note truncated to the width."""
         line = Text()
         line.append(title, style="bold")
         if note:
@@ -106,10 +106,12 @@ class Screen:
         """Return a table: a line with title and column headers, and one line per row.
 
         Args:
-            title: shown above the labels; plain text is set in bold.
-            labels: row labels; long ones are cut in the middle.
-            figures: columns, never cut; a header wider than its column takes several lines.
-            bars: returns one bar of the given width, in cells, per row; omitted without space.
+            title: title above the labels; plain text is bold.
+            labels: row labels; the middle of long labels is omitted.
+            figures: columns, which are never truncated; a header wider than its column takes
+                several lines.
+            bars: returns one bar per row with the given width in cells; bars are omitted if there
+                is no space.
             after: text after the figures of each row, if it fits.
             below: text on a line below each row.
             styles: style of each row.
@@ -155,7 +157,7 @@ class Screen:
         return out
 
     def line(self, text: str, style: str = "") -> Text:
-        """Return a line cut to the width."""
+        """Return a line truncated to the width."""
         return Text(shorten(text, self.width), style=style)
 
     def facts(self, lines: Sequence[tuple[str, Text]]) -> list[Text]:
@@ -174,19 +176,19 @@ class Screen:
         return out
 
     def wrapped(self, text: str, style: str = "dim") -> list[Text]:
-        """Return a text below a table, wrapped."""
+        """Return a wrapped text for display below a table."""
         lines = textwrap.wrap(text, self.width, initial_indent=_GAP, subsequent_indent=_GAP)
         return [Text(line, style) for line in lines]
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
-        """Return a line with as much of a text after it, two cells apart, as there is room for."""
+        """Append two spaces and as much of a text as fits to a line."""
         return line.append("  " + shorten(text, self.width - line.cell_len - 2), style=style)
 
     def joined(self, parts: Sequence[str], title: Text | None = None) -> list[Text]:
-        """Return parts with dots between them, wrapped at the width.
+        """Return parts separated by dots, wrapped at the width.
 
         Args:
-            parts: texts without control characters; one wider than the screen is cut.
+            parts: texts without control characters; a text wider than the screen is truncated.
             title: the start of the first line.
         """
         lines = [Text() if title is None else title]
@@ -202,7 +204,7 @@ class Screen:
 
 
 def more(count: int, one: str, many: str = "") -> list[Text]:
-    """Return the line that says how many rows are not shown, or nothing."""
+    """Return a line with the number of rows that are not shown, or no line for 0."""
     if count <= 0:
         return []
     what = one if count == 1 else many or f"{one}s"
@@ -243,7 +245,7 @@ def figures(
 ) -> list[TextColumn]:
     """Return one column per name in `titles`, with its title.
 
-    With `is_alike`, all use the same number of decimals.
+    With `is_alike`, all columns use the same number of decimals.
     """
     values = {name: [row[name] for row in rows] for name in titles}
     alike = [value for column in values.values() for value in column] if is_alike else None
@@ -295,7 +297,7 @@ def device_label(row: Row, *, is_only: bool = False) -> str:
 
 
 def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
-    """Return labels padded or cut to the width of the widest, at most `longest` cells."""
+    """Return labels padded or truncated to the widest label, at most `longest` cells."""
     width = max(map(cell_width, labels), default=0)
     width = width if longest is None else min(width, longest)
     return [fit(label, width) for label in labels]

@@ -39,7 +39,7 @@ def _moved(
     curve: str,
     rates: Mapping[str, str],
 ) -> list[Text]:
-    """Return the fastest points with the latency of the smallest, or all points and curves."""
+    """Return the fastest points with the latency of the smallest size, or all points and curves."""
     rows = screen.rows(analysis)
     labels = _labels(rows, kind)
     if not screen.full:
@@ -126,7 +126,7 @@ def _labels(
 
 
 def _interval(rows: Sequence[Row]) -> TextColumn:
-    """Return the distances from the median to the ends of its 95 % interval, in percent of it."""
+    """Return the distances from the median to the bounds of its 95 % interval, % of the median."""
     cells = [
         "" if row["interval_pct"] is None else f"−{row['below_pct']:.1f} +{row['above_pct']:.1f}"
         for row in rows
@@ -160,7 +160,7 @@ def _drawn(
 ) -> list[Text]:
     """Return a drawing of the curves that have several points, followed by an empty line.
 
-    Return [] if there are none.
+    Return [] if no curve has several points.
     """
     curves = [
         RateCurve(name, sorted(points), [points[size] for size in sorted(points)])

@@ -72,7 +72,7 @@ def _interval(row: Row) -> str:
 
 
 def setup(screen: Screen) -> list[Text]:
-    """Return a line per difference in the setup: all important ones, and some of the others."""
+    """Return a line per difference in the setup: all important and some minor differences."""
     title = Text("Configuration differences", style="bold")
     if screen.full:
         return [title, *screen.table("comparison_setup")]
@@ -121,7 +121,7 @@ def whole(screen: Screen) -> list[Text]:
 
 
 def _causes(effect: Row, screen: Screen) -> str:
-    """Return the idle causes that changed most, or the dimension; else an empty text."""
+    """Return the idle causes that changed most, or the changed dimension, or an empty text."""
     if effect["effect"] == "shape":
         change = screen.rows("comparison")[0]["shape_change"]
         return "" if change is None else f": {printable(change)}"
@@ -142,7 +142,7 @@ def _causes(effect: Row, screen: Screen) -> str:
 def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
     """Return the difference of the unprofiled steps, if known, and that of the recordings.
 
-    The split that follows is about the recordings.
+    The split below it refers to the recordings.
     """
     recorded = _from_to_line([row[name] for name in ("base_ns", "new_ns", "delta_ns", "delta_pct")])
     style = _STYLES.get(row["verdict"], "dim")
@@ -245,7 +245,7 @@ def _verdict(row: Row, noise: Sequence[Row]) -> str:
         return f"same within ±{row['within_pct']:.2g} %"
     if verdict == "inconclusive" and noise and noise[0]["needed_count"] is not None:
         have = min(noise[0]["base_count"], noise[0]["new_count"])
-        # Large noise needs more samples than that.
+        # With large noise, more samples are needed.
         if noise[0]["is_apart"] or row["more_count"] == noise[0]["needed_count"] - have:
             return _sides(noise[0])
     if verdict == "inconclusive" and row["more_count"] is not None:
@@ -306,7 +306,7 @@ def noise(screen: Screen) -> list[Text]:
 
 
 def _by_ranks(row: Row) -> str:
-    """Return a verdict. Ranks may decide what the interval of the medians leaves open."""
+    """Return the verdict, with a note if the ranks decide but the interval contains 0."""
     verdict, low, high = row["verdict"], row["low_pct"], row["high_pct"]
     is_open = low is not None and high is not None and low <= 0 <= high
     return f"{verdict} by ranks" if is_open and verdict in _DECIDED else verdict or ""
@@ -465,7 +465,7 @@ def history(screen: Screen) -> list[Text]:
 
 
 def change_sentence(row: Row) -> str:
-    """Return a sentence: what changed, by how much, and since which run."""
+    """Return a sentence with the changed measure, the size of the change, and the first run."""
     measure = row["measure"]
     sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
     share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"

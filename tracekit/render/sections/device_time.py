@@ -32,7 +32,7 @@ MAX_PHASES = 5
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
-"""Most rows of a section; of modules, the fewer where figures are per step."""
+"""Maximum number of rows of a section; for modules, it depends on whether figures are per step."""
 
 CAUSES = {
     "host_bound": "the CPU launches kernels late",
@@ -113,7 +113,7 @@ def _part(kind: str, amount: float) -> Part:
 
 
 def _lengths(row: Row) -> str:
-    """Return the unprofiled step with its interval, and the recorded one."""
+    """Return the unprofiled step with its interval, and the recorded step."""
     recorded = f"{format_short(row['recorded_step_ns'])} while profiling"
     basis = row["basis"]
     if basis is None:
@@ -163,9 +163,9 @@ def _outside(screen: Screen) -> list[Text]:
 
 
 def timeline(screen: Screen) -> list[Text]:
-    """Return a legend and one bar per device; nothing for a single device with steps.
+    """Return a legend and one bar per device; no lines for a single device with steps.
 
-    For many devices, one bar of means per group of similar ranks, the largest group first.
+    For many devices, return one bar of means per group of similar ranks, largest group first.
     """
     rows = screen.rows("timeline")
     if len(rows) == 1 and screen.has_steps and not screen.full:
@@ -253,8 +253,8 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     """Return the idle share of a step, recorded and unprofiled; None without steps.
 
-    The unprofiled step is the measured one of `run_idle`, else the estimate of `unprofiled` (if it
-    was asked for), with `idle_low_pct` and `idle_high_pct`.
+    The unprofiled step is the measured step of `run_idle`, or else the estimate of `unprofiled` (if
+    that analysis was run), with `idle_low_pct` and `idle_high_pct`.
     """
     rows = data["run_idle"].to_dicts() if "run_idle" in data else []
     if rows and rows[0]["idle_pct"] is not None:
@@ -271,7 +271,7 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
 
 
 def step_sentence(data: Mapping[str, Result]) -> str | None:
-    """Return how long a step takes, and how much of it is idle; None without steps."""
+    """Return a sentence with the step time and its idle share; None without steps."""
     row = step_of(data)
     if row is None:
         return None
@@ -338,7 +338,7 @@ def modules(screen: Screen) -> list[Text]:
     title = per_step("Modules", screen)
     if not has_modules(screen.data["module_totals"]):
         roles = screen.data[ROLES].column("role") if ROLES in screen.data else []
-        # Of other models, norms alone have a role.
+        # In other models, only norms have a role.
         if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
             return _roles(screen)
         return [screen.heading("Modules", "none recorded: profile(..., with_stack=True) has them")]
@@ -358,7 +358,7 @@ def modules(screen: Screen) -> list[Text]:
 def _busy(
     screen: Screen, title: Text, labels: Sequence[str], rows: Sequence[Row], total: str, of: int
 ) -> list[Text]:
-    """Return busy time and its share: of a step and its work, else of the window."""
+    """Return busy time and its share: per step as a share of its work, or else of the window."""
     share = "wall_pct"
     if screen.has_steps:
         total, share = "step_wall_ns", "step_pct"
@@ -371,7 +371,7 @@ def _busy(
 
 
 def _roles(screen: Screen) -> list[Text]:
-    """Return the parts of a decoder, and how much of their time is inferred."""
+    """Return the parts of a decoder, and the share of their time that is inferred."""
     rows = screen.rows(ROLES)
     if screen.has_steps:
         rows = screen.of_work(rows)
@@ -384,7 +384,7 @@ def _roles(screen: Screen) -> list[Text]:
 
 
 def _tree(rows: Sequence[Row]) -> list[_Node]:
-    """Return the modules at the top, each with those inside of it; parents come before children."""
+    """Return the top-level modules with their submodules; parents come before children."""
     top: list[_Node] = []
     nodes: dict[tuple[int, str], _Node] = {}
     for row in rows:
@@ -395,9 +395,9 @@ def _tree(rows: Sequence[Row]) -> list[_Node]:
 
 
 def _flat(top: list[_Node]) -> list[tuple[str, int, Row]]:
-    """Return label, depth and row, the largest first; a chain that adds nothing is one line."""
+    """Return label, depth, and row, largest first; chains with equal times are one line."""
     out = []
-    # A stack of our own: modules may be nested deeper than Python calls may be.
+    # Use an explicit stack, because modules may be nested deeper than the recursion limit.
     waiting = [(node, "", 0) for node in _smallest_first(top)]
     while waiting:
         node, above, depth = waiting.pop()
@@ -413,13 +413,13 @@ def _flat(top: list[_Node]) -> list[tuple[str, int, Row]]:
 
 
 def _smallest_first(nodes: list[_Node]) -> list[_Node]:
-    """Return modules so that a stack gives the largest first."""
+    """Return modules in the order for a stack, from which the largest is taken first."""
     by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
     return by_size[::-1]
 
 
 def idle_causes(screen: Screen) -> list[Text]:
-    """Return a bar per cause, the largest first, with its op and module; shares of the window."""
+    """Return a bar per cause, largest first, with its op, module, and share of the window."""
     if screen.has_steps and not screen.full:
         return []
     rows = screen.rows("idle_cause_totals")
@@ -441,10 +441,7 @@ def idle_causes(screen: Screen) -> list[Text]:
 
 
 def _place(op: str | None, module: str | None, python: str | None) -> str:
-    """Return the Python function, or an op if there is one and the module's own name.
-
-    Of a path, its end says most.
-    """
+    """Return the op and the module's own name; without an op, the Python function if known."""
     if python and not op:
         return printable(python.rsplit("/", 1)[-1])
     name = module.rsplit("/", 1)[-1] if module else None
@@ -452,10 +449,10 @@ def _place(op: str | None, module: str | None, python: str | None) -> str:
 
 
 def communication(screen: Screen) -> list[Text]:
-    """Return one line per class and group, the longest first; shares are of the window.
+    """Return one line per class and group, longest first, with the share of the window.
 
-    Bandwidths are of the collectives whose message size is known; bus bandwidth is a dash unless
-    the size of every group is. On a CPU a last line tells what time and bandwidth are of.
+    Bandwidths cover the collectives with known message size. Bus bandwidth is a dash unless the
+    sizes of all groups are known. On a CPU, the last line states what time and bandwidth refer to.
     """
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
@@ -485,7 +482,7 @@ def communication(screen: Screen) -> list[Text]:
 
 
 def _collective(row: Row) -> str:
-    """Return the name of the class and, where the calls name it, of the group."""
+    """Return the name of the class, and of the group if it is recorded."""
     group = "" if row["pg_name"] is None else f" (group {row['pg_name']})"
     return printable(row["class"].removeprefix("comm_") + group)
 
@@ -493,8 +490,8 @@ def _collective(row: Row) -> str:
 def kernels(screen: Screen) -> list[Text]:
     """Return the top kernels, each once, with the figures of the device on which it took longest.
 
-    The analysis lists the top of every device. Sums over devices of what those lists hold would
-    leave out kernels that are on top of one device only; the longest of each is exact.
+    The analysis lists the top kernels of every device. Sums over these lists would be incomplete
+    for kernels that are in the list of only some devices, but the maximum is exact.
     """
     if screen.has_steps:
         return []
@@ -515,7 +512,7 @@ def kernels(screen: Screen) -> list[Text]:
 
 
 def memcpy(screen: Screen) -> list[Text]:
-    """Return one line per direction; bytes and bandwidth are of copies whose bytes are known."""
+    """Return one line per direction; bytes and bandwidth cover copies with known bytes."""
     if screen.has_steps:
         return []
     rows = screen.rows("memcpy_totals")

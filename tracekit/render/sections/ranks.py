@@ -89,7 +89,7 @@ def _strips(rows: Sequence[Row], screen: Screen) -> list[Text]:
 
 
 def stragglers(screen: Screen) -> list[Text]:
-    """Return a line per outlier and on the rank that others wait for most; [] without any."""
+    """Return a line per outlier, and a line on the rank that others wait for most, if any."""
     data = screen.data
     if not {"stragglers", "waits", "rank_summary"} <= data.keys():
         return []
@@ -102,7 +102,7 @@ def stragglers(screen: Screen) -> list[Text]:
             *(line for name in found for line in screen.table(name)),
         ]
     rows = screen.rows("stragglers")
-    # With few ranks, none can be an outlier.
+    # With few ranks, outliers cannot be determined.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
     if rows:
         out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
@@ -187,7 +187,7 @@ def parallel_groups(screen: Screen) -> list[Text]:
 
 
 def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
-    # Files always list the world group, and several times if programs create equal groups.
+    # Files always list the world group, even several times if programs create equal groups.
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []

@@ -38,7 +38,7 @@ _MAIN = "e2e"
 
 
 def throughput(screen: Screen) -> list[Text]:
-    """Return a line per run: requests/s, tokens/s, and their interval of time."""
+    """Return a line per run: requests/s, tokens/s, and the time interval that they cover."""
     out = []
     for row in screen.rows("throughput"):
         parts = [f"{row['ok_count']:,} of {row['request_count']:,} requests ok"]
@@ -54,7 +54,7 @@ def throughput(screen: Screen) -> list[Text]:
 
 
 def latency(screen: Screen) -> list[Text]:
-    """Return a line per metric. Metrics without values, or with zeros only, are left out."""
+    """Return a line per metric, except for metrics without values or with only zeros."""
     rows = [row for row in screen.rows("latency") if row["max_ns"]]
     if not rows:
         return []
@@ -83,7 +83,7 @@ def latency_cdf(screen: Screen) -> list[Text]:
     out: list[Text] = []
     for metric, of_metric in curves.items():
         every = list(of_metric.values())
-        # Metrics with zeros only are left out.
+        # Skip metrics with only zeros.
         if not (screen.full or metric == _MAIN) or all(one.values_ns[-1] <= 0 for one in every):
             continue
         if out:

@@ -45,7 +45,7 @@ def run(screen: Screen) -> list[Text]:
         if row["outcome"] != "ok":
             said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
             out.append(screen.line(said, "yellow"))
-        # All notes, uncut: each may change the meaning of the figures above.
+        # Show all notes completely, because each may change the meaning of the figures above.
         for note in row["notes"] or ():
             text = f"note: {printable(note)}"
             wrapped = textwrap.wrap(text, max(width, 20), subsequent_indent="  ")
@@ -73,7 +73,7 @@ def _measured(screen: Screen, row: Row) -> list[str]:
     parts = []
     if row["plain_step_ns"] and not screen.has_steps:
         parts.append(f"step {format_short(row['plain_step_ns'])} unprofiled")
-    # The section on throughput shows that of serving runs.
+    # For serving runs, the section on throughput shows it.
     if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
@@ -205,7 +205,7 @@ _UNRECORDED = "kernels were not recorded: "
 
 
 def unrecorded(screen: Screen) -> list[Text]:
-    """Return that kernels were not recorded, the reason, and the activity of the host."""
+    """Return lines on missing kernels: that they were not recorded, why, and the host activity."""
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
@@ -283,7 +283,7 @@ def problems(health: Result) -> Result:
 
 
 def _fitting(findings: list[str], room: int) -> str:
-    """Return the findings that fit, and the number of the others."""
+    """Return the findings that fit, and the number of omitted findings."""
     for count in range(len(findings), 0, -1):
         left = len(findings) - count
         text = ", ".join(findings[:count]) + (f" and {left:,} more" if left else "")
