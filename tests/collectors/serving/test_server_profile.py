@@ -107,8 +107,11 @@ def test_the_window_is_where_it_was_asked_for(stand_in, serve, tmp_path):
         ("tgi", {}, {}, "no profile", False),
     ],
 )
-def test_a_missing_profile_is_noted(engine, quirks, values, note, is_started, stand_in, serve):
-    server = stand_in(engine, **quirks)
+def test_a_missing_profile_is_noted(
+    engine, quirks, values, note, is_started, stand_in, serve, tmp_path
+):
+    place = {"trace_dir": str(tmp_path / "there")} if "trace_dir" in quirks else {}
+    server = stand_in(engine, **(quirks | place))
     run = serve(server, **values)
     assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("ok", 8, [])
     assert note in run.load.profile_note
