@@ -101,7 +101,9 @@ CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
             trace_id,
             max(
                 try_cast(
-                    regexp_extract(name, '(?i)(?:^|[^a-z])sm_?([1-9]\d{1,2})', 1) AS INTEGER
+                    -- Digits may follow: thrust lists architectures times ten (SM_750_800), and a
+                    -- mangled name has the length of its next word (4Sm904cute).
+                    regexp_extract(name, '(?i)(?:^|[^a-z])sm_?([5-9]\d|1[0-2]\d)', 1) AS INTEGER
                 )
             ) AS architecture
         FROM (

@@ -61,7 +61,7 @@ _OF_STEP = """(e.event_id, e.piece) IN (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Time of each device window by kind and phase, or only that of device `of`."""
+    """Time of each device by kind and phase; `of` selects one device."""
 
     title: str = "Overview: each device's window by kind, and by phase"
     of: tuple[int | None, str] | None = None

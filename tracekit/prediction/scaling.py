@@ -63,16 +63,16 @@ work AS (
 )
 SELECT w.span_id, w.dur_ns,
     CASE
-        WHEN w.dur_ns <= {LAUNCH_BOUND_NS} THEN 'too short to tell'
-        WHEN NOT {{is_moved}} THEN 'as it was'
+        WHEN w.dur_ns <= {LAUNCH_BOUND_NS} THEN 'too short to scale'
+        WHEN NOT {{is_moved}} THEN 'unchanged'
         WHEN p.flop_per_s IS NOT NULL
             AND coalesce(w.flops / p.reached_flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
-            THEN 'arithmetic'
-        ELSE 'memory'
+            THEN 'compute-bound'
+        ELSE 'memory-bound'
     END AS bound,
     CASE bound
-        WHEN 'arithmetic' THEN p.flop_per_s / p.other_flop_per_s
-        WHEN 'memory' THEN {{memory_ratio}}
+        WHEN 'compute-bound' THEN p.flop_per_s / p.other_flop_per_s
+        WHEN 'memory-bound' THEN {{memory_ratio}}
         ELSE 1
     END AS ratio
 FROM work AS w
@@ -164,8 +164,8 @@ def _scale(edges: Edges, asked: str, **ratio: str) -> str:
         "SELECT bound, 100.0 * sum(dur_ns) / (SELECT sum(dur_ns) FROM changed_device) "
         "FROM changed_device GROUP BY bound ORDER BY bound"
     )
-    said = ", ".join(f"{share:.1f} % by {bound}" for bound, share in shares if bound != "memory")
-    return f"{said}, the rest by memory bandwidth" if said else "all by memory bandwidth"
+    texts = [f"{share:.1f} % {bound}" for bound, share in shares if bound != "memory-bound"]
+    return ", ".join((*texts, "the rest memory-bound")) if texts else "all memory-bound"
 
 
 FURTHER = 2
@@ -192,9 +192,8 @@ _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 def resize(edges: Edges, change: Change) -> list[str]:
     """Scale work to another batch size or sequence length, from runs of several sizes."""
-    runs = [
-        ask for ask in edges.every_run if ask("FROM trace LIMIT 1")
-    ]  # Bench runs have no traces.
+    # Bench runs have no traces.
+    runs = [ask for ask in edges.every_run if ask("FROM trace LIMIT 1")]
     if len(runs) < 2:
         raise QueryError(
             f"{change.text!r}: one run does not show how its work scales",
