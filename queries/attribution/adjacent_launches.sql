@@ -16,13 +16,20 @@
 --   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, after the forward op of an autograd node
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
+--   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block: in a complete module call, or not next to a forward pass
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
     SELECT
         k.trace_id, k.launch_id, k.launch_ts_ns,
-        bool_or(is_model_work(d.class)) AS is_model
+        bool_or(is_model_work(d.class)) AS is_model,
+        bool_or(
+            regexp_matches(
+                d.name,
+                '^aten::(_foreach_|linalg_vector_)?norm\b|\bL[p2]NormFunctor|\bNorm(One|Two)?Ops\b'
+            )
+        ) AS is_norm
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL
@@ -31,7 +38,8 @@ WITH launched AS (
 
 launch_fact AS (
     SELECT
-        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
+        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, l.is_norm, s.marked_phase,
+        s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
         -- In a trace whose ops have sequence numbers in grad mode, an op without one ran outside
         -- grad mode.
@@ -105,7 +113,7 @@ called_whole AS (
 -- Launches of unknown phase.
 silent AS MATERIALIZED (
     SELECT
-        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode,
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_norm, p.is_in_grad_mode,
         p.is_module_call AND c.launch_id IS NOT NULL AS is_whole_call,
         p.is_model AND p.is_without_gradients AS is_model_without_gradients,
         n.tid IS NOT NULL AS is_on_node_thread
@@ -225,6 +233,12 @@ SELECT
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
+    coalesce(
+        p.label_before IN ('backward', 'recompute', 'derivative')
+        AND p.label_after = 'optimizer'
+        AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (p.is_norm) OVER block,
+        FALSE
+    ) AS is_clipping,
     -- Evaluation starts at the first call or the first work of the model. Outside modules, nothing
     -- marks the start and end of a model, so only work without an adjacent forward pass counts.
     -- Optimizer steps also contain GEMMs, so such work counts only after the gradients are cleared.

@@ -83,6 +83,7 @@ launch_fact AS (
         if(a.module_id IS NULL, s.is_weak_row, NULL) AS is_weak_row,
         t.is_training, t.has_modules, t.has_phases,
         n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
+        n.is_clipping,
         coalesce(n.is_evaluation, FALSE) AS is_evaluation,
         o.phase AS kernel_phase,
         coalesce(o.is_named, FALSE) AS is_named_kernel,

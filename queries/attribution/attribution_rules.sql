@@ -98,7 +98,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('module', 12, 'is it a host-to-device copy of model input?'),
         ('module', 13, 'is it forward or backward work in training, outside all modules?'),
         ('module', 14, 'is it a host-to-device copy, without training?'),
-        ('module', 15, 'is it in the optimizer?'),
+        ('module', 15, 'is it in the optimizer, or in gradient clipping before it?'),
         ('module', 16, 'without a launch: does it repeat an event with a known module or row?'),
         ('module', 17, 'without a launch: do all kernels with its name belong to one row?')
     ) AS listed (decides, rule, question)
@@ -269,7 +269,11 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                     rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }
             WHEN launch_id IS NOT NULL AND by_phase_rule.phase = 'optimizer'
-                THEN {rule: 15, reason: 'phase', module_id: NULL, row_name: '(optimizer)'}
+                THEN {
+                    rule: 15, reason: if(is_clipping, 'adjacent launches', 'phase'),
+                    module_id: NULL,
+                    row_name: if(is_clipping, '(gradient clipping)', '(optimizer)')
+                }
             ELSE {rule: NULL, reason: 'none', module_id: NULL, row_name: NULL}
         END AS by_module_rule
     FROM judged

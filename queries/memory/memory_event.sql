@@ -67,7 +67,7 @@ fact AS (
         s.marked_row, s.is_weak_row, s.forward_module_id, s.hook_module_id, s.range_id,
         s.forward_range_id, t.is_training, t.has_modules,
         a.event_id AS launch_id,
-        NULL AS kind, NULL AS class, FALSE AS is_input
+        NULL AS kind, NULL AS class, FALSE AS is_input, FALSE AS is_clipping
     FROM allocator AS a
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN launch_context AS s USING (trace_id, event_id)
