@@ -125,8 +125,6 @@ class OpenRequest:
         ranks_progress: called whenever some of many ranks have been read.
         for_breakdown: whether the caller shows a breakdown, so that a new store in the cache
             includes the rows of its analyses.
-        only_breakdown: whether the caller needs only a breakdown, so that many ranks that are read
-            without a cache store only the rows of its analyses.
     """
 
     paths: Sequence[str | Place]
@@ -141,7 +139,6 @@ class OpenRequest:
     reads_traces: bool = True
     ranks_progress: Callable[[RunProgress], None] | None = None
     for_breakdown: bool = False
-    only_breakdown: bool = False
 
 
 def open_request(request: OpenRequest) -> Trace:
@@ -315,18 +312,9 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
-    # Comparisons with given peak rates are computed on demand and need all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
-    is_summary = request.only_breakdown and not is_cached and request.peak_rates is None
-    many = DistributedIngest(
-        sources,
-        contents,
-        choice,
-        request.rules,
-        request.ranks_progress,
-        has_large_tables=not is_summary,
-    )
+    many = DistributedIngest(sources, contents, choice, request.rules, request.ranks_progress)
     return many.open(resources, is_kept=is_cached, is_unsafe=request.is_unsafe)
 
 

@@ -233,7 +233,7 @@ def test_an_unreachable_cluster_is_an_error(ray):
 
 
 def test_a_node_with_another_version_is_refused(ranks):
-    answer = do_batch(JobSpec((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
+    answer = do_batch(JobSpec((), Location.of("unused"), ""), Batch(0, (ranks[0],)), "0.0.0")
     assert isinstance(answer, UsageError)
     assert "0.0.0" in answer.message
 

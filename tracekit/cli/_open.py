@@ -31,7 +31,6 @@ def open_traces(
     reads_traces: bool = True,
     unsafe: bool = False,
     for_breakdown: bool = False,
-    only_breakdown: bool = False,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar, and close them afterwards.
 
@@ -44,7 +43,6 @@ def open_traces(
         unsafe: whether SQL may access files and the network.
         reads_traces: whether to read traces in addition to manifests and requests.
         for_breakdown: see :class:`tracekit.opening.OpenRequest`.
-        only_breakdown: see :class:`tracekit.opening.OpenRequest`.
     """
     from tracekit.opening import OpenRequest, open_request, tune_for_traces
 
@@ -69,7 +67,6 @@ def open_traces(
                 reads_traces=reads_traces,
                 ranks_progress=ranks_progress,
                 for_breakdown=for_breakdown,
-                only_breakdown=only_breakdown,
             )
         )
     with trace:

@@ -40,7 +40,7 @@ def command(
     from tracekit.cli.advise import short_advice_lines
     from tracekit.render._console import make_console
 
-    with open_traces(traces, reading, for_breakdown=True, only_breakdown=not full) as trace:
+    with open_traces(traces, reading, for_breakdown=True) as trace:
         results = trace.breakdown(full=full)
         if format_name == "table":
             results |= trace.results(of_steps(results))

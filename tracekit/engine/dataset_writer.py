@@ -78,21 +78,18 @@ def make_dataset(
     *,
     worker_count: int = 1,
     replaces: bool = False,
-    has_large_tables: bool = True,
 ) -> Manifest:
     """Write a dataset, or complete an existing one.
 
     Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
     unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
-    the same files for the same number. Without its large tables, a dataset supports only
-    breakdowns.
+    the same files for the same number.
 
     Raises:
         TraceError: no trace could be read.
         StoreError: the dataset exists, or cannot be written.
     """
     dataset = job.dataset
-    assert dataset is not None
     before = None if replaces else read_manifest(dataset)
     if before is not None and not _is_continued(before, ranks, job):
         raise exists_already(dataset)
@@ -107,8 +104,7 @@ def make_dataset(
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
             batches = make_batches(open_ranks, job.memory_bytes, worker_count)
-            unit_job = job if has_large_tables else replace(job, dataset=None)
-            with contextlib.closing(engine.run(batches, unit_job)) as results:
+            with contextlib.closing(engine.run(batches, job)) as results:
                 for result in results:
                     for shard in result.shards:
                         ids = tuple(rank.trace_id for rank in shard.ranks)
@@ -124,8 +120,7 @@ def make_dataset(
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
-            if has_large_tables:
-                manifest = _with_run_rows(dataset, manifest, folder)
+            manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _remove_unnamed_files(dataset, manifest)
@@ -149,7 +144,6 @@ _Shard = tuple[tuple[int, ...], dict[str, "File"]]
 
 
 def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
-    assert job.dataset is not None
     shards: list[_Shard] = []
     traces = {rank.trace_id: rank.in_shard for rank in ranks}
     for description, files in read_shards(job.dataset, job.recipe, traces):
@@ -169,7 +163,6 @@ def _manifest(
 ) -> Manifest:
     """Write the files that cover all traces; return the manifest."""
     dataset = job.dataset
-    assert dataset is not None
     tables: dict[str, list[ListedFile]] = {}
     analyses: dict[str, ListedFile] = {}
     for number, (_, files) in enumerate(shards):

@@ -48,8 +48,6 @@ class DistributedIngest:
         choice: the engine.
         rules: rules file of the user.
         progress: called after each unit.
-        has_large_tables: False for a dataset that supports only breakdowns. Writing all events
-            takes a tenth of the time that reading them takes.
     """
 
     sources: Sources
@@ -57,7 +55,6 @@ class DistributedIngest:
     choice: EngineChoice
     rules: Path | None = None
     progress: Callable[[RunProgress], None] | None = None
-    has_large_tables: bool = True
 
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
@@ -86,7 +83,6 @@ class DistributedIngest:
             self.progress,
             worker_count=count,
             replaces=replaces,
-            has_large_tables=self.has_large_tables,
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
@@ -97,9 +93,6 @@ class DistributedIngest:
         """
         from tracekit.dataset.opening import open_dataset
 
-        if not self.has_large_tables:
-            # The user's SQL does not run on this connection.
-            is_unsafe = True
         place = self._cached_path() if is_kept else self._passing(resources)
         dataset = Location.of(place)
         is_there = is_kept and self._is_whole(dataset)
@@ -123,9 +116,6 @@ class DistributedIngest:
             self._made(dataset)
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
-        if not self.has_large_tables:
-            # Floating-point sums depend on the number of threads; the writer uses one.
-            found.connection.execute("SET threads = 1")
         missing = (manifest or found.manifest).missing
         return OpenStore(
             found.connection,

@@ -157,17 +157,11 @@ class Worker:
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
-        if self._job.dataset is None:
-            relations.make(SMALL_TABLES)
-        else:
-            relations.make_store()
+        relations.make_store()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         relations.make(filter(is_relation, self._job.analyses))
         for name in self._job.analyses:
             small[f"analyses/{name}"] = self._rows_of(connection, relations, name)
-        dataset = self._job.dataset
-        if dataset is None:
-            return Shard(tuple(ranks), small)
         counts = {
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
@@ -179,9 +173,9 @@ class Worker:
             if count:
                 self._write(connection, name)
                 folder = f"tables/{name}"
-                files[name] = put_file(dataset, folder, key, self._file, count)
+                files[name] = put_file(self._job.dataset, folder, key, self._file, count)
         description = Description(self._job.recipe, traces, files)
-        write_shard(dataset, key, description, small)
+        write_shard(self._job.dataset, key, description, small)
         return Shard(tuple(ranks), small, files)
 
     def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
@@ -202,11 +196,9 @@ class Worker:
             getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
         ):
             # Only files of the dataset may be written outside the folder of the unit.
-            place, dataset = str(self._folder), self._job.dataset
-            if dataset is not None and str(getattr(error, "filename", "")).startswith(
-                dataset.shown
-            ):
-                place = dataset.shown
+            place, shown = str(self._folder), self._job.dataset.shown
+            if str(getattr(error, "filename", "")).startswith(shown):
+                place = shown
             reason = f"{place}: the disk is full: {os.strerror(errno.ENOSPC)}"
             hint = "free space and run the command again: it continues from the completed ranks"
             return Failure(rank, reason, hint, is_of_disk=True)

@@ -63,7 +63,7 @@ class JobSpec:
 
     Attributes:
         analyses: analyses of scope ``trace`` to run with default parameters.
-        dataset: dataset for the large tables; None to omit them.
+        dataset: dataset for the large tables.
         recipe: digest of everything that determines derived data; shards with another recipe are
             not reused.
         rules_text: text of the user's rules file for the classifiers.
@@ -72,7 +72,7 @@ class JobSpec:
     """
 
     analyses: tuple[str, ...]
-    dataset: Location | None
+    dataset: Location
     recipe: str
     rules_text: str | None = None
     runs: tuple[Place, ...] = ()
