@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,37 @@ ALL = tuple(NAMED.values())
 
 KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
 """Colors of the kinds of device time."""
+
+
+class TimePart(NamedTuple):
+    """One part: its name in SQL and in columns, its kind, its label, and its glyph."""
+
+    name: str
+    kind: str
+    label: str
+    glyph: str
+
+    @property
+    def short_label(self) -> str:
+        """A short label, such as ``exposed comm``."""
+        return self.name.replace("_", " ")
+
+    @property
+    def colour(self) -> Colour:
+        """The color of its kind."""
+        return KIND[self.kind]
+
+
+PARTS = (
+    TimePart("compute", "compute", "compute", "█"),
+    TimePart("exposed_comm", "comm", "exposed communication", "▓"),
+    TimePart("exposed_memcpy", "memcpy", "exposed copies", "▒"),
+    TimePart("idle", "idle", "idle", "░"),
+)
+"""Parts of a device window in order of precedence, as in macro `time_part` and `timeline`."""
+
+LABELS = {part.name: part.label for part in PARTS}
+"""Label of each part by its name."""
 
 PHASE = {
     "data": OLIVE,

@@ -7,7 +7,7 @@
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  edge
 --   part       VARCHAR               type of time: work, call, host, latency, gap, wait, start, or mark
---   span_id    BIGINT                target span
+--   span_id    BIGINT                target span; NULL for the arrival of the last rank
 --   class      VARCHAR
 --   work_kind  VARCHAR               compute, comm, or memcpy
 --   op         VARCHAR               innermost op around the call or around the launch of the work
@@ -68,7 +68,7 @@ step_range AS (
 part AS (
     SELECT
         e.edge_id, e.trace_id, e.source_ns, e.target_ns, e.kind,
-        abs(e.target_node) // 2 AS span_id,
+        if(e.target_node > 0, e.target_node // 2, NULL) AS span_id,
         CASE
             WHEN e.kind IN ('work', 'transfer') THEN 'work'
             WHEN e.kind IN ('launch', 'posted') THEN 'latency'

@@ -24,9 +24,9 @@ from tracekit.browse.page import (
     literal_of,
 )
 from tracekit.browse.query_worker import Answers
+from tracekit.palette import PARTS
 from tracekit.render._bars import share_bar
 from tracekit.render.sections.device_time import step_sentence
-from tracekit.time_parts import PARTS
 
 _BUSY = tuple(part for part in PARTS if part.name != "idle")
 _KINDS = {part.label: part.kind for part in _BUSY}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracekit import time_parts
+from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import UsageError
 from tracekit.trace import Trace
@@ -14,7 +14,7 @@ from tracekit.trace import Trace
 Per = Literal["step", "window", "layer", "token", "request"]
 """Unit of figures: a step (of each device separately), a device window, …"""
 
-PARTS = tuple(part.name for part in time_parts.PARTS)
+PARTS = tuple(part.name for part in palette.PARTS)
 """Categories of device time, in the order of the split."""
 
 _COVERED_BY_STEPS_PCT = 50

@@ -12,7 +12,7 @@ from typing import Any
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import View
-from tracekit.palette import BLUE, KIND, NAMED, PHASE, Colour, series
+from tracekit.palette import BLUE, KIND, NAMED, PARTS, PHASE, Colour, series
 from tracekit.plot._encoding import (
     Drawing,
     Rows,
@@ -27,7 +27,6 @@ from tracekit.plot._encoding import (
     where,
 )
 from tracekit.plot._registry import CHARTS, ChartKind
-from tracekit.time_parts import PARTS
 
 POINT = {"type": "point", "filled": True, "size": 70}
 MARKS: dict[str, dict[str, Any]] = {"points": POINT, "lines": {"point": True}}

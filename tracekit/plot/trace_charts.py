@@ -12,7 +12,7 @@ from typing import Any
 from tracekit import palette
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import QueryError
-from tracekit.palette import BLUE, GREY, INK, KIND, PHASE, SKY, VERMILLION, series
+from tracekit.palette import BLUE, GREY, INK, KIND, PARTS, PHASE, SKY, VERMILLION, series
 from tracekit.plot._chart import Chart
 from tracekit.plot._encoding import (
     Drawing,
@@ -38,7 +38,6 @@ from tracekit.plot._encoding import (
 )
 from tracekit.plot._registry import chart
 from tracekit.plot.header_charts import POINT, parts_of_time
-from tracekit.time_parts import PARTS
 from tracekit.units import unit_of
 
 MAX_LINES = 8

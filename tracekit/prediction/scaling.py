@@ -243,14 +243,15 @@ def resize(edges: Edges, change: Change) -> list[str]:
     )
     squared = ", quadratic where it grew faster than the size"
     whole = sum(values[0] for values in took.values() if values)
-    kept_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(whole, 1))
+    fixed_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(whole, 1))
+    fixed = f"{fixed_pct:.1f} % of the GPU work, " if fixed_pct >= 0.05 else ""
     return [
         (
             "work of each module, phase, and class scales linearly between the runs: "
             f"{runs_ms} per step"
         )
         + (squared if change.action == "sequence" else ""),
-        f"{kept_pct:.1f} % of the work, the host, loading, and communication are unchanged",
+        f"{fixed}host time, loading, and communication are unchanged",
     ]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracekit.analysis.result import Result
+from tracekit.palette import LABELS
 from tracekit.render._text import printable
 from tracekit.render.sections.device_time import CAUSES
 from tracekit.render.sections.trace import health_value
-from tracekit.time_parts import LABELS
 from tracekit.units import format_duration, format_pct, format_short
 
 _LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "copies that nothing hides"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from tracekit.palette import LABELS
 from tracekit.render._cells import TextColumn
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
@@ -18,7 +19,6 @@ from tracekit.render.sections._layout import (
     signed,
     signed_ms,
 )
-from tracekit.time_parts import LABELS
 from tracekit.units import format_duration, format_ms, format_pct, short_decimals
 
 _LITTLE_PCT, _MOST_PCT = 10, 95

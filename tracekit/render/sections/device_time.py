@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tracekit.analysis.breakdown import MFU, ROLES, has_modules, mean_mfu, unprofiled_step
+from tracekit.palette import PARTS
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
@@ -19,7 +20,6 @@ from tracekit.render.sections._layout import (
     per_step,
     rank_text,
 )
-from tracekit.time_parts import PARTS
 from tracekit.units import format_interval, format_ms, format_pct, format_short, short_decimals
 
 if TYPE_CHECKING:

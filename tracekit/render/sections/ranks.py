@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from tracekit.palette import PARTS
 from tracekit.render._bars import marks, share_bar, strip
 from tracekit.render._cells import TextColumn
 from tracekit.render._text import printable
@@ -19,7 +20,6 @@ from tracekit.render.sections._layout import (
     rank_text,
 )
 from tracekit.render.sections.device_time import MAX_DEVICES
-from tracekit.time_parts import PARTS
 from tracekit.units import format_bytes_per_s, format_short
 
 MAX_NAMED = 5
