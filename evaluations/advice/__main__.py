@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.prediction.advising import FIGURES, STEP
+
 if TYPE_CHECKING:
     from seeded_faults import Fault
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "predictions.md"
-STEP = "device window"
 _LOG = logging.getLogger("advice")
 
 
@@ -78,15 +79,18 @@ def simulated(fault: Fault) -> Judged:
 
     import tracekit
 
-    machine = simulate(Machine(**fault.faulty))
-    with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
-        machine.write(Path(name))
-        with tracekit.open(name, cache=False) as trace:
-            advised = trace.advise(is_recorded=True)
+    took = []
+    for options in (fault.faulty, fault.healthy):
+        with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
+            simulate(Machine(**options)).write(Path(name))
+            with tracekit.open(name, cache=False) as trace:
+                if not took:
+                    advised = trace.advise(is_recorded=True)
+                took.append(_took(trace, advised))
     if fault.rule is None:
         return _judged(fault, [advised], {})
-    ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
-    return _judged(fault, [advised], {STEP: 100 * (1 - ratio)})
+    [before, after] = took
+    return _judged(fault, [advised], {STEP: 100 * (1 - after[STEP] / before[STEP])})
 
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
@@ -139,8 +143,6 @@ def _asked(run: Path) -> dict[str, Any]:
 def _took(trace: Trace, advised: Advised) -> dict[str, float]:
     """Return what a run took, by the figures of which the first advice may have its gain."""
     from predictions import serving
-
-    from tracekit.prediction.advising import FIGURES
 
     if advised.advice and advised.advice[0].load:
         return {
