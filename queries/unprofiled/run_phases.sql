@@ -48,6 +48,29 @@ replayed AS (
     WHERE s.kind = 'work' AND s.device <> 'cpu' AND (s.step IS NOT NULL OR r.step_count = 0)
 ),
 
+-- Phases of the idle time before the first work of a step. They also divide the idle time of the first
+-- recorded step before any GPU work, which is in no gap.
+boundary AS (
+    SELECT
+        g.trace_id, g.device, g.phase,
+        sum(g.idle_ns) AS idle_ns
+    FROM idle_gap AS g
+    INNER JOIN (
+        SELECT
+            trace_id, device,
+            arg_min((event_id, piece), (ts_ns, event_id, piece)) AS first_event
+        FROM attributed_events
+        WHERE step IS NOT NULL
+        GROUP BY trace_id, device, step
+    ) AS f
+        ON
+            g.trace_id = f.trace_id
+            AND g.device = f.device
+            AND (g.next_event_id, g.next_piece) = f.first_event
+    WHERE g.step IS NOT NULL
+    GROUP BY g.trace_id, g.device, g.phase
+),
+
 gap_share AS (
     SELECT
         trace_id, next_event_id AS event_id, next_piece AS piece, phase,
@@ -73,6 +96,9 @@ shared AS (
     SELECT
         r.trace_id, r.device, r.phase, r.work_ns,
         sum(r.work_ns) OVER device AS all_work_ns,
+        sum(r.idle_ns) OVER device AS all_idle_ns,
+        b.idle_ns / nullif(sum(b.idle_ns) OVER device, 0) AS boundary_share,
+        count(b.idle_ns) OVER device > 0 AS has_boundary,
         coalesce(
             r.idle_ns / nullif(sum(r.idle_ns) OVER device, 0),
             r.work_ns / nullif(sum(r.work_ns) OVER device, 0)
@@ -81,14 +107,19 @@ shared AS (
             AS run_idle_share
     FROM recorded AS r
     LEFT JOIN gap AS g USING (trace_id, device, phase)
+    LEFT JOIN boundary AS b USING (trace_id, device, phase)
     WINDOW device AS (PARTITION BY r.trace_id, r.device)
 )
 
 SELECT
     t.rank, s.device, s.phase,
     round(s.work_ns)::BIGINT AS work_ns,
-    round(s.work_ns + greatest(b.recorded_ns - s.all_work_ns, 0) * s.idle_share)::BIGINT
-        AS recorded_ns,
+    round(
+        s.work_ns
+        + least(greatest(b.recorded_ns - s.all_work_ns, 0), s.all_idle_ns) * s.idle_share
+        + greatest(b.recorded_ns - s.all_work_ns - s.all_idle_ns, 0)
+        * if(s.has_boundary, coalesce(s.boundary_share, 0), s.idle_share)
+    )::BIGINT AS recorded_ns,
     round(
         s.work_ns + (b.unprofiled_ns - least(b.unprofiled_ns, s.all_work_ns)) * s.run_idle_share
     )::BIGINT AS run_ns,

@@ -311,13 +311,17 @@ def phases(screen: Screen) -> list[Text]:
     titles = {busy: "busy", idle: "idle"}
     if screen.has_steps and screen.is_on_gpu:
         titles[idle] = "profiled idle"
-        run = {
-            row["phase"]: row["run_ns"] - row["work_ns"]
+        # These also include the idle time of the first step before any GPU work is recorded.
+        idles = {
+            row["phase"]: {
+                "run_idle_ns": row["run_ns"] - row["work_ns"],
+                idle: row["recorded_ns"] - row["work_ns"],
+            }
             for row in (screen.rows("run_phases") if screen.of_run else ())
             if row["run_ns"] is not None
         }
-        if run.keys() >= {row["phase"] for row in shown}:
-            shown = [row | {"run_idle_ns": run[row["phase"]]} for row in shown]
+        if idles.keys() >= {row["phase"] for row in shown}:
+            shown = [row | idles[row["phase"]] for row in shown]
             titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
