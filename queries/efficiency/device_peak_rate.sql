@@ -5,7 +5,7 @@
 -- apply to devices without a name.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Input:    peak_rate_point
 -- Columns:
 --   trace_id         INTEGER -> trace

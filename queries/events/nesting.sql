@@ -3,7 +3,7 @@
 -- parent. Overlapping spans that do not nest are not shortened, so a child may end after its parent.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id   INTEGER -> trace
 --   event_id   BIGINT -> event           span

@@ -2,7 +2,7 @@
 -- Same as `graph_replay`, but with recorded times instead of typical weights.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT

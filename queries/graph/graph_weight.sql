@@ -3,7 +3,7 @@
 -- that of the edge that is binding with those weights.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT, quick_ns BIGINT, quick_rest_ns BIGINT, usual_ns BIGINT, usual_rest_ns BIGINT

@@ -5,7 +5,7 @@
 -- follows from the lifetime of the block; see the final CASE.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Input:    memory
 -- Columns:
 --   trace_id         INTEGER -> trace

@@ -4,7 +4,7 @@
 -- upper bound a quarter.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT -> graph_edge, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT

@@ -7,7 +7,7 @@ The header consists of the `--` lines at the top of the file:
     --
     -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
-    -- Made:     when asked for                       (tables created on demand)
+    -- Created:  on demand                            (tables; default: with the store)
     -- Scope:    trace | run | runs                   (analyses)
     -- Family:   analysis per word                    (this is `analysis --per word`)
     -- Access:   private                              (a helper; may change with any version)
@@ -137,7 +137,7 @@ def key_of(match: re.Match[str]) -> Key | None:
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"]
 
 _FIELDS = (
-    *("Kind", "Made", "Scope", "Family", "Access", "Input", "Params", "Needs"),
+    *("Kind", "Created", "Scope", "Family", "Access", "Input", "Params", "Needs"),
     # Accepted and ignored: earlier headers listed the relations that the SQL reads.
     "Requires",
     *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
@@ -325,7 +325,7 @@ class _Reader:
             kind=kind or "view",
             scope=self._scope(kind),
             input=self._input(),
-            is_on_demand=self._choice("Made", ("when asked for",)) is not None,
+            is_on_demand=self._choice("Created", ("on demand",)) is not None,
             params=params,
             columns=self._columns(kind),
             invariants=self._texts("Invariant"),

@@ -2,7 +2,7 @@
 
 Each relation is an SQL file in ``queries/`` or a Python step. The names in its SQL determine the
 order, and which relations can be created concurrently. Tables that every store has are created with
-the store. Other tables (``Made: when asked for``), and analyses that a statement reads like a table
+the store. Other tables (``Created: on demand``), and analyses that a statement reads like a table
 (with default parameters), are created on demand in an in-memory database that all connections of
 the process share. So several processes can read a store, and none changes it.
 """
