@@ -27,8 +27,7 @@ begun AS (
     GROUP BY part, ts_ns
 ),
 
--- The spans that start while a span is open have consecutive positions, so positions stand in for
--- times.
+-- The spans that start while a span is open have consecutive positions, so positions replace times.
 opened AS (
     SELECT
         outside.part, outside.position AS id,

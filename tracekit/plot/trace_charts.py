@@ -79,7 +79,7 @@ def ranks(rows: Rows) -> Drawing | None:
 
 @chart("rank_groups")
 def rank_groups(rows: Rows) -> Drawing | None:
-    """Groups of ranks that behave alike, with the window of one rank each."""
+    """Groups of ranks with similar timelines, with the window of one rank per group."""
     if len(rows) < 2:
         return None
 
