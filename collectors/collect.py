@@ -24,8 +24,7 @@ def run(
     `program` is a user's training script with arguments, which runs instead of a stage;
     `serving_figures` returns summary lines from analyses of a serving run folder.
 
-    Returns:
-        The run folder, and the exit code: that of the program, 0 for a stage.
+    Returns: The run folder, and the exit code: of the program, or 0 for a stage.
 
     Raises:
         TracekitError: arguments are invalid, something is missing, or the workload failed.

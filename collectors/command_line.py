@@ -15,7 +15,7 @@ from tracekit.units import parse_bytes, parse_duration
 TRAINING = ("pretrain", "finetune")
 STAGES = (*TRAINING, "serve")
 PROGRAM = "program"
-"""Name that stands for the user's own program among the stages of an option."""
+"""Name of the user's own program in the stages of an option."""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
@@ -65,7 +65,7 @@ class Option(click.Option):
         meaning: help text, one phrase.
         type: type of the value; text if None.
         default: default value shown in the help.
-        metavar: name of the value in the help; None for that of the type.
+        metavar: name of the value in the help; None for the name of the type.
         stages: stages that accept the option; with other stages, it is a `UsageError`.
         group: heading under which the help lists the option.
         is_flag: whether the option takes no value.

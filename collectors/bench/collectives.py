@@ -1,7 +1,7 @@
 """Collectives across all ranks with torch.distributed.
 
-Message sizes are those of nccl-tests: the buffer of a rank for all-reduce, reduce, and broadcast;
-the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
+Message sizes are defined as in nccl-tests: the buffer of a rank for all-reduce, reduce, and
+broadcast; the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
 all-to-all. Point-to-point is nccl-tests' ring: each rank sends to the next and receives from the
 previous one at the same time.
 
@@ -58,8 +58,7 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
     """Return the call of a collective on tensors of `count` elements, `part_count` per rank.
 
-    Raises:
-        UnsupportedError: this torch version has no such collective.
+    Raises: UnsupportedError: this torch version does not have the collective.
     """
     import torch.distributed as dist
 

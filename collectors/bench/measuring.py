@@ -178,7 +178,7 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 
 
 def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
-    """Run a function on all ranks; raise the error of this rank, or that of another rank."""
+    """Run a function on all ranks; raise the error of this rank, or of another rank."""
     error: Exception | None = None
     made = None
     try:
@@ -223,7 +223,7 @@ def _free(device: torch.device, *, after_failure: bool) -> None:
     try:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
-        # Pinned memory has its own caching allocator (torch 2.5).
+        # Since torch 2.5, pinned memory has its own caching allocator.
         empty_host_cache = getattr(torch._C, "_host_emptyCache", None)
         if empty_host_cache is not None:
             empty_host_cache()

@@ -1,7 +1,7 @@
 """Reruns single ops with recorded arguments and prints their times.
 
 `tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
-types, strides, numbers, and lists of numbers are those that torch.profiler records with
+types, strides, numbers, and lists of numbers are as recorded by torch.profiler with
 `record_shapes`. Traces do not contain tensor values: floating-point tensors are random; other
 tensors are zero, which is valid for indices. Times come from the profiler, like those of the trace.
 """
@@ -80,7 +80,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
     kind, dims, value = (case[name][place] for name in ("types", "shapes", "numbers"))
     strides = case["strides"][place] if place < len(case["strides"]) else []
     if kind == "TensorList":
-        # Traces lack the types of tensors in lists; `list_type` is that of the other arguments.
+        # Traces lack the types of tensors in lists; `list_type` is the type of the other arguments.
         strides = strides or [[] for _ in dims]
         return [
             tensor(*one, device)

@@ -224,8 +224,8 @@ class _Loop(Observer):
         if self.recorder is not None:
             how = "inside a compiled function" if has_compiled() else "bypassing nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and "
-                "modules and tokens are unknown"
+                f"the model is called {how}: steps are optimizer steps, and modules and tokens are "
+                "unknown"
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
@@ -251,8 +251,8 @@ class _Loop(Observer):
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
-        # Each recording has its own folder, because another one may be in the middle of its move
-        # into the run folder.
+        # Each recording has its own folder, because another recording may be moving into the run
+        # folder.
         self._recorder_count += 1
         is_first = self._recorder_count == 1 and not self._first_step
         name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"

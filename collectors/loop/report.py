@@ -55,7 +55,7 @@ class LoopReport:
     the last `after_count` of these steps came after the profiled ones. `plain_ns` are the durations
     on which the step time is based, or None for all.
 
-    `memory` has members of `manifest.RankMemory`, and `environment` has those of
+    `memory` has members of `manifest.RankMemory`, and `environment` members of
     `manifest.Environment`; both are empty if the rank ended before they were known. `trace` is a
     file name in the run folder.
 

@@ -115,7 +115,7 @@ class LoopTraces:
     def end(self, step_ns: int | None) -> None:
         """End the profile and report its trace if it has a complete step; blocks the loop.
 
-        The trace is that of the run, reported with the mean step time, or that of a later window.
+        The trace belongs to the run, reported with the mean step time, or to a later window.
         """
         profile, self._profile = self._profile, None
         kept, report = self.kept_count, self._report

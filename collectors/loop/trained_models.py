@@ -55,10 +55,10 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module in a root with the most trained parameters of its own.
+    """Return the module in a root that directly has the most trained parameters.
 
-    Without trained parameters, all parameters count. The mode of this module stands for that of the
-    root, which may be a loss or wrapper around the model whose mode the program does not set.
+    Without trained parameters, all parameters count. The mode of this module counts as the mode of
+    the root, which may be a loss or wrapper whose mode the program does not set.
     """
 
     def weight(module: nn.Module) -> tuple[bool, int]:

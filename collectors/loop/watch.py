@@ -544,7 +544,7 @@ class StepFinder:
 
     @property
     def _is_part(self) -> bool:
-        """Whether this step has new optimizers, and none of the previous step's."""
+        """Whether this step has new optimizers, but no optimizer of the previous step."""
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:
@@ -555,8 +555,7 @@ class StepFinder:
     def begin(self) -> bool:
         """Begin a step; return whether the previous one belongs to the one before it.
 
-        It does if new optimizers have stepped in it, and none of the step before: the two steps
-        are parts of one iteration.
+        It does if only new optimizers have stepped in it: the two steps are parts of one iteration.
         """
         is_part = self._is_part
         self._begun_count += not is_part

@@ -20,8 +20,8 @@ def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
     It is the first accelerator among the `device` attribute of the model or its engine, the devices
-    of the parameters and buffers (which are on the host if offloaded), and those of the inputs.
-    Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
+    of the parameters and buffers (which are on the host if offloaded), and the devices of the
+    inputs. Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):

@@ -28,8 +28,8 @@ _OUT_OF_MEMORY = re.compile(
 def limit(size_bytes: int, device: torch.device) -> None:
     """Limit the memory of this process: on a CUDA device, or else on the host.
 
-    On the host, the limit applies to all private writable memory of the process, including that of
-    libraries, as counted by the kernel (RLIMIT_DATA).
+    On the host, the limit applies to all private writable memory of the process, including memory
+    of libraries, as counted by the kernel (RLIMIT_DATA).
     """
     if device.type == "cuda":
         import torch

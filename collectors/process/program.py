@@ -111,7 +111,7 @@ class _Witness:
         if self._pid == 0:
             try:
                 _close_others({asked, answered})
-                # The pipe closes when tracekit ends for whatever reason, which ends this process.
+                # The pipe closes when tracekit ends for any reason, which ends this process.
                 while number := os.read(asked, 1):
                     pending = signal.sigpending() & {*number}
                     if pending:

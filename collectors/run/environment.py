@@ -77,7 +77,7 @@ def probe() -> Environment:
 
 
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
-    """Return the environment of a run: that of the first rank, and the threads common to all ranks.
+    """Return the environment of the first rank, with the thread count common to all ranks.
 
     `environments` are results of `probe`; empty for ranks that failed earlier.
     """

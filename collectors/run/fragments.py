@@ -23,7 +23,7 @@ from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
 from .manifest import write_whole
 
 _LOCK_S = 20.0
-"""Maximum wait for a lock: many ranks may arrive at once, and each holds it only briefly."""
+"""Maximum wait for a lock. Many ranks may arrive at once, but each needs the lock only briefly."""
 
 _STALE_S = 60.0
 _POLL_S = 0.05

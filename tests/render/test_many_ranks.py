@@ -44,7 +44,7 @@ def test_the_screen_of_24_ranks(run, kept, cli):
     text = done.stdout
     # No list of ranks, but what they have in common.
     assert "rank 1 · device" not in text
-    assert "  23 alike, as rank 0  " in text
+    assert "  23 ranks like rank 0  " in text
     assert "  rank 13 alone        " in text
     assert "    more compute, less exposed communication" in lines
     assert "Ranks  24 on 6 nodes; each figure with the rank that has it" in lines
@@ -66,14 +66,14 @@ def test_the_screen_of_24_ranks(run, kept, cli):
         (
             dict.fromkeys(range(4), 1.5),
             [
-                "Stragglers  slower than their like by more than a robust limit",
+                "Stragglers  slower than comparable ranks by more than a robust limit",
                 "  4 of 8 ranks  +325.0 µs (+50.0 %) at work · 0, 1, 2, 3 · rank 4 waits",
             ],
         ),
         (
             {7: 1.005},
             [
-                "Waits  who waits for whom; no rank, node or link is slower in its own work",
+                "Waits  who waits for whom; no rank, node, or link is an outlier",
                 "  7 ranks wait for rank 7 in world group 0: 22.8 µs in all, 100.0 %",
             ],
         ),

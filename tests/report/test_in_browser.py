@@ -121,7 +121,7 @@ def test_the_keyboard_reaches_everything(shown):
     page.keyboard.type(kernel_name)
     page.keyboard.press("Enter")
     assert "of" in page.locator("#events-view .count").text_content()
-    assert kernel_name in page.locator("#events-view .told").text_content()
+    assert kernel_name in page.locator("#events-view .event-details").text_content()
 
     chart = page.locator("[data-chart=phase_modules] .plot > svg")
     chart.focus()
@@ -271,7 +271,7 @@ def test_the_pivot_turns(shown):
             for line in lines
         ]
         for line, title, row in zip(lines, titles, wanted.rows, strict=True):
-            # What is cut is told whole where it is pointed at.
+            # The tooltip of a truncated text shows the complete text.
             assert line.locator("td").first.text_content().startswith(row[0][:20])
             told = [int(one.partition(" = ")[2]) for one in title[:-1]]
             assert told == [*row[1:-1]]

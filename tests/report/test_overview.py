@@ -84,7 +84,7 @@ def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, make_run, tmp_path):
     (out.parent / links[0]).write_text("precious")
     done = cli("report", sweep, "-o", out, "--each")
     assert done.exit_code == 2
-    assert "exists and is no report" in done.stderr
+    assert "exists and is not a report" in done.stderr
     assert (out.parent / links[0]).read_text() == "precious"
 
 

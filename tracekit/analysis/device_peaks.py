@@ -170,8 +170,8 @@ def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 
     If all devices in a file are the same product, the rows apply to every device (``*``), because
     the file does not always list the device numbers in use. A file whose kernels are built for a
-    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because it
-    lists other devices than those that ran the kernels.
+    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because the
+    kernels ran on other devices than it lists.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "

@@ -231,7 +231,7 @@ ADVICE = """
 Columns:
   what      VARCHAR  what was observed
   place     VARCHAR  where it was observed
-  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if there is none
+  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if none
   cost_ns   BIGINT   time spent on it, ns; NULL if unknown
   remedy    VARCHAR  suggested change
   evidence  VARCHAR  command that shows the evidence

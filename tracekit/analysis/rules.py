@@ -369,7 +369,7 @@ GROUP BY category, name
 """
 
 HOST_EVENTS = "(SELECT * FROM record WHERE view_name = 'event' OR view_name IS NULL)"
-"""The events of a trace, and those of graph captures in other files."""
+"""The events of a trace, and of graph captures in other files."""
 
 _RANGE_NAMES = f"""
 SELECT DISTINCT
@@ -502,7 +502,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return SQL for the first matching rule among those with the `applies_to` of a name."""
+    """Return SQL for the first matching rule with the `applies_to` of a name."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
@@ -512,7 +512,7 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
 
 def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``ruled_work`` from table ``kernel_rule`` and view ``device_work``."""
-    # Compiling a pattern takes half a millisecond, so only those that may match are compiled.
+    # Compiling a pattern takes half a millisecond, so only patterns that may match are compiled.
     may_apply = _fill_names(connection, RULED_WORK, _WORK_NAMES)
     rules = connection.execute(
         "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"

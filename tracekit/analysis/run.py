@@ -106,7 +106,7 @@ def run_analysis(
         QueryError: a parameter is unknown or missing.
         UsageError: a parameter has the wrong type.
         StoreError: memory or disk ran out.
-        RuntimeError: the columns differ from those in the header, which is a bug in the SQL file.
+        RuntimeError: the columns differ from the header, which is a bug in the SQL file.
     """
     statement = with_values(spec, bind(spec, params))
     try:

@@ -2,7 +2,7 @@
 
 A store from an untrusted source could define views and macros with the names of tracekit's
 relations or DuckDB's functions, and its SQL would then run instead. So its catalogue is compared
-with that of an empty store created here.
+with the catalogue of an empty store created here.
 """
 
 from __future__ import annotations

@@ -130,9 +130,9 @@ class AnalysisView:
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return command and SQL of the analysis, and the condition of the shown rows."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
-        notes += [f"holding {search!r}"] if search else []
+        notes += [f"any column contains {search!r}"] if search else []
         text = self.asked.definition(traces)
-        return f"{text}\n\nShown of it: rows where {', and '.join(notes)}" if notes else text
+        return f"{text}\n\nShown rows: {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
         """Return the view that the row opens."""

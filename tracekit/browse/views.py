@@ -159,8 +159,8 @@ class Modules:
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the analysis and the condition of the shown rows."""
         text = Asked("module_totals").definition(traces)
-        note = f"holding {search!r}" if search else f"whose parent_path is {self.parent!r}"
-        return f"{text}\n\nShown of it: rows {note}"
+        note = f"any column contains {search!r}" if search else f"parent_path is {self.parent!r}"
+        return f"{text}\n\nShown rows: {note}"
 
     def deeper(self, row: Row) -> View | None:
         """Return the submodules, or else the events of a module."""
@@ -169,7 +169,7 @@ class Modules:
     def events(self, row: Row) -> View:
         """Return the events of a module and its submodules."""
         path = row["module_path"]
-        return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
+        return events_of(f"Events of {path} and its submodules", [module_is(path)])
 
 
 def _events_of_kernel(row: Row) -> View:
@@ -237,7 +237,7 @@ def _events_of_serving_step(row: Row) -> View:
 
 
 def _event_of_path(row: Row) -> View | None:
-    """Return the device work of a path segment; host time and waits have none."""
+    """Return the device work of a path segment, if it is not host time or a wait."""
     if row["kind"] not in ("work", "transfer"):
         return None
     rank = row["of_rank"]
@@ -283,7 +283,7 @@ def _views() -> dict[str, tuple[str, View]]:
 
 
 VIEWS = _views()
-"""View of each key: built-in ones, and those of analysis headers."""
+"""View of each key: built-in views, and views from analysis headers."""
 
 KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """Help line, at most 80 columns wide."""

@@ -55,7 +55,7 @@ class Baseline:
 
     `repeats` has the tokens per second of each repeat of its measured steps, and `step_ns` the
     times of the steps. `latencies` has the latencies of its requests by metric, ns; for many
-    requests, only those that a comparison of percentiles needs.
+    requests, only the latencies that a comparison of percentiles needs.
     """
 
     name: str

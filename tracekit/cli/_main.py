@@ -187,7 +187,7 @@ def main(
     bugs: the traceback is shown, and the exit code is 70, which has no other meaning.
 
     Args:
-        args: the arguments after the program name. The default is those of the process.
+        args: the arguments after the program name. The default is the arguments of the process.
         command: the click command that parses them.
         name: name of the program in messages.
     """

@@ -251,8 +251,8 @@ def history(
 
     A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
     Below is the run in which a figure changed by more than the variation between runs; with fewer
-    than five runs, the variation between steps decides. The commit is the one that the CI named
-    when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    than five runs, the variation between steps decides. The commit comes from the CI variables at
+    recording time (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history as history_of

@@ -146,7 +146,7 @@ def ask_both(
         QueryError: DuckDB rejects the statement.
         StoreError: a store cannot be opened.
         TraceError: a trace cannot be read.
-        UsageError: a side has no store of its own.
+        UsageError: a side does not have its own store.
     """
     from tracekit.analysis.run import run_sql
     from tracekit.comparison.comparing import compare

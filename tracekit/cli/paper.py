@@ -1,4 +1,4 @@
-"""`tracekit compare paper TABLE RUNS`: published figures of the paper, next to those of runs."""
+"""`tracekit compare paper TABLE RUNS`: published figures of the paper next to figures of runs."""
 
 from __future__ import annotations
 

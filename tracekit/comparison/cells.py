@@ -51,8 +51,8 @@ ORDER BY place NULLS LAST
 class Cell:
     """Time of one kind in one place, summed over all samples.
 
-    The columns are those of analysis `split`. `samples` has the time of each sample, by its index
-    in the side's list.
+    The columns are the columns of analysis `split`. `samples` has the time of each sample, by its
+    index in the side's list.
     """
 
     part: str

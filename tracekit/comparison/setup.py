@@ -15,7 +15,7 @@ Weight = Literal["matters", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """One setting that differs; None for a side on which it is unknown."""
+    """A setting that differs; None on a side where it is unknown."""
 
     subject: str
     name: str

@@ -257,7 +257,8 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
         atoms = []
         for low, of_low in drawn_places(count, half, is_whole=True):
-            # Half of the draws are at or below an index, the last one at it, and the others above.
+            # Half of the draws are at or below an index (the last one at the index), and the others
+            # above.
             of_pairs = [
                 math.comb(count, half)
                 * ((low + 1) ** half - low**half)
@@ -284,7 +285,7 @@ def spread(series: Sequence[float]) -> float:
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Return twice the rank of each value; equal values share the mean of theirs."""
+    """Return twice the rank of each value; equal values share their mean rank."""
     ordered = sorted(values)
     return [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
 
@@ -327,8 +328,8 @@ def dependent_tail(
     """Return the probability of a difference at least as large, given autocorrelation.
 
     It is the normal tail, with the variance of each mean increased by the correlation. Ranks alone
-    do not suffice: for slightly rising steps they depend only on the order, however far apart the
-    sides are.
+    do not suffice: for slightly rising steps, they depend only on the order, not on the distance
+    between the sides.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count

@@ -33,7 +33,7 @@ _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 @dataclass(slots=True)
 class Node:
-    """A part of the difference: integer ns per unit that add up to those of the parent.
+    """A part of the difference: integer ns per unit that add up to the ns of the parent.
 
     `base_sum_ns` and `new_sum_ns` are the exact sums over all units, before division.
     """

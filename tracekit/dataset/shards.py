@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(Description)
 
 
 def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
-    """Return the name of a shard: its first trace, and a digest of what determines its content."""
+    """Return the name of a shard: its first trace, and a digest of its inputs."""
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 

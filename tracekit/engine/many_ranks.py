@@ -266,7 +266,7 @@ def ingest_dataset(
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(
-            f"{dataset.shown}: the name of a dataset ends in .tracekit, that of a store in .duckdb"
+            f"{dataset.shown}: dataset names end in .tracekit, and store names in .duckdb"
         )
     if rules is not None:
         from tracekit.analysis.rules import check_rules

@@ -275,7 +275,7 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     if text is None:
         return None
     number = decimal_of(text)
-    return "is no number" if number is None else number
+    return "is not a number" if number is None else number
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:

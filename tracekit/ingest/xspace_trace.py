@@ -1,8 +1,8 @@
 """Reader of XSpaces (`.xplane.pb`) of the profilers of JAX, TensorFlow, and PyTorch/XLA.
 
-The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines and stats are
-those of xla/tsl/profiler/utils/xplane_schema.h, and the numbers below are field numbers. A plane is
-a device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
+The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines, and stats are
+defined in xla/tsl/profiler/utils/xplane_schema.h. The numbers below are field numbers. A plane is a
+device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
 events that torch.profiler (Kineto) writes for the same records. The lines of a TPU keep their
 names, from which queries/rules/device_events.toml identifies work; lines derived from GPU streams
 count as annotations.
@@ -38,7 +38,7 @@ _BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
 
 _HOST_PID = 1 << 20
 """Process id of the host if the file lacks it. The process id of a GPU is its device number, as in
-torch.profiler. Other planes have the ids after that of the host."""
+torch.profiler. Other planes have the ids after the host's id."""
 
 _ON_STREAM = {
     "memcpy_details": "gpu_memcpy",

@@ -47,12 +47,12 @@ _OF_PIVOT = ("rows", "columns", "values", "where", "step")
 
 _STATEMENT_BYTES = 2 * GB
 
-_CHANGES = """a change is a selection and what happens to it:
+_CHANGES = """a change is a selection and an action:
 class=gemm x0.5 | op=aten::item remove | sync op=aten::item remove | host x0.5
 host phase=forward x0.1 | module=PATH x0.5 | name=KERNEL* remove | range=NAME remove
 call=cudaMalloc remove | loading workers=2
 of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 | prefill apart
-several in the list are made together"""
+all changes in the list are applied together"""
 
 
 _REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up to {MOST_TOKENS:,}"

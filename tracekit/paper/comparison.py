@@ -289,7 +289,7 @@ class _Matching:
         return name == "model" or self.table.setup.get("stage") != "serve"
 
     def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
-        """Return whether a fact of a run equals that of a row, or need not be equal."""
+        """Return whether a fact of a run equals the fact of a row, or need not be equal."""
         theirs = self.table.fact(row, name)
         if theirs is None or not self._is_key(name):
             return True
@@ -418,7 +418,7 @@ def _difference(
 
 
 def _has_devices(run: OurRun, platform: object) -> bool:
-    """Return whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`."""
+    """Return whether all accelerators of a run match a platform: `RTX3090 w/ NVLink`."""
     names = [str(platform).partition(" ")[0], *run.manifest.environment.devices]
     name, *devices = (re.sub(r"[^a-z0-9]", "", name.lower()) for name in names)
     return bool(devices) and all(name in device for device in devices)

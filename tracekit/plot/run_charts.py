@@ -252,8 +252,8 @@ _DISTRIBUTIONS = {
     ),
     "client_wait_cdf": (
         "client_wait",
-        "Time the client held requests back before sending them",
-        "time held back",
+        "Time the client delayed requests before sending them",
+        "delay",
         "requests at or below it",
     ),
 }

@@ -29,7 +29,7 @@ class Cut:
         left = self.total - len(self.shown)
         if not left:
             return ""
-        return f"{left:,} of {self.total:,} rows are left out here; all of them: {command}"
+        return f"{left:,} of {self.total:,} rows are omitted; to see all: {command}"
 
 
 def cut(result: Result) -> Cut:

@@ -95,10 +95,10 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
         parts.append((row["phase"], row["step_wall_ns"] or 0, idle_ns, colour.light[1:]))
     shown_ns = sum(busy + idle for _, busy, idle, _ in parts) or 1
     whole_ns = max(shown_ns, step["recorded_step_ns"])
-    what = "Unprofiled step" if is_of_run else "Step while profiling"
-    yield f"<figure><figcaption>{what} by phase: busy, and idle in gray</figcaption>"
+    subject = "Unprofiled step" if is_of_run else "Step while profiling"
+    yield f"<figure><figcaption>{subject} by phase: busy, and idle in gray</figcaption>"
     box = f"0 0 {_WIDTH} {2 * _HEIGHT + 8}"
-    yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{what}">'
+    yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{subject}">'
     at = 0.0
     for name, busy_ns, idle_ns, hue in parts:
         for ns, fill, text in (

@@ -135,7 +135,7 @@ def _shown(
         one.data = {table: cuts[table] for table in used}
         lines += _charts(section, [chart for chart in charts if chart.name != _OVERVIEW])
         lines += [
-            note(f"{chart.title}: one point or two; the table has them.")
+            note(f"{chart.title}: one or two points; see the table.")
             for chart in found
             if _is_point(chart)
         ]
@@ -185,16 +185,16 @@ def _events(answers: Answers) -> Iterator[str]:
     text = f"{counts['alone']:,} device event{'' if counts['alone'] == 1 else 's'}."
     if counts["in_tiles"]:
         text = (
-            f"The {counts['alone']:,} longest device events; {counts['in_tiles']:,} shorter ones "
-            f"are drawn as {counts['tiles']:,} tiles, which say how many they hold and how long "
-            "those ran."
+            f"The {counts['alone']:,} longest device events. {counts['in_tiles']:,} shorter events "
+            f"are combined into {counts['tiles']:,} tiles, which show their number and total "
+            "duration."
         )
     if answers.has_rows(TIMELINE_HOST):
         host = answers.results[TIMELINE_HOST]
         counts = dict(zip(host.column("trace_id"), host.column("op_count"), strict=True))
-        text += f" Of the host {len(host):,} of {sum(counts.values()):,} outermost ops."
+        text += f" Host: {len(host):,} of {sum(counts.values()):,} outermost ops."
     yield note(text)
-    yield "<figure><figcaption>Every stream over time</figcaption>"
+    yield "<figure><figcaption>Streams over time</figcaption>"
     yield '<div id="events-view"></div></figure>'
 
 

@@ -71,7 +71,9 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
         there = "with" if with_it else "without"
         return Decoder(
             nothing,
-            why_not=(f"It compares runs with and without recomputation; all here are {there} it.",),
+            why_not=(
+                f"It compares runs with and without recomputation, but all runs are {there} it.",
+            ),
         )
     half = MAX_RUNS // 2
     chosen = [*without[: max(half, MAX_RUNS - len(with_it))]]
@@ -84,7 +86,7 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
         except TracekitError as error:
             why_not.append(f"{run['run']} is missing: {error.message}")
     if left := len(found) - len(chosen):
-        why_not.append(f"{left:,} more runs are left out: tracekit query roles RUN has theirs.")
+        why_not.append(f"{left:,} more runs are omitted; see tracekit query roles RUN.")
     folders = tuple(str(Path(run["path"])) for run in chosen)
     return Decoder(Result(NAME, _COLUMNS, rows), folders, tuple(why_not))
 
@@ -134,7 +136,7 @@ def missing(decoder: Decoder, chart: Chart | None) -> Sequence[str]:
 
 
 _PARTS = (
-    ("tokens_per_s", "tokens of all ranks", "tokens a second"),
+    ("tokens_per_s", "tokens of all ranks", "tokens/s"),
     ("memory_gb", "peak memory of a GPU as printed, GB", "peak memory"),
 )
 

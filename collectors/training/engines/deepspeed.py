@@ -34,7 +34,7 @@ def construction(
     """Return the context for creating a model: under stage 3, it shards large models on the fly.
 
     A model sharded this way keeps torch's per-layer initial weights, because transformers'
-    initialization sees empty ones. 4-bit weights can be packed only as a whole, so their model is
+    initialization sees empty ones. 4-bit weights can only be packed unsharded, so their model is
     created unsharded.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:

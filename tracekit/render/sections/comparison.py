@@ -293,8 +293,8 @@ def noise(screen: Screen) -> list[Text]:
     for row in rows:
         said = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
         if row["correlation"]:
-            alike = f"each is like the one before (correlation {row['correlation']:.2g})"
-            said.insert(0, f"{alike}: so many say less")
+            alike = f"consecutive values are correlated ( {row['correlation']:.2g})"
+            said.insert(0, f"{alike}, so they carry less information")
         below.append("; ".join(said))
     labels = [row["measure"] for row in rows]
     out = screen.block("Noise", labels, columns, below=below)
@@ -321,7 +321,7 @@ def _seen(row: Row, side: str) -> str:
         parts.append(warm_up if row["measure"] != "step" else f"{warm_up}: --skip {count}")
     others = [n + 1 for n in row[f"{side}_outliers"] if n >= count]
     if others:
-        parts.append(f"far from the others: number {', '.join(map(str, others))}")
+        parts.append(f"outliers: number {', '.join(map(str, others))}")
     if row[f"{side}_drift_pct"] is not None:
         parts.append(f"drifts by {row[f'{side}_drift_pct']:+.1f} % from first to last")
     return "; ".join(parts)

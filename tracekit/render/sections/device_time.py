@@ -283,7 +283,7 @@ def _group_label(row: Row) -> str:
     example = "?" if row["example_rank"] is None else row["example_rank"]
     if row["rank_count"] == 1:
         return f"rank {example} alone"
-    return f"{row['rank_count']:,} alike, as rank {example}"
+    return f"{row['rank_count']:,} ranks like rank {example}"
 
 
 def phases(screen: Screen) -> list[Text]:
@@ -345,7 +345,11 @@ def modules(screen: Screen) -> list[Text]:
         # In other models, only norms have a role.
         if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
             return _roles(screen)
-        return [screen.heading("Modules", "none recorded: profile(..., with_stack=True) has them")]
+        return [
+            screen.heading(
+                "Modules", "none recorded; to record them: profile(..., with_stack=True)"
+            )
+        ]
     most = MAX_MODULES[screen.has_steps]
     busy = "step_wall_ns" if screen.has_steps else "total_wall_ns"
     by_size = sorted(every, key=lambda item: (-(item[2][busy] or 0), item[1]))

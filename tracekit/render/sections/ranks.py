@@ -105,13 +105,11 @@ def stragglers(screen: Screen) -> list[Text]:
     # With few ranks, outliers cannot be determined.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
     if rows:
-        out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
-    elif can_tell:
         out = [
-            screen.heading(
-                "Waits", "who waits for whom; no rank, node or link is slower in its own work"
-            )
+            screen.heading("Stragglers", "slower than comparable ranks by more than a robust limit")
         ]
+    elif can_tell:
+        out = [screen.heading("Waits", "who waits for whom; no rank, node, or link is an outlier")]
     else:
         out = [
             screen.heading("Waits", "who waits for whom; outlier detection needs at least 4 ranks")
