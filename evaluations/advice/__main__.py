@@ -1,10 +1,9 @@
-"""Is the cause of a fault that was put in named first, and its gain right? `make advice`.
+"""`make advice`: checks whether advice names an injected fault first, with the correct gain.
 
     make advice ARGS="[--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]"
 
-A real loop records windows with the fault and without it in turns, and so does a serving engine
-under load; the simulated machine runs once with it and once without. Advice sees only what has the
-fault.
+Real loops, and a serving engine under load, alternate between windows with and without the fault.
+The simulated machine runs once with and once without it. Advice sees only the runs with the fault.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LOG = logging.getLogger("advice")
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said of a fault, and what taking it out brought; times as shares in %."""
+    """Advice about a fault, and the measured effect of removing the fault, in percent."""
 
     name: str
     expected: str | None
@@ -48,18 +47,18 @@ class Judged:
 
     @property
     def is_named(self) -> bool:
-        """Whether the cause stands first, or nothing where there is none."""
+        """Whether the cause is named first; without a fault, whether nothing is named."""
         return self.said == self.expected
 
     @property
     def is_held(self) -> bool:
-        """Whether the interval of the gain holds what came."""
+        """Whether the interval of the gain contains the measured gain."""
         if self.low_pct is None or self.high_pct is None or self.true_pct is None:
             return False
         return self.low_pct <= self.true_pct <= self.high_pct
 
     def line(self) -> str:
-        """Return it as a row of a Markdown table."""
+        """Return the row of the Markdown table."""
         cells = [self.name, self.expected or "–", self.said or "–", self.figure or "–"]
         if self.gain_pct is None:
             cells += ["–", "–", "–"]
@@ -73,7 +72,7 @@ class Judged:
 
 
 def simulated(fault: Fault) -> Judged:
-    """Return what is said of a simulated machine."""
+    """Judge the advice for a simulated machine."""
     from simulated_machine import simulate
     from simulated_program import Machine
 
@@ -94,7 +93,7 @@ def simulated(fault: Fault) -> Judged:
 
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
-    """Return what is said of a loop, or of a load on an engine, on this machine."""
+    """Judge the advice for a loop, or for a load on an engine, on this machine."""
     from predictions.__main__ import record
     from predictions.pairs import Pair
 
@@ -141,7 +140,7 @@ def _asked(run: Path) -> dict[str, Any]:
 
 
 def _took(trace: Trace, advised: Advised) -> dict[str, float]:
-    """Return what a run took, by the figures of which the first advice may have its gain."""
+    """Return the figures of a run in which the gain of the first advice may be given."""
     from predictions import serving
 
     if advised.advice and advised.advice[0].load:
@@ -159,7 +158,7 @@ def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
 
 
 def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:
-    """Return what most of several recordings say first; `came` has the true gains by figure, %."""
+    """Return the most common first advice. `came` has measured gains by figure, %."""
     first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
              for one in advised]  # fmt: skip
     said, figure = Counter(first).most_common(1)[0][0]
@@ -185,7 +184,7 @@ def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float])
 
 
 def _said(fault: Fault, advice: Advice) -> str:
-    """Return the rule of an advice, and its place where that is what tells the cause."""
+    """Return the rule of an advice, and its location if it determines the cause."""
     rule, place = advice.candidate.rule, advice.candidate.place or ""
     if fault.place and rule == fault.rule:
         return f"{rule}: {fault.place if place.endswith(fault.place) else place}"
@@ -195,7 +194,7 @@ def _said(fault: Fault, advice: Advice) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge all faults and log the table."""
     parser = argparse.ArgumentParser(prog="make advice")
-    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of faults")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--seed", type=int, default=20261126)
@@ -225,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             began = time.monotonic()
             try:
                 one = real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
-            except RuntimeError as error:  # what was recorded ended so, or hung
+            except RuntimeError as error:  # the recorded program failed or hung
                 one = Judged(fault.name, fault.rule, f"no answer: {error}"[-200:])
             judged.append(one)
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
@@ -236,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def summary(judged: Sequence[Judged]) -> str:
-    """Return what the rows amount to."""
+    """Return a summary of the rows."""
     faults = [one for one in judged if one.expected]
     healthy = [one for one in judged if one.expected is None]
     told = [one for one in faults if one.is_named and one.true_pct is not None]

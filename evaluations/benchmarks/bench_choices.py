@@ -1,7 +1,7 @@
-"""What each choice of the profiler costs: size and events of a trace, and time of a step.
+"""Measures the cost of profiler options: trace size, event count, and step time.
 
-A Llama with random weights is trained on the CPU under `tracekit.collect`, once for each choice and
-in turn; the figures are medians. Ratios are of a run's own profiled steps to its own plain ones.
+Trains a Llama with random weights on the CPU under `tracekit.collect`, alternating between the
+options. Figures are medians, and ratios compare profiled and plain steps of the same run.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PROFILED = 3
 
 
 def main() -> int:
-    """Measure, and print a row per choice."""
+    """Measure, and print a row per option."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="of each, in turn [default: 3]")
-    parser.add_argument("--layers", type=int, default=4, help="of the model [default: 4]")
-    parser.add_argument("--width", type=int, default=256, help="of the model [default: 256]")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats per option [default: 3]")
+    parser.add_argument("--layers", type=int, default=4, help="layers of the model [default: 4]")
+    parser.add_argument("--width", type=int, default=256, help="width of the model [default: 256]")
     given = parser.parse_args()
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
     for _ in range(given.repeats):
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, ...]:
-    """Return MB a step, MB a step compressed, events a step, and the step's time over a plain."""
+    """Return MB, compressed MB, events per step, and the ratio of profiled to plain step time."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(

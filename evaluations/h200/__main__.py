@@ -1,10 +1,10 @@
-"""What do figures of recordings say beside CUDA-event times of the same steps? `make truth`.
+"""`make truth`: compares figures of traces with CUDA event times of the same steps.
 
     make truth ARGS="[--traces FOLDER] [--out FILE]"
 
-FOLDER has traces and `truth.jsonl`, one line a trace: `profiled_event_ns`, what CUDA events around
-the sections of the recorded steps measured; `wall_step_ms`, a step without the profiler. Writes the
-tables of the manual's page.
+FOLDER has traces and `truth.jsonl` with a line per trace: `profiled_event_ns` has the times between
+CUDA events around sections of the recorded steps, and `wall_step_ms` is an unprofiled step. Writes
+the tables of the manual's page.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "explanation" / "evidence.md"
 SECTIONS = ("data", "forward", "backward", "optimizer", "prefill", "decode")
 LEAST_SHARE = 0.03
-"""Sections shorter than this part of a step are not compared: events take microseconds, too."""
+"""Minimum share of a step for a section to be compared, because events take microseconds."""
 
-# Work that was launched in steps and idle time of theirs, by the phase of a section.
+# Work launched in steps and idle time of the steps, by the phase of a section.
 BY_PHASE = """
 SELECT if(phase = 'recompute', 'backward', phase) AS section, sum(wall_ns + idle_ns)::DOUBLE AS ns
 FROM work WHERE step IS NOT NULL GROUP BY ALL
@@ -40,7 +40,7 @@ NO_ESTIMATE = (
 
 
 def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
-    """Yield each trace that is there, with what is known of it."""
+    """Yield each existing trace with its measurements."""
     for line in (folder / "truth.jsonl").read_text("utf-8").splitlines():
         truth = json.loads(line)
         path = folder / f"{truth['name']}.json.gz"
@@ -49,12 +49,12 @@ def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
 
 
 def error_pct(found: float, right: float) -> float:
-    """How far a figure is off, of the right one."""
+    """Return the error of a figure in percent of the correct value."""
     return 100 * (found - right) / right
 
 
 def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, float]]:
-    """Return ms a step of the whole step and its sections: by CUDA events, and by tracekit."""
+    """Return ms per step of the complete step and its sections, from CUDA events and tracekit."""
     events = {
         name: statistics.fmean(times) / 1e6 for name, times in truth["profiled_event_ns"].items()
     }
@@ -69,7 +69,7 @@ def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, floa
 
 
 def cell(pairs: dict[str, tuple[float, float]], section: str) -> str:
-    """Return right and found ms with the error."""
+    """Return correct and reported ms with the error."""
     if section not in pairs:
         return ""
     right, found = pairs[section]
@@ -77,7 +77,7 @@ def cell(pairs: dict[str, tuple[float, float]], section: str) -> str:
 
 
 def times_table(folder: Path) -> str:
-    """Steps and phases beside CUDA events, and the medians of their errors."""
+    """Return steps and phases compared with CUDA events, and median errors."""
     rows: list[tuple[object, ...]] = []
     steps, sections = [], []
     for path, truth in truths(folder):
@@ -97,7 +97,7 @@ def times_table(folder: Path) -> str:
 
 
 def roles_table(folder: Path) -> str:
-    """Roles of one loop, from its modules, and from shapes and order without modules."""
+    """Return roles of one loop, from its modules, and from shapes and order without modules."""
     sides = []
     for name in ("llama_stack", "llama_base"):
         with tracekit.open(folder / f"{name}.json.gz", cache=False) as trace:
@@ -113,7 +113,7 @@ def roles_table(folder: Path) -> str:
 
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
-    """Name what cannot be true of a sentence of advise, given a step without the profiler."""
+    """Return impossible statements of an advice, given an unprofiled step."""
     found = advice.prediction
     low_pct, high_pct = found.range_pct
     before_ns, gain_pct = found.before_step_ns, found.gain_pct
@@ -130,7 +130,7 @@ def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
 
 
 def advice_table(folder: Path) -> str:
-    """Estimate, idle shares and advice on each trace, beside the step without the profiler."""
+    """Return estimate, idle shares, and advice of each trace, with the unprofiled step."""
     rows: list[tuple[object, ...]] = []
     count, faulty, errors, held = 0, 0, [], []
     for path, truth in truths(folder):
@@ -178,11 +178,11 @@ PARTS = {"times": times_table, "roles": roles_table, "advice": advice_table}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Update the page."""
     parser = argparse.ArgumentParser(prog="make truth")
     parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "h200")
     parser.add_argument("--out", type=Path, default=PAGE)
-    parser.add_argument("--only", default="", help="parts whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of parts")
     parsed = parser.parse_args(arguments)
     for name, make in PARTS.items():
         if parsed.only in name:

@@ -1,4 +1,4 @@
-"""Do other tools' own test inputs give the same figures here? `make peers`.
+"""`make peers`: compares figures with other tools on the test inputs of those tools.
 
     make peers ARGS="[--only TEXT] [--out FILE]"
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "against-p
 
 
 def parts() -> dict[str, Callable[[], str]]:
-    """Return what makes each part of the page, of the tools that are there."""
+    """Return the functions that create each part of the page, for the available tools."""
     made: dict[str, Callable[[], str]] = {
         "replay": replay.replay,
         "memory": memory.memory,
@@ -41,9 +41,9 @@ def parts() -> dict[str, Callable[[], str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Update the page."""
     parser = argparse.ArgumentParser(prog="make peers")
-    parser.add_argument("--only", default="", help="parts whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of parts")
     parser.add_argument("--out", type=Path, default=PAGE)
     parsed = parser.parse_args(arguments)
     for name, make in parts().items():

@@ -1,4 +1,4 @@
-"""Ops of a run that is recorded here, called again by what `tracekit export reproduce` writes."""
+"""Compares recorded ops with their replay by `tracekit export reproduce`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _record(path: Path) -> None:
 
 
 def replay() -> str:
-    """Return the ops with the shortest call that was recorded, and the shortest now, µs."""
+    """Return the ops with their shortest recorded and shortest replayed call, µs."""
     with tempfile.TemporaryDirectory(prefix="tracekit-peers-") as name:
         trace, program = Path(name) / "trace.json", Path(name) / "ops.py"
         _record(trace)

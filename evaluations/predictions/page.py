@@ -15,9 +15,9 @@ import torch
 
 @dataclass(frozen=True)
 class Row:
-    """What was predicted for a pair and what came: milliseconds of a step, under the profiler.
+    """Prediction and measurement of a pair, in milliseconds per profiled step.
 
-    `reason` says why there is no prediction. `is_null` is a pair in which nothing changes.
+    `reason` explains a missing prediction. `is_null` means that the pair has no change.
     """
 
     name: str
@@ -33,17 +33,17 @@ class Row:
 
     @property
     def error_pct(self) -> float:
-        """By how much the prediction is longer than what came."""
+        """Relative error of the prediction; positive if it is too long."""
         return 100 * (self.told_ms / self.after_ms - 1)
 
     @property
     def truth_pct(self) -> float:
-        """By how much the step got longer."""
+        """Relative change of the measured step."""
         return 100 * (self.after_ms / self.before_ms - 1)
 
     @property
     def has_factor(self) -> bool:
-        """Whether the user says how much more or less work there is of a phase or of modules."""
+        """Whether the user provides a factor for the work of a phase or module."""
         return re.search(r"\b(phase|module)=\S+ x[\d.]", self.change) is not None
 
     @property
@@ -53,16 +53,16 @@ class Row:
 
     @property
     def is_noise(self) -> bool:
-        """Whether what changed is no more than the noise."""
+        """Whether the change does not exceed the noise."""
         return abs(self.truth_pct) <= self.noise_pct
 
     @property
     def has_sign(self) -> bool:
-        """Whether it got longer or shorter as predicted."""
+        """Whether the direction of the change was predicted."""
         return (self.told_ms - self.before_ms) * (self.after_ms - self.before_ms) > 0
 
     def line(self) -> str:
-        """Return it as a row of the table."""
+        """Return the row of the table."""
         if self.reason is not None:
             return f"| {self.name} | {_code(self.change)} | | {self.reason} | | | | |"
         interval = f"{self.low_ms:.1f} to {self.high_ms:.1f}{'' if self.is_held else ' ✗'}"
@@ -79,7 +79,7 @@ def _code(change: str) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return what the rows amount to, all and by whether the user gives a factor; no mean."""
+    """Return a summary of all rows, and of rows with and without a user-provided factor."""
     if all(row.reason is not None for row in rows):
         return "Nothing was predicted.\n"
     parts = [
@@ -117,7 +117,7 @@ def _amounts(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:
-    """Return the page with these rows in the part that `make predictions` writes."""
+    """Return the page with the rows in the part that `make predictions` writes."""
     table = "\n".join(row.line() for row in rows)
     made = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
 rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC).date()}.

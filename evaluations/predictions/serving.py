@@ -1,4 +1,4 @@
-"""Serving runs: record a load A, predict a load B from A, run B; and what the page says of it."""
+"""Serving runs: records load A, predicts load B from A, runs B, and updates the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MEASURES: Mapping[str, tuple[str, float, float]] = {
     "output_tokens_per_s": ("output tokens/s", 1, 2),
     "ttft_mean_ns": ("mean TTFT, ms", 1e-6, 10),
 }
-"""Measures compared with reruns: name in the page, factor of the unit, and target in %."""
+"""Measures that are compared with reruns: name on the page, unit factor, and target in %."""
 
-# Reading and decoding are as they are, and neither the cache nor a profile differs.
+# Options common to both sides: no changes to the cache, and no profile.
 _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cache-blocks": 128}
 
 
@@ -28,7 +28,7 @@ _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cac
 class ServingPair:
     """Options of A and B, and the corresponding change; `more` affects only the step times.
 
-    A rate is a share of the requests that the machine serves where all of them come at once.
+    A rate is relative to the throughput with all requests at once.
     """
 
     name: str
@@ -67,7 +67,7 @@ PAIRS = (
 
 @dataclass
 class ServingRow:
-    """What was predicted for a pair and what came, by round: A, predicted, low, high and B."""
+    """Prediction and measurement of a pair by round: A, predicted, low, high, and B."""
 
     pair: ServingPair
     rounds: list[dict[str, Mapping[str, float]]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class ServingRow:
         return statistics.median(each[what][measure] for each in self.rounds)
 
     def error_pct(self, measure: str) -> float:
-        """Return by how much the prediction is more than what came."""
+        """Return the relative error of the prediction; positive if it is too high."""
         return 100 * (self.median("predicted", measure) / self.median("b", measure) - 1)
 
     def is_held(self, measure: str) -> bool:
@@ -87,7 +87,7 @@ class ServingRow:
         return low <= self.median("b", measure) <= high
 
     def noise_pct(self, measure: str) -> float:
-        """Return by how much runs of B are apart from their median, at most."""
+        """Return the maximum deviation of runs of B from their median."""
         median = self.median("b", measure)
         return max(100 * abs(each["b"][measure] / median - 1) for each in self.rounds)
 
@@ -119,13 +119,14 @@ def recorded(
     rounds: int,
     run: Callable[[Path, Mapping[str, Any]], None],
 ) -> dict[str, list[Path]]:
-    """Record what pairs need, every load once in each round; return the folders of each load.
+    """Record the loads of all pairs, each once per round; return the folders of each load.
 
     Args:
-        pairs: what is to be predicted.
-        folder: what takes the run folders.
-        rounds: how often; so that what drifts on the machine meets all of them.
-        run: records a folder with options.
+        pairs: pairs to predict.
+        folder: parent of the run folders.
+        rounds: number of rounds; all loads alternate, so that drift of the machine affects all of
+            them.
+        run: records a run folder with options.
     """
     wanted = {str(load): load for pair in pairs for load in (pair.a, pair.b, pair.more or pair.a)}
     folders: dict[str, list[Path]] = {name: [] for name in wanted}
@@ -151,7 +152,7 @@ def _requests_per_s(folder: Path) -> float:
 
 
 def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> ServingRow:
-    """Return what was predicted for a pair, and what came, in the folders of loads."""
+    """Return prediction and measurement of a pair from the folders of loads."""
     import tracekit
     from tracekit.errors import QueryError
 
@@ -161,7 +162,7 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
     rounds = list(zip(*(folders[str(load)] for load in loads), strict=True))
     for number, (a, more, b) in enumerate(rounds):
         known = [a] if pair.more is None else [a, more]
-        # Nothing but the next round is a rerun of the same.
+        # An unchanged load is compared with its next round.
         again = rounds[(number + 1) % len(rounds)][2] if a == b else b
         try:
             with tracekit.open(*known, traces=False, cache=False) as trace:
@@ -184,7 +185,7 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
 
 
 def seen(trace: Any) -> dict[str, float]:
-    """Return what requests saw, as analyses have it."""
+    """Return request metrics from the analyses."""
     measures = {}
     for row in trace.query("latency", since="arrival").to_dicts():
         if row["metric"] in ("ttft", "tpot"):
@@ -196,7 +197,7 @@ def seen(trace: Any) -> dict[str, float]:
 
 
 def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
-    """Return the page with these rows in the part that is for loads."""
+    """Return the page with the rows in the part for loads."""
     told = [row for row in rows if row.rounds]
     lines = []
     for measure, (name, _, bar_pct) in MEASURES.items():

@@ -1,6 +1,6 @@
-"""Is every published figure that tracekit has the paper's? `make published TEXT=FILE`.
+"""`make published TEXT=FILE`: checks tracekit's published figures against the paper.
 
-FILE is the text of arXiv 2311.03687 with the cells of a table's line between tabs.
+FILE is the text of arXiv 2311.03687, with tabs between the cells of tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLATFORMS = ("A800", "RTX4090", "RTX3090 w/ NVLink", "RTX3090 w/o NVLink")
 
 
 def rows_of(number: str) -> list[list[str]]:
-    """The tab-separated lines below a caption, up to the next caption or heading."""
+    """Return the tab-separated lines after a caption, up to the next caption or heading."""
     text = TEXT.read_text("utf-8")
     found = re.search(
         rf"^TABLE {number}: .*?(?=^TABLE |^#|^\*\*|\Z)", text, re.DOTALL | re.MULTILINE
@@ -33,7 +33,7 @@ def rows_of(number: str) -> list[list[str]]:
 
 
 def figures(cells: list[str]) -> Iterator[float | None]:
-    """Every figure in some cells, `-` as None; a small one comes behind the one it belongs to."""
+    """Yield every number in some cells, `-` as None; a number in small print follows its number."""
     for cell in cells:
         plain = cell.replace("<sub>", " ").replace("</sub>", " ").replace("%", " ")
         for token in plain.replace(",", " ").split():
@@ -44,7 +44,7 @@ def figures(cells: list[str]) -> Iterator[float | None]:
 
 
 def flat(table: PaperTable, *names: str, **where: Any) -> list[Any]:
-    """The cells of some columns, row by row."""
+    """Return the cells of some columns, row by row."""
     return [
         row[name]
         for row in table.rows
@@ -62,7 +62,7 @@ def flat(table: PaperTable, *names: str, **where: Any) -> list[Any]:
     ],
 )
 def test_methods_are_as_printed(number: str, names: tuple[str, ...]) -> None:
-    """Read from the right: figures per platform, before them the method, before it the model."""
+    """Read from the right: figures per platform, then the method, then the model."""
     table = find_table(f"table{ROMAN[number]}")
     width = len(names) - 1
     model = ""
@@ -100,7 +100,7 @@ def test_plain_tables_are_as_printed(
     table = find_table(f"table{ROMAN[number]}")
     lines = [list(figures(line[first:])) for line in rows_of(number)[skipped:]]
     if number == "XII":
-        # Printed across: shapes, times, shares.
+        # Printed as rows: shapes, times, shares.
         shapes, times, shares = lines
         assert flat(table, "m", "n", "k") == shapes
         assert flat(table, "time_ms") == times
@@ -139,7 +139,7 @@ def test_attention_is_as_printed() -> None:
 
 
 def test_serving_is_as_printed() -> None:
-    """In Table X the figures of a part stand in the columns before those of its tasks."""
+    """In Table X, the figures of a part are in the columns before its tasks."""
     parts, tasks = [], []
     for line in rows_of("X")[1:]:
         part_ms, task_ms, part_pct, task_pct = ([*figures([cell])] or [None] for cell in line[3:7])

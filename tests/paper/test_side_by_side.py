@@ -345,7 +345,7 @@ def test_no_figure_has_numbers_that_the_text_does_not_have(name):
     unknown = {"peak_pct", "latency_ms", "bandwidth_gb_per_s"}
     for row in table.rows:
         assert {row[column] for column in unknown & row.keys()} == {None}
-    assert "picture" in table.notes[0]
+    assert "only plots" in table.notes[0]
     assert table.source == f"arXiv 2311.03687v2, text on Figure {name.removeprefix('figure')}"
 
 
