@@ -169,10 +169,10 @@ def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
 
 def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
     """Return the arguments of `Profile` from the options of a run."""
-    asked = {
+    options = {
         name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
     }
-    return {"record_shapes": not values.get("no_shapes"), **asked}
+    return {"record_shapes": not values.get("no_shapes"), **options}
 
 
 def range_options(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ def marks(command: str) -> tuple[str, str]:
     return f"<!-- begin: {command} -->", f"<!-- end: {command} -->"
 
 
-def filled(page: str, command: str, made: str) -> str:
+def filled(page: str, command: str, text: str) -> str:
     """Return the page with the given text between the marks of a command.
 
     Raises:
@@ -17,7 +17,7 @@ def filled(page: str, command: str, made: str) -> str:
     begin, end = marks(command)
     head, rest = page.split(begin)
     _, tail = rest.split(end)
-    return f"{head}{begin}\n\n{made.strip()}\n\n{end}{tail}"
+    return f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
 
 
 def part(page: str, command: str) -> str:

@@ -112,14 +112,16 @@ def table() -> str:
             for effect in EFFECTS_PCT:
                 pairs = PAIRS if effect else PAIRS_WITHOUT_DIFFERENCE
                 found = verdicts(shrunk, count, effect, pairs)
-                told = 100 * (found["slower"] + found["faster"]) / pairs
+                detected_pct = 100 * (found["slower"] + found["faster"]) / pairs
                 if effect:
                     wrong = found["same"] if effect > 1 else 0
                     ideal = ideal_pct(count, effect, spread_pct)
-                    text = f"{told:.1f} % ({ideal:.1f} %)" + (f", {wrong} × same" if wrong else "")
+                    text = f"{detected_pct:.1f} % ({ideal:.1f} %)" + (
+                        f", {wrong} × same" if wrong else ""
+                    )
                     cells.append(text)
                 else:
-                    cells.append(f"{told:.1f} %")
+                    cells.append(f"{detected_pct:.1f} %")
             lines.append(f"| {spread_pct:g} % | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -118,8 +118,8 @@ class _Library:
 
     def capsule(self, kind: Literal["array", "stream"], pointer: int) -> CapsuleType:
         """Return a capsule that owns an Arrow array or stream."""
-        made: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
-        return made
+        result: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
+        return result
 
 
 @cache

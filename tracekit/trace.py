@@ -372,9 +372,9 @@ class Trace:
         """
         from tracekit.prediction.predicting import predict
 
-        asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
+        queries = [lambda statement, run=run: run.sql(statement).rows for run in further]
         place = None if timeline is None else Path(timeline)
-        predictor = functools.partial(self._predictor, tuple(asked), is_recorded=is_recorded)
+        predictor = functools.partial(self._predictor, tuple(queries), is_recorded=is_recorded)
         return self._ask(lambda: predict(self.connection, predictor, changes, place))
 
     def _predictor(self, further: Sequence[Ask] = (), *, is_recorded: bool = False) -> Predictor:

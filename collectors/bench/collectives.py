@@ -75,15 +75,15 @@ def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_coun
     if op == "reduce_scatter":
         scatter, part = _newest("reduce_scatter_single", "reduce_scatter_tensor"), zeros(part_count)
         return lambda: scatter(part, whole)
-    taken = zeros(count)
+    received = zeros(count)
     if op == "all_to_all":
-        return lambda: dist.all_to_all_single(taken, whole)
+        return lambda: dist.all_to_all_single(received, whole)
     rank, group_size = dist.get_rank(), dist.get_world_size()
     if group_size == 1:
         raise UnsupportedError("send/recv needs more than one rank")
     operations = [
         dist.P2POp(dist.isend, whole, (rank + 1) % group_size),
-        dist.P2POp(dist.irecv, taken, (rank - 1) % group_size),
+        dist.P2POp(dist.irecv, received, (rank - 1) % group_size),
     ]
 
     def send_recv() -> None:

@@ -180,9 +180,9 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
     """Run a function on all ranks; raise the error of this rank, or of another rank."""
     error: Exception | None = None
-    made = None
+    result = None
     try:
-        made = action()
+        result = action()
     except Exception as caught:  # noqa: BLE001 - reported to the other ranks, then raised
         error = caught
     own = "ok" if error is None else outcome_of(error)[0]
@@ -191,7 +191,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
         raise error
     if worst:
         raise _ElsewhereError(_OUTCOMES[int(worst)])
-    return made
+    return result
 
 
 def outcome_of(error: BaseException) -> tuple[Outcome, str]:
@@ -203,7 +203,7 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
     text = " ".join(str(error).split())[:_REASON_LENGTH]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
     is_unsupported = isinstance(error, NotImplementedError) or any(
-        said in text for said in _SAY_UNSUPPORTED
+        phrase in text for phrase in _SAY_UNSUPPORTED
     )
     return ("unsupported" if is_unsupported else "failed"), reason
 

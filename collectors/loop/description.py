@@ -64,17 +64,17 @@ def autocast_type(device: torch.device) -> str | None:
 
 def precision_of(model: nn.Module, inner: nn.Module) -> str | None:
     """Return the compute type of a model without autocast, from its wrappers."""
-    for asked in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
-        if asked is not None:
-            return asked
+    for dtype in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
+        if dtype is not None:
+            return dtype
     kinds = {p.dtype for p in inner.parameters() if p.is_floating_point()}
     return _PRECISIONS.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def _deepspeed_precision(model: nn.Module) -> str | None:
     for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")):
-        asked = getattr(model, name, None)
-        if callable(asked) and asked() is True:
+        check = getattr(model, name, None)
+        if callable(check) and check() is True:
             return kind
     return None
 

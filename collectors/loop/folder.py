@@ -55,12 +55,12 @@ class LoopFolder:
         The folder is renamed first, because processes that the program left running may still
         write into it.
         """
-        gone = made_beside(self.path)
+        trash = made_beside(self.path)
         try:
-            self.path.replace(gone)
+            self.path.replace(trash)
         except OSError:
-            gone = self.path
-        shutil.rmtree(gone, ignore_errors=True)
+            trash = self.path
+        shutil.rmtree(trash, ignore_errors=True)
 
     def commit(
         self,
@@ -105,8 +105,8 @@ class LoopFolder:
             (folder / LIGHT / f"rank{report.rank}.json.gz").unlink(missing_ok=True)
             if report.light_trace is not None:
                 (folder / LIGHT).mkdir(exist_ok=True)
-                made = self.path / report.folder / report.light_trace
-                made.replace(folder / report.light_trace)
+                source = self.path / report.folder / report.light_trace
+                source.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
         """Add new windows after the first; return the total number of later windows.

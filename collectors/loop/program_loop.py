@@ -377,12 +377,12 @@ class _Loop(Observer):
     @property
     def _best(self) -> LoopRecorder | None:
         """Return the loop to report: the last recorded one, else the longest."""
-        now, kept = self.recorder, self._kept
-        if now is None or kept is None:
-            return now or kept
-        is_longer = now.report.step_count >= kept.report.step_count
-        is_better = now.report.is_recorded or (is_longer and not kept.report.is_recorded)
-        return now if is_better else kept
+        now, best = self.recorder, self._kept
+        if now is None or best is None:
+            return now or best
+        is_longer = now.report.step_count >= best.report.step_count
+        is_better = now.report.is_recorded or (is_longer and not best.report.is_recorded)
+        return now if is_better else best
 
     def _publish(self) -> None:
         best = self._best

@@ -275,7 +275,7 @@ class LoopWatch(training_hooks.Listener):
         if one in self._optimizers:
             return
         mine = _parameters(optimizer)
-        left = {
+        remaining = {
             other: models
             for other, models in self._optimizers.items()
             if (known := other()) is not None
@@ -286,22 +286,22 @@ class LoopWatch(training_hooks.Listener):
                 or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
-        if one in self._replaced and left:
+        if one in self._replaced and remaining:
             self._observer.loop_goes_on()
-        gone = self._optimizers.keys() - left.keys()
-        for other in gone:
+        ended = self._optimizers.keys() - remaining.keys()
+        for other in ended:
             self.steps.forget(other)
             del self._step_counts[other]
-        self._replaced |= gone
+        self._replaced |= ended
         called = list(self._called)
-        if gone and not left:
+        if ended and not remaining:
             self.steps = StepFinder()
             self.trained = WeakKeyDictionary({one: self._is_training(one) for one in called})
             self._kin.clear()
             self._copies.clear()
             self._called_at.clear()
             self._observer.loop_begins(called, optimizer)
-        self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
+        self._optimizers = {**remaining, one: [weakref.ref(module) for module in called]}
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
         """Return whether an optimizer's loop is no longer running."""
@@ -430,8 +430,8 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_training(self, root: nn.Module) -> bool:
         """Return whether a root is in training mode, as indicated by its trained part."""
-        held = self._trained_parts.get(root)
-        part = None if held is None else held()
+        reference = self._trained_parts.get(root)
+        part = None if reference is None else reference()
         if part is None:
             part = trained_part(root)
             self._trained_parts[root] = weakref.ref(part)

@@ -46,13 +46,13 @@ def event(device: torch.device) -> Any:
     module = _module(device)
     if device.type == "cpu" or not hasattr(module, "Event"):
         return None
-    made = module.Event(enable_timing=True)
+    result = module.Event(enable_timing=True)
     stream = getattr(module, "current_stream", None)
     if stream is None:
-        made.record()
+        result.record()
     else:
-        made.record(stream(device))
-    return made
+        result.record(stream(device))
+    return result
 
 
 def profiler_activities() -> list[Any]:

@@ -135,8 +135,8 @@ class _Smi:
         for line in lines:
             at, *cells = line.strip().split(b", ")
             if len(cells) == 2:
-                moment = at.replace(b"/", b"-").replace(b" ", b"T")
-                yield b"%sZ,%s,%s,\n" % (moment, self._numbers.get(cells[0], cells[0]), cells[1])
+                timestamp = at.replace(b"/", b"-").replace(b" ", b"T")
+                yield b"%sZ,%s,%s,\n" % (timestamp, self._numbers.get(cells[0], cells[0]), cells[1])
 
     def end(self) -> Iterator[bytes]:
         if self.process:

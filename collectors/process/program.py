@@ -140,9 +140,9 @@ class _Witness:
             os.waitpid(self._pid, 0)
 
 
-def _close_others(kept: set[int]) -> None:
+def _close_others(inherited: set[int]) -> None:
     """Close all other files, because readers of inherited pipes would wait for their end."""
     for path in list(Path("/dev/fd").iterdir()):
-        if int(path.name) not in kept:
+        if int(path.name) not in inherited:
             with contextlib.suppress(OSError):
                 os.close(int(path.name))

@@ -30,7 +30,7 @@ _POLL_S = 0.05
 _MOST_NAMES = 1000
 
 
-def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
+def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Rename a folder to a run folder, or merge it into the existing one.
 
     `made` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
@@ -43,12 +43,12 @@ def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: 
         for place in _names(target):
             if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
                 folder = RunFolder(place, force=True)
-                folder.join(made)
+                folder.join(fragment)
                 folder.commit(run)
                 return place
-            if is_locked and _add(made, place, run):
+            if is_locked and _add(fragment, place, run):
                 return place
-    raise StoreError(f"{target}: no free name for the run folder; the data is in {made}")
+    raise StoreError(f"{target}: no free name for the run folder; the data is in {fragment}")
 
 
 def _names(target: Path) -> Iterator[Path]:
@@ -57,7 +57,7 @@ def _names(target: Path) -> Iterator[Path]:
         yield target.with_name(f"{target.name}-{number}")
 
 
-def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
+def _add(fragment: Path, place: Path, run: manifest.Manifest) -> bool:
     """Add a fragment to the folder of its job; return False if it belongs to another job."""
     try:
         there = manifest.read(place)
@@ -66,7 +66,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
     if not manifest.are_fragments([there, run]):
         return False
     # The manifest is written last, after all files that it names.
-    for path in sorted(made.iterdir()):
+    for path in sorted(fragment.iterdir()):
         if path.name in (LOGS, LIGHT):
             (place / path.name).mkdir(exist_ok=True)
             for file in path.iterdir():
@@ -76,7 +76,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
         elif path.name != manifest.FILE_NAME:
             path.replace(place / path.name)
     _write(manifest.join_fragments([there, run]), place)
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(fragment, ignore_errors=True)
     return True
 
 

@@ -118,8 +118,8 @@ def _run(
     name = values.get("engine") or DEFAULT_ENGINE
     wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
     engine = _engine(name, values, redactor)
-    asked = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
-    model = [Path(asked).name] if asked else []
+    model_name = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
+    model = [Path(model_name).name] if model_name else []
     target = values.get("out") or default_target("serve", name, *model)
     with (
         RunFolder(target, force=bool(values.get("force"))) as folder,
@@ -225,9 +225,9 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
     notes = []
     if facts.count_tokens is None:
         source = "token_ids"
-        made = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
+        prompts = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
     else:
-        made, measured_count = text_prompts(total, token_count, seed, facts.count_tokens)
+        prompts, measured_count = text_prompts(total, token_count, seed, facts.count_tokens)
         source = "text" if measured_count is None else "usage"
         if measured_count is None:
             notes.append(
@@ -240,11 +240,11 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
                 "number of words yields"
             )
     plan = LoadPlan(
-        prompts=made[:count],
+        prompts=prompts[:count],
         arrival_ns=wanted.arrival.schedule_ns(count, seed),
         max_new_token_count=load.max_new_token_count,
-        warmup_prompts=made[2 * count :],
-        profile_prompts=made[count : 2 * count],
+        warmup_prompts=prompts[2 * count :],
+        profile_prompts=prompts[count : 2 * count],
         concurrency=load.concurrency,
         timeout_ns=round(wanted.timeout_s * NS_PER_S),
         retry_count=load.retry_count,

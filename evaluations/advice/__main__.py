@@ -113,12 +113,12 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
                 before.append(_took(trace, advised[-1]))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
-    came = {
+    gains = {
         figure: 100 * (1 - _median(after, figure) / _median(before, figure))
         for figure in {*before[0]}.intersection(*before, *after)
         if fault.rule is not None
     }
-    return _judged(fault, advised, came)
+    return _judged(fault, advised, gains)
 
 
 def _asked(run: Path) -> dict[str, Any]:
@@ -157,29 +157,29 @@ def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
     return statistics.median(one[figure] for one in rounds)
 
 
-def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:
+def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]) -> Judged:
     """Return the most common first advice. `came` has measured gains by figure, %."""
     first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
              for one in advised]  # fmt: skip
-    said, figure = Counter(first).most_common(1)[0][0]
+    subject, figure = Counter(first).most_common(1)[0][0]
     found = [
         one.advice[0]
         for one, name in zip(advised, first, strict=True)
-        if one.advice and name == (said, figure)
+        if one.advice and name == (subject, figure)
     ]
     expected = fault.rule and ": ".join(filter(None, (fault.rule, fault.place)))
     if figure is None:
-        return Judged(fault.name, expected, said, true_pct=came.get(STEP))
+        return Judged(fault.name, expected, subject, true_pct=gains.get(STEP))
     median = statistics.median
     return Judged(
         fault.name,
         expected,
-        said,
+        subject,
         figure,
         median(one.prediction.gain_pct or 0.0 for one in found),
         median(one.prediction.range_pct[0] for one in found),
         median(one.prediction.range_pct[1] for one in found),
-        came.get(figure),
+        gains.get(figure),
     )
 
 
@@ -213,8 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             True,
             [
                 one
-                for made in (real_faults, faults_of_others, serving_faults, real_healthy)
-                for one in made(parsed.seed)
+                for make in (real_faults, faults_of_others, serving_faults, real_healthy)
+                for one in make(parsed.seed)
             ],
         ),
     ):
@@ -229,8 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             judged.append(one)
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
     text = parsed.out.read_text("utf-8")
-    made = table(judged, parsed.seed)
-    parsed.out.write_text(made_parts.filled(text, "make advice", made), "utf-8")
+    make = table(judged, parsed.seed)
+    parsed.out.write_text(made_parts.filled(text, "make advice", make), "utf-8")
     _LOG.info("%s", summary(judged))
 
 
@@ -238,11 +238,11 @@ def summary(judged: Sequence[Judged]) -> str:
     """Return a summary of the rows."""
     faults = [one for one in judged if one.expected]
     healthy = [one for one in judged if one.expected is None]
-    told = [one for one in faults if one.is_named and one.true_pct is not None]
+    measured = [one for one in faults if one.is_named and one.true_pct is not None]
     return (
         f"{sum(one.is_named for one in faults)} of {len(faults)} causes are ranked first; "
         "the interval contains the measured gain in "
-        f"{sum(one.is_held for one in told)} of these {len(told)}; "
+        f"{sum(one.is_held for one in measured)} of these {len(measured)}; "
         f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs get no "
         "advice."
     )

@@ -72,10 +72,10 @@ def main() -> None:
                 load_trace(connection, reading, 0)
 
         timed("read", read)
-        made = relations.Relations(connection, _LARGE_BYTES, {THREAD: fill_threads})
-        made.make_store()
+        store = relations.Relations(connection, _LARGE_BYTES, {THREAD: fill_threads})
+        store.make_store()
         names = [name for one in BREAKDOWN for name in (one, TOTALS.get(one)) if name is not None]
-        made.make(filter(relations.is_relation, names))
+        store.make(filter(relations.is_relation, names))
         results = {
             name: timed(
                 f"read: {name}", partial(run_analysis, connection, catalog.analyses[name], {})

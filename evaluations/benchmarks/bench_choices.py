@@ -68,10 +68,10 @@ def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, .
     ids = torch.randint(0, 512, (2, 128))
     with tempfile.TemporaryDirectory(prefix="bench-choices-") as folder:
         run = Path(folder, "run")
-        said = io.StringIO()
+        stderr = io.StringIO()
         given: dict[str, Any] = {"warmup": 2, "steps": 5, "profile_steps": PROFILED, **options}
         with (
-            contextlib.redirect_stderr(said),
+            contextlib.redirect_stderr(stderr),
             tracekit.collect(model=model, out=run, **given) as step,
         ):
             for _ in range(2 + 5 + 2 * PROFILED + 2):
@@ -80,16 +80,16 @@ def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, .
                     optimizer.step()
                     optimizer.zero_grad()
         packed = (run / "rank0.json.gz").read_bytes()
-        made = manifest.read(run)
-    assert made.overhead is not None, said.getvalue()
-    assert made.overhead.profiled_step_ns
-    assert made.overhead.plain_step_ns
+        run_manifest = manifest.read(run)
+    assert run_manifest.overhead is not None, stderr.getvalue()
+    assert run_manifest.overhead.profiled_step_ns
+    assert run_manifest.overhead.plain_step_ns
     text = gzip.decompress(packed)
     return (
         len(text) / PROFILED / 1e6,
         len(packed) / PROFILED / 1e6,
         text.count(b'"ph":') / PROFILED,
-        made.overhead.profiled_step_ns / made.overhead.plain_step_ns,
+        run_manifest.overhead.profiled_step_ns / run_manifest.overhead.plain_step_ns,
     )
 
 

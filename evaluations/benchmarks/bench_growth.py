@@ -117,12 +117,12 @@ def ask(answers: Connection, shape: str, count: int) -> None:
             outcome = ""
             with (
                 contextlib.redirect_stdout(io.StringIO()),
-                contextlib.redirect_stderr(io.StringIO()) as said,
+                contextlib.redirect_stderr(io.StringIO()) as output,
             ):
                 try:
                     code = question()
                     if code:
-                        outcome = f"exit {code}: {said.getvalue()[-200:].strip()}"
+                        outcome = f"exit {code}: {output.getvalue()[-200:].strip()}"
                 except TracekitError:
                     pass
                 except Exception as error:  # noqa: BLE001
@@ -151,10 +151,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--shapes", nargs="+", default=[s for s in SHAPES if ":" not in s])
     parser.add_argument("--all", action="store_true", help="print all measurements")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     is_missed = False
-    for shape in asked.shapes:
-        small, large = measured(shape, asked.count), measured(shape, TIMES * asked.count)
+    for shape in args.shapes:
+        small, large = measured(shape, args.count), measured(shape, TIMES * args.count)
         whole = sum(seconds for seconds, _ in large.values())
         print(
             f"{shape}: {sum(seconds for seconds, _ in small.values()):.1f} s, {whole:.1f} s",
@@ -165,9 +165,9 @@ def main() -> int:
             ratio = seconds / max(before_s, LEAST_S)
             is_worse = ratio > ALLOWED
             is_missed |= is_worse
-            if is_worse or asked.all or outcome or before:
-                said = before or outcome
-                print(f"  {name:<24} {before_s:8.2f} s {seconds:8.2f} s {ratio:6.1f}  {said}")
+            if is_worse or args.all or outcome or before:
+                note = before or outcome
+                print(f"  {name:<24} {before_s:8.2f} s {seconds:8.2f} s {ratio:6.1f}  {note}")
     return int(is_missed)
 
 

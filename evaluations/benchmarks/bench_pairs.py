@@ -34,10 +34,10 @@ def last_tag() -> str:
         SystemExit: the repository has no tag.
     """
     command = ["git", "-C", ROOT, "describe", "--tags", "--abbrev=0"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    if told.returncode:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
         sys.exit("there is no tag to compare with: make benchmark AGAINST=COMMIT")
-    return told.stdout.strip()
+    return done.stdout.strip()
 
 
 def installed(tree: Path, folder: Path) -> Path:

@@ -50,8 +50,8 @@ def least_us(
     found: list[list[int]] = [[] for _ in contexts]
     for _ in range(ROUNDS):
         for times, context in zip(found, contexts, strict=True):
-            kept = profile(activities=[ProfilerActivity.CPU]) if is_profiled else nullcontext()
-            with context, kept:
+            profiler = profile(activities=[ProfilerActivity.CPU]) if is_profiled else nullcontext()
+            with context, profiler:
                 act()  # the first call creates reused objects
                 begin = time.perf_counter_ns()
                 act()

@@ -108,7 +108,7 @@ def main() -> int:
         "--steps", type=int, default=100, help="steps per rank: about 9 kB of text each"
     )
     parser.add_argument("--engines", nargs="+", default=["serial", "processes", "ray"])
-    asked = parser.parse_args()
+    args = parser.parse_args()
     tracekit = str(Path(sys.executable).with_name("tracekit"))
     is_missed = False
     with (
@@ -117,16 +117,16 @@ def main() -> int:
     ):
         os.environ.update(s3.environment)
         env = {"TRACEKIT_CACHE_DIR": f"{top}/cache"}
-        for rank_count in asked.ranks:
+        for rank_count in args.ranks:
             folder = Path(top, f"run{rank_count}")
-            made = make_run(
-                folder, Layout(data=rank_count), Step(steps=asked.steps), is_compressed=True
+            run = make_run(
+                folder, Layout(data=rank_count), Step(steps=args.steps), is_compressed=True
             )
-            del made
+            del run
             place = Location.of(f"s3://tracekit-scale/run{rank_count}")
             count, size_bytes = upload(folder, place)
             print(f"{count} ranks, {size_bytes / 1e6:.1f} MB packed", flush=True)
-            for engine in asked.engines:
+            for engine in args.engines:
                 dataset = f"s3://tracekit-scale/{engine}{rank_count}.tracekit"
                 command = [tracekit, "ingest", str(place), "-o", dataset, "--engine", engine]
                 cost = measure(command, env)

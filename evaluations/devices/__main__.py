@@ -56,8 +56,8 @@ def table(folder: Path) -> str:
     for here, there in (list(PAIR), list(PAIR)[::-1]):
         recorded, right = (folder / f"{name}.json.gz" for name in (here, there))
         label = f"{PAIR[here][0]} → {PAIR[there][0]}"
-        with TemporaryDirectory() as made:
-            predicted = Path(made) / "predicted.json"
+        with TemporaryDirectory() as folder_name:
+            predicted = Path(folder_name) / "predicted.json"
             with tracekit.open(recorded, cache=False) as trace:
                 change = f"device={PAIR[there][1]}"
                 found = trace.predict(change, is_recorded=True, timeline=predicted)
@@ -72,9 +72,9 @@ def table(folder: Path) -> str:
             (label, "complete pass", *map(ms, (before, found.predicted_ns, after)), interval)
         )
         for name, right_ns in sorted(classes[2].items(), key=lambda item: -item[1])[:5]:
-            came = [one.get(name, 0) for one in classes[:2]]
-            off = f"{100 * (came[1] / right_ns - 1):+.0f} %"
-            lines.append((label, f"`{name}`", *map(ms, (*came, right_ns)), off))
+            predicted_ns = [one.get(name, 0) for one in classes[:2]]
+            off = f"{100 * (predicted_ns[1] / right_ns - 1):+.0f} %"
+            lines.append((label, f"`{name}`", *map(ms, (*predicted_ns, right_ns)), off))
         lines.append((label, "error of an op, mean", "", "", "", f"{error_pct(*ops):.1f} %"))
     heads = ("devices", "of", "recorded, ms", "predicted", "came", "interval or error")
     return made_parts.table(heads, lines)

@@ -102,17 +102,17 @@ def pack(folder: Path, parts: Sequence[str], lightllm: str) -> int:
         }
         for name in parts or makers:
             before = set(folder.rglob("*"))
-            said = ""
+            note = ""
             try:
                 makers[name]()
             except CarryError as error:
-                said = f"  {error}"
+                note = f"  {error}"
             added = [path for path in folder.rglob("*") if path not in before and path.is_file()]
             if _size(folder.rglob("*")) > MOST_BYTES:
-                said += "  left out: the folder would be too large"
+                note += "  left out: the folder would be too large"
                 for path in added:
                     path.unlink()
-            print(f"{name:14} {_size(added) / 1e6:6.2f} MB{said}", flush=True)
+            print(f"{name:14} {_size(added) / 1e6:6.2f} MB{note}", flush=True)
     print(f"{'all':14} {_size(folder.rglob('*')) / 1e6:6.2f} MB  in {folder}")
     return 0 if any(wheels.glob("tracekit*")) else 1
 
@@ -131,10 +131,10 @@ def strip_bitsandbytes(wheels: Path, work: Path) -> None:
     """Download bitsandbytes without libraries that the host cannot use: 4 MB instead of 43."""
     _fetch(work, *_PINNED, "--no-deps", "bitsandbytes")
     (whole,) = work.glob("bitsandbytes*.whl")
-    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(wheels / whole.name, "w") as kept:
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(wheels / whole.name, "w") as stripped:
         for item in source.infolist():
             if not item.filename.endswith(".so") or item.filename.endswith(_KEPT_LIBRARIES):
-                kept.writestr(item, source.read(item), zipfile.ZIP_DEFLATED, 9)
+                stripped.writestr(item, source.read(item), zipfile.ZIP_DEFLATED, 9)
 
 
 def export_lightllm(clone: str, into: Path, work: Path) -> None:
@@ -158,15 +158,15 @@ def run(out: Path, marks: str, minutes: float, jobs: int, words: Sequence[str]) 
     with tempfile.TemporaryDirectory(prefix="tracekit-gpu-") as temporary:
         work = Path(temporary)
         python = make_environment(work / "environment", ROOT / "wheels")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(_OWN)}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OWN)}
         environment = {
-            **kept,
-            "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '/usr/bin:/bin')}",
+            **inherited,
+            "PATH": f"{python.parent}{os.pathsep}{inherited.get('PATH', '/usr/bin:/bin')}",
             "TRACEKIT_GPU_TESTS_OUT": str(work / "kept"),
             "TRACEKIT_GPU_TESTS_UNTIL": str(end - 60),
             "HF_HUB_OFFLINE": "1",
             # DeepSpeed compiles its fused optimizer only for the host's GPU.
-            "TORCH_CUDA_ARCH_LIST": kept.get("TORCH_CUDA_ARCH_LIST", "9.0"),
+            "TORCH_CUDA_ARCH_LIST": inherited.get("TORCH_CUDA_ARCH_LIST", "9.0"),
         }
         for name in ("TMPDIR", "TRACEKIT_CACHE_DIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
             environment[name] = str(work / name.lower())
@@ -226,15 +226,15 @@ def make_environment(folder: Path, wheels: Path) -> Path:
     return python
 
 
-def bring_back(kept: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]:
+def bring_back(results: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]:
     """Pack the files of the tests into at most four archives; return the files that did not fit.
 
     Manifests, logs, and tables come first, then the run folders in order of creation. Two result
     files and two logs of pytest are already in the folder.
     """
-    left: list[str] = []
-    manifests = sorted(kept.rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
-    small = [path for path in kept.rglob("*") if path.suffix in (".json", ".md", ".txt", ".log")]
+    omitted: list[str] = []
+    manifests = sorted(results.rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
+    small = [path for path in results.rglob("*") if path.suffix in (".json", ".md", ".txt", ".log")]
     bins: list[tuple[int, list[Path]]] = [(0, small)]
     for folder in (path.parent for path in manifests):
         # tar adds a header to each file.
@@ -247,12 +247,12 @@ def bring_back(kept: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]
             if size <= most_bytes and len(bins) < 4:
                 bins.append((size, [folder]))
             else:
-                left.append(f"{folder.relative_to(kept)}: {size / 1e6:.1f} MB")
+                omitted.append(f"{folder.relative_to(results)}: {size / 1e6:.1f} MB")
     for number, (_, paths) in enumerate(bins):
         with tarfile.open(out / f"kept-{number}.tar.gz", "w:gz") as archive:
             for path in paths:
-                archive.add(path, path.relative_to(kept))
-    return left
+                archive.add(path, path.relative_to(results))
+    return omitted
 
 
 def end_all(work: Path) -> None:

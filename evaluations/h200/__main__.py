@@ -104,12 +104,12 @@ def roles_table(folder: Path) -> str:
             rows = trace.query("role_steps").to_dicts()
         sides.append({(row["phase"], row["role"]): row["step_wall_ns"] / 1e6 for row in rows})
     named, silent = sides
-    kept = [
+    lines = [
         (phase, role, f"{named[phase, role]:.3f}", f"{silent[phase, role]:.3f}")
         for phase, role in named
         if (phase, role) in silent and phase in ("forward", "backward") and role[0] != "("
     ]
-    return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), kept)
+    return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), lines)
 
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
@@ -132,7 +132,7 @@ def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
 def advice_table(folder: Path) -> str:
     """Return estimate, idle shares, and advice of each trace, with the unprofiled step."""
     rows: list[tuple[object, ...]] = []
-    count, faulty, errors, held = 0, 0, [], []
+    count, faulty, errors, hits = 0, 0, [], []
     for path, truth in truths(folder):
         plain_ns = truth["wall_step_ms"] * 1e6
         with tracekit.open(path, cache=False) as trace:
@@ -145,7 +145,7 @@ def advice_table(folder: Path) -> str:
         faulty += sum(map(bool, faults))
         if told_ns is not None:
             errors.append(error_pct(told_ns, plain_ns))
-            held.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
+            hits.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
         true_idle = max(100 * (1 - work_ns / plain_ns), 0)
         idle = (estimate["recorded_idle_pct"], estimate["idle_pct"], true_idle)
         first = advised[0] if advised else None
@@ -169,7 +169,7 @@ def advice_table(folder: Path) -> str:
         f"{made_parts.table(heads, rows)}\n"
         f"Of {count} statements, {faulty} are impossible. Estimates are "
         f"{statistics.median(map(abs, errors)):.1f} % off in the median, "
-        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(held)} of {len(held)} "
+        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(hits)} of {len(hits)} "
         "intervals contain the measured time."
     )
 
@@ -187,8 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, make in PARTS.items():
         if parsed.only in name:
             text = parsed.out.read_text("utf-8")
-            made = make(parsed.traces)
-            parsed.out.write_text(made_parts.filled(text, f"make truth, {name}", made), "utf-8")
+            table = make(parsed.traces)
+            parsed.out.write_text(made_parts.filled(text, f"make truth, {name}", table), "utf-8")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "against-p
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return the functions that create each part of the page, for the available tools."""
-    made: dict[str, Callable[[], str]] = {
+    makers: dict[str, Callable[[], str]] = {
         "replay": replay.replay,
         "memory": memory.memory,
     }
@@ -34,10 +34,10 @@ def parts() -> dict[str, Callable[[], str]]:
             tracelens.categories,
             tracelens.costs,
         ):
-            made[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))
+            makers[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))
     if clone := os.environ.get("TRACEKIT_HTA"):
-        made["HolisticTraceAnalysis"] = partial(hta.figures, Path(clone))
-    return made
+        makers["HolisticTraceAnalysis"] = partial(hta.figures, Path(clone))
+    return makers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -249,8 +249,8 @@ def figures(clone: Path) -> str:
                     assert theirs == figure.expected, (figure, theirs)
                 else:
                     assert is_equal, (figure, ours)
-                said = "equal" if is_equal else figure.why
+                remark = "equal" if is_equal else figure.why
                 rows.append(
-                    (f"`{name}`", figure.name, f"{figure.expected:,}", f"{ours:,.10g}", said)
+                    (f"`{name}`", figure.name, f"{figure.expected:,}", f"{ours:,.10g}", remark)
                 )
     return table(("trace", "figure", "HTA's test expects", "here", ""), rows)

@@ -24,8 +24,10 @@ def reports(clone: Path) -> Iterator[tuple[Path, Path]]:
     folder = clone / "tests" / "traces"
     for report in sorted({path.parent for path in folder.rglob("ops_summary.csv")}):
         traces = sorted(report.parent.glob("*.json.gz"))
-        begun = [one for one in traces if report.name.startswith(one.name.removesuffix(".json.gz"))]
-        found = begun or (traces if report.name == "perf_csvs" else [])
+        matching = [
+            one for one in traces if report.name.startswith(one.name.removesuffix(".json.gz"))
+        ]
+        found = matching or (traces if report.name == "perf_csvs" else [])
         # Clones without LFS lack large files.
         if len(found) == 1 and found[0].read_bytes()[:2] == b"\x1f\x8b":
             yield found[0], report

@@ -113,7 +113,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     with tempfile.TemporaryDirectory(prefix="tracekit-pair-") as name:
         folder = Path(name)
         record(pair, folder, min(rounds, 3) if pair.is_collected else rounds, steps)
-        before, told, low, high, after = [], [], [], [], []
+        before, predicted, low, high, after = [], [], [], [], []
         for number in range(len(list(folder.glob("a*")))):
             with ExitStack() as opened:
                 trace, *further = (
@@ -127,7 +127,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
             if found.predicted_ns is None:
                 return replace(row, reason=found.reason)
             before.append(found.recorded_ns / steps)
-            told.append(found.predicted_ns / steps)
+            predicted.append(found.predicted_ns / steps)
             low.append(found.low_ns / steps)
             high.append(found.high_ns / steps)
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
@@ -137,7 +137,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     return replace(
         row,
         before_ms=median(before) / 1e6,
-        told_ms=median(told) / 1e6,
+        told_ms=median(predicted) / 1e6,
         low_ms=median(low) / 1e6,
         high_ms=median(high) / 1e6,
         after_ms=median(after) / 1e6,

@@ -94,32 +94,33 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def _amounts(rows: Sequence[Row]) -> dict[str, str]:
-    told = [row for row in rows if row.reason is None]
-    errors = sorted(abs(row.error_pct) for row in told)
-    real = [row for row in told if not row.is_noise and not row.is_null]
-    worst = max(told, key=lambda row: abs(row.error_pct), default=None)
+    predicted = [row for row in rows if row.reason is None]
+    errors = sorted(abs(row.error_pct) for row in predicted)
+    real = [row for row in predicted if not row.is_noise and not row.is_null]
+    worst = max(predicted, key=lambda row: abs(row.error_pct), default=None)
     within = [sum(error <= limit for error in errors) for limit in (3.3, 5, 10)]
-    count, held = len(told), sum(row.is_held for row in told)
-    longer = sum(row.error_pct > 0 for row in told)
-    noise_pct = statistics.median(row.noise_pct for row in told) if told else 0
+    count, hit_count = len(predicted), sum(row.is_held for row in predicted)
+    longer = sum(row.error_pct > 0 for row in predicted)
+    shorter = sum(row.error_pct < 0 for row in predicted)
+    noise_pct = statistics.median(row.noise_pct for row in predicted) if predicted else 0
     return {
         "pairs with a prediction": f"{count} of {len(rows)}",
         "median absolute error": (f"{statistics.median(errors):.1f} %" if errors else "–"),
         "within 3.3 %, 5 %, 10 %": f"{within[0]}, {within[1]}, {within[2]} of {count}",
         "worst": f"{worst.error_pct:+.1f} % ({worst.name})" if worst else "–",
-        "predictions too long, too short": f"{longer}, {sum(row.error_pct < 0 for row in told)}",
-        "the interval contains the measured value": f"{held} of {count}",
+        "predictions too long, too short": f"{longer}, {shorter}",
+        "the interval contains the measured value": f"{hit_count} of {count}",
         "correct sign, of changes beyond the noise": (
             f"{sum(row.has_sign for row in real)} of {len(real)}"
         ),
-        "median noise of repeated runs of A": f"{noise_pct:.1f} %" if told else "–",
+        "median noise of repeated runs of A": f"{noise_pct:.1f} %" if predicted else "–",
     }
 
 
 def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:
     """Return the page with the rows in the part that `make predictions` writes."""
     table = "\n".join(row.line() for row in rows)
-    made = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
+    part = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
 rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC).date()}.
 
 {summary(rows)}
@@ -127,4 +128,4 @@ rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetim
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 """
-    return made_parts.filled(text, "make predictions", made)
+    return made_parts.filled(text, "make predictions", part)

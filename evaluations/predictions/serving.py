@@ -98,13 +98,13 @@ class ServingRow:
             return f"{head} {self.refusal} | | | | | |"
         cells = []
         for measure, (_, factor, _) in MEASURES.items():
-            a, told, low, high, b = (
+            a, predicted, low, high, b = (
                 self.median(what, measure) * factor
                 for what in ("a", "predicted", "low", "high", "b")
             )
             digits = 0 if b >= 100 else 2
             cells.append(
-                f"{a:.{digits}f} → {told:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
+                f"{a:.{digits}f} → {predicted:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
                 f"{'' if self.is_held(measure) else ' ✗'}), measured {b:.{digits}f} "
                 f"± {self.noise_pct(measure):.0f} % | {self.error_pct(measure):+.1f} %"
             )
@@ -174,9 +174,9 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
             refusals.append(str(found.reason))
             continue
         with tracekit.open(again, traces=False, cache=False) as trace:
-            came = seen(trace)
+            figures = seen(trace)
         row.rounds.append(
-            {"a": found.recorded, "predicted": found.predicted, "b": came}
+            {"a": found.recorded, "predicted": found.predicted, "b": figures}
             | {"low": found.low, "high": found.high}
         )
     if refusals:
@@ -198,22 +198,22 @@ def seen(trace: Any) -> dict[str, float]:
 
 def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
     """Return the page with the rows in the part for loads."""
-    told = [row for row in rows if row.rounds]
+    predicted = [row for row in rows if row.rounds]
     lines = []
     for measure, (name, _, bar_pct) in MEASURES.items():
-        errors = sorted(abs(row.error_pct(measure)) for row in told)
+        errors = sorted(abs(row.error_pct(measure)) for row in predicted)
         if errors:
             within = sum(error <= bar_pct for error in errors)
-            held = sum(row.is_held(measure) for row in told)
+            hit_count = sum(row.is_held(measure) for row in predicted)
             lines.append(
                 f"| {name} | {statistics.median(errors):.1f} % | {bar_pct} % | {within} | "
-                f"{errors[-1]:.1f} % | {held} |"
+                f"{errors[-1]:.1f} % | {hit_count} |"
             )
     heads = " | ".join(f"{name} | error" for name, _, _ in MEASURES.values())
     rule = "| --- " * (2 + 2 * len(MEASURES)) + "|"
-    made = f"""Medians of {rounds} rounds of {_OPTIONS["--requests"]} requests; torch
+    part = f"""Medians of {rounds} rounds of {_OPTIONS["--requests"]} requests; torch
 {torch.__version__}, one thread, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f};
-{datetime.now(UTC).date()}. {len(told)} of {len(rows)} pairs have a prediction.
+{datetime.now(UTC).date()}. {len(predicted)} of {len(rows)} pairs have a prediction.
 
 | | median error | target | pairs within target | worst | the interval contains the measured value |
 | --- | --- | --- | --- | --- | --- |
@@ -222,4 +222,4 @@ def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
 | pair | change | {heads} |
 {rule}
 {chr(10).join(row.line() for row in rows)}"""
-    return made_parts.filled(text, "make predictions, serving", made)
+    return made_parts.filled(text, "make predictions, serving", part)

@@ -180,17 +180,17 @@ def test_what_figures_say_stands_in_the_text() -> None:
 
 def test_the_sizes_of_figure_11_are_those_of_the_text() -> None:
     text = TEXT.read_text("utf-8").replace("\\_", "_").replace("$", "")
-    (said,) = re.findall(r"For N4096_K4096, .*?TensorCore compute scale\.", text)
+    (sentence,) = re.findall(r"For N4096_K4096, .*?TensorCore compute scale\.", text)
     rows = find_table("figure11").rows
     for row in rows[:3]:
-        assert str(row["curve"]) in said
+        assert str(row["curve"]) in sentence
         assert row["curve"] == f"N{row['n']}_K{row['k']}"
     aligned = {(row["first_m"], row["last_m"], row["step_m"]) for row in rows[:3]}
     assert aligned == {(4096, 16384, 512)}
-    assert "M  is increased from 4096 to 16384 in steps of 512" in said
-    (said,) = re.findall(r"For the unaligned_N11008_K4096 case, .*? in steps of 512", text)
-    assert "from 4096+13" in said
-    assert "to 16384+13" in said
+    assert "M  is increased from 4096 to 16384 in steps of 512" in sentence
+    (sentence,) = re.findall(r"For the unaligned_N11008_K4096 case, .*? in steps of 512", text)
+    assert "from 4096+13" in sentence
+    assert "to 16384+13" in sentence
     assert (rows[3]["first_m"], rows[3]["last_m"]) == (4096 + 13, 16384 + 13)
     table = {row["m"]: row["peak_pct"] for row in find_table("table12").rows}
     note = find_table("figure11").notes[0]

@@ -101,13 +101,13 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
         if low is not None:
             miss = "" if low <= row["truth_ns"] <= high else " ✗"
             between = f"{ms(low)} to {ms(high)}{miss}"
-        told = row["unprofiled_step_ns"]
-        off = f"{100 * (told / row['truth_ns'] - 1):+.0f} %" if told is not None else ""
+        estimate = row["unprofiled_step_ns"]
+        off = f"{100 * (estimate / row['truth_ns'] - 1):+.0f} %" if estimate is not None else ""
         idle = (row["recorded_idle_pct"], row["idle_pct"], row["truth_idle_pct"])
         lines.append(
             (
                 f"`{row['name']}`",
-                *map(ms, (row["truth_ns"], row["recorded_step_ns"], told)),
+                *map(ms, (row["truth_ns"], row["recorded_step_ns"], estimate)),
                 *(between, off, *("" if one is None else f"{one:.0f}" for one in idle)),
                 "" if row["profiler_idle_pct"] is None else f"{row['profiler_idle_pct']:.0f}",
                 "" if row["factor"] is None else f"{row['factor']:.2f}",
@@ -125,10 +125,10 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
     lines: list[tuple[object, ...]] = []
     for kind in ("others", "collectors"):
         ours = [row for row in rows if row["kind"] == kind]
-        told = [row for row in ours if row["unprofiled_step_ns"] is not None]
+        estimated = [row for row in ours if row["unprofiled_step_ns"] is not None]
         between = [row for row in ours if row["low_ns"] is not None]
-        held = sum(row["low_ns"] <= row["truth_ns"] <= row["high_ns"] for row in between)
-        idle = [row for row in told if row["idle_pct"] is not None]
+        hit_count = sum(row["low_ns"] <= row["truth_ns"] <= row["high_ns"] for row in between)
+        idle = [row for row in estimated if row["idle_pct"] is not None]
 
         def off(column: str, among: Sequence[dict[str, Any]]) -> str:
             errors = [100 * abs(row[column] / row["truth_ns"] - 1) for row in among]
@@ -140,8 +140,8 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
 
         lines.append(
             (
-                *(kind, len(ours), len(told), off("recorded_step_ns", ours)),
-                *(off("unprofiled_step_ns", told), f"{held} of {len(between)}"),
+                *(kind, len(ours), len(estimated), off("recorded_step_ns", ours)),
+                *(off("unprofiled_step_ns", estimated), f"{hit_count} of {len(between)}"),
                 *(idle_off("recorded_idle_pct", idle), idle_off("idle_pct", idle)),
             )
         )
@@ -239,9 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fill(parsed.out / "predictions.md", "pairs", pairs_table(parsed.traces))
 
 
-def fill(page: Path, name: str, made: str) -> None:
+def fill(page: Path, name: str, table: str) -> None:
     """Write a table to its part of a page."""
-    text = made_parts.filled(page.read_text("utf-8"), f"make unprofiled, {name}", made)
+    text = made_parts.filled(page.read_text("utf-8"), f"make unprofiled, {name}", table)
     page.write_text(text, "utf-8")
 
 

@@ -149,9 +149,9 @@ def lay_peaks(
         ]
     memory = {row[0]: row[5] for row in rows}
     for dtype in sorted(peaks.keys() - {MEMORY}):
-        said = ("*", "given", dtype, peaks[dtype])
+        columns = ("*", "given", dtype, peaks[dtype])
         rows = [row for row in rows if row[3] != dtype]
-        rows += [(one, *said, memory.get(one), f"given: {dtype}") for one in traces]
+        rows += [(one, *columns, memory.get(one), f"given: {dtype}") for one in traces]
     if MEMORY in peaks:
         rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory bandwidth given") for row in rows]
     place = f"{SESSION}.given_peaks"

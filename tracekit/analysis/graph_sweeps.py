@@ -54,13 +54,13 @@ def create_swept(
         statement: returns the edges; for a path, only the binding edge of each node.
     """
     # The statement runs on its own connection, which cannot see temporary views.
-    taken = f"{place}_taken"
-    connection.execute(f"CREATE OR REPLACE TABLE {taken} AS {statement}")
+    input_table = f"{place}_taken"
+    connection.execute(f"CREATE OR REPLACE TABLE {input_table} AS {statement}")
     try:
-        with swept(connection, sweep, f"FROM {taken}"):
+        with swept(connection, sweep, f"FROM {input_table}"):
             connection.execute(f"CREATE OR REPLACE TABLE {place} AS FROM {SWEPT}")
     finally:
-        connection.execute(f"DROP TABLE IF EXISTS {taken}")
+        connection.execute(f"DROP TABLE IF EXISTS {input_table}")
 
 
 def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:

@@ -254,15 +254,15 @@ def _fill(library: Path, empty_store: Path) -> None:
             macro_of_analysis(spec, "memory.main.") for spec in catalog.analyses.values()
         ]
         while statements:
-            left = []
+            failed = []
             for statement in statements:
                 try:
                     connection.execute(statement)
                 except duckdb.Error as error:
-                    left.append((statement, error))
-            if len(left) == len(statements):
-                raise left[0][1]
-            statements = [statement for statement, _ in left]
+                    failed.append((statement, error))
+            if len(failed) == len(statements):
+                raise failed[0][1]
+            statements = [statement for statement, _ in failed]
 
 
 def macro_of_analysis(spec: Spec, place: str) -> str:

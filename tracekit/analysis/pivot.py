@@ -139,8 +139,8 @@ def _laid_out(
         out.append(row([TOTAL, *[""] * (len(rows) - 1)], known))
     names = [f"{name}_{unit_of(values)}" for name in shown]
     # A value may be equal to the name of a dimension or the measure.
-    taken = {*rows, values, "share_pct"}
-    names = [f"{name} " if name in taken else name for name in names]
+    reserved = {*rows, values, "share_pct"}
+    names = [f"{name} " if name in reserved else name for name in names]
     return Result(
         "pivot",
         (

@@ -132,16 +132,16 @@ def _read(path: Path) -> Spec:
 
 def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
     catalog = load_catalog()
-    taken = {
+    built_in = {
         **dict.fromkeys((table.name for table in TABLES), "a table"),
         **dict.fromkeys(catalog.functions, "a function"),
         **dict.fromkeys(catalog.tables, "a table"),
         **dict.fromkeys(catalog.views, "a view"),
         **dict.fromkeys(catalog.analyses, "an analysis"),
     }
-    if spec.name in taken:
+    if spec.name in built_in:
         raise QueryError(
-            f"{spec.path}: tracekit already has {taken[spec.name]} named {spec.name}",
+            f"{spec.path}: tracekit already has {built_in[spec.name]} named {spec.name}",
             hint="rename the file",
         )
     if spec.name in files:

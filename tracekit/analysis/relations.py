@@ -522,8 +522,8 @@ class _Making:
                             sorter.done(name)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                begun = [one for one in running if not one.cancelled()]
-                while wait(begun, timeout=0.05).not_done:
+                started = [one for one in running if not one.cancelled()]
+                while wait(started, timeout=0.05).not_done:
                     # Repeated, because an interrupt between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()

@@ -129,12 +129,12 @@ def _reject_taken(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     names = [(match["name"].lower(),) for match in _MACRO.finditer(spec.sql)]
     if not names:
         return
-    taken = connection.execute(
+    existing = connection.execute(
         "SELECT function_name FROM duckdb_functions() WHERE database_name <> 'temp' "
         f"AND function_name IN (SELECT * FROM (VALUES {rows(names)}))"
     ).fetchone()
-    if taken:
-        raise QueryError(f"{spec.path}: function {taken[0]} already exists", hint="rename it")
+    if existing:
+        raise QueryError(f"{spec.path}: function {existing[0]} already exists", hint="rename it")
 
 
 def _answer(
@@ -169,8 +169,8 @@ def _own_error(
     with suppress(duckdb.Error):
         # A failed transaction allows no further statements.
         connection.execute("ROLLBACK")
-    said = sql_error(connection, error)
-    return type(said)(f"{spec.path}: {said.message}", hint=said.hint)
+    translated = sql_error(connection, error)
+    return type(translated)(f"{spec.path}: {translated.message}", hint=translated.hint)
 
 
 def _defined_by(spec: Spec) -> set[str]:

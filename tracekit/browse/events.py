@@ -169,15 +169,15 @@ class Event:
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page of fields."""
-        asked = {name: answers.sql(text) for name, text in self._statements().items()}
-        is_attributed = bool(asked["attribution"].rows)
+        results = {name: answers.sql(text) for name, text in self._statements().items()}
+        is_attributed = bool(results["attribution"].rows)
         rank = answers.sql(f"SELECT rank FROM trace WHERE trace_id = {int(self.trace_id)}").rows
         rows = [
             (source, *field, is_attributed, rank[0][0])
             for source in ("attribution", "event")
-            for field in _fields(asked[source])
+            for field in _fields(results[source])
         ]
-        for key, value in asked["args"].rows:
+        for key, value in results["args"].rows:
             rows.append(("args", key, value, None, is_attributed, rank[0][0]))
         columns = columns_of_text(
             "of VARCHAR, field VARCHAR, value VARCHAR, linked_id BIGINT, is_attributed BOOLEAN, "

@@ -130,10 +130,10 @@ def _run(
     one: str | Path, baselines: Folder, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Run:
     if is_baseline(one, baselines):
-        kept = load(str(one), baselines)
-        figures = kept.figures, None, kept.repeats, kept.step_ns
-        measured = Measured(kept.name, kept.side, kept.health, *figures)
-        return Run(kept.name, kept.created_at, None, _series(measured))
+        baseline = load(str(one), baselines)
+        figures = baseline.figures, None, baseline.repeats, baseline.step_ns
+        measured = Measured(baseline.name, baseline.side, baseline.health, *figures)
+        return Run(baseline.name, baseline.created_at, None, _series(measured))
     with opened(one, cache, progress) as trace:
         manifests = trace.sql(
             "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "

@@ -188,9 +188,9 @@ def save(
         progress_bar() as progress,
         open_request(OpenRequest([trace], cache=not no_cache, progress=progress)) as opened,
     ):
-        kept = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
-    place, size_bytes = write(kept, folder, replaces=force)
-    click.echo(f"{place}: {len(kept.side.sample_units):,} samples, {size_bytes:,} bytes")
+        result = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
+    place, size_bytes = write(result, folder, replaces=force)
+    click.echo(f"{place}: {len(result.side.sample_units):,} samples, {size_bytes:,} bytes")
 
 
 @baseline.command(name="list")

@@ -32,10 +32,10 @@ def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
     tracekit breakdown node0 node1.
     """
     joined = join_runs(runs, output, force=force)
-    held, count = len(joined.ranks), joined.parallel.world_size
+    rank_count, count = len(joined.ranks), joined.parallel.world_size
     traces = len(joined.traces)
     click.echo(
-        f"{held} of {count} ranks, {traces} trace{'' if traces == 1 else 's'}, "
+        f"{rank_count} of {count} ranks, {traces} trace{'' if traces == 1 else 's'}, "
         f"{joined.parallel.node_count} nodes",
         err=True,
     )

@@ -192,8 +192,8 @@ def _bench_figure(
     if ours.rows:
         click.echo()
         emit(ours, format_name)
-    said = bench_figures.remarks(published.name, curves, points)
-    _foot([*said, _setup(published), *published.notes])
+    remarks = bench_figures.remarks(published.name, curves, points)
+    _foot([*remarks, _setup(published), *published.notes])
 
 
 def _ask_of(folder: Place, *, reading: Reading) -> Ask:

@@ -350,10 +350,10 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         options.append(click.Option(["--per"], type=choice, help=meaning, expose_value=False))
     run = _shared_options(run)
     shared = _params_of(run)
-    taken = {param.name for param in shared}
-    taken |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
+    used_names = {param.name for param in shared}
+    used_names |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
     for param in spec.params:
-        if param.name in taken:
+        if param.name in used_names:
             raise QueryError(f"{spec.path}: the parameter {param.name} conflicts with an option")
     return _AnalysisCommand(
         spec, own, options, callback=run, params=[*options, *shared, _explain_option(spec)]

@@ -218,10 +218,10 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     for run, split in enumerate(reading.runs):
         # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
-        taken = set(steps[skip:])
+        included = set(steps[skip:])
         for row in split.rows:
             step = row.step
-            if is_stepped and step not in taken:
+            if is_stepped and step not in included:
                 outside_ns += row.wall_ns
                 continue
             if not is_stepped:
@@ -241,7 +241,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             step, device = place
             if is_stepped or place not in split.idle_only:
                 sample_of = samples.get((run, step if is_stepped else None))
-                if sample_of is not None and (not is_stepped or step in taken):
+                if sample_of is not None and (not is_stepped or step in included):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
         missing = "step left" if is_stepped else "known device work"

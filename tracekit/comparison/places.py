@@ -152,10 +152,10 @@ def _by_inside(
         if (likeness := len(names & other_names) / len(names | other_names)) >= _LIKE_ENOUGH
         for one in ones
     )
-    taken = set()
+    used = set()
     for _, one, _, other_names in found:
-        if one not in taken and free[1][other_names]:
-            taken.add(one)
+        if one not in used and free[1][other_names]:
+            used.add(one)
             pairs.append((base[one], new[free[1][other_names].popleft()]))
     return pairs
 

@@ -62,8 +62,8 @@ class Ordered:
         Args:
             places: the indices to keep.
         """
-        kept = sorted(set(places))
-        return Ordered(self.count, [self.at(place) for place in kept], kept)
+        indices = sorted(set(places))
+        return Ordered(self.count, [self.at(place) for place in indices], indices)
 
     def scaled(self, factor: float) -> Ordered:
         """Return the series with every value multiplied."""
@@ -186,8 +186,8 @@ def rate_difference(
     )
     at = int(alpha / 2 * _DRAWS)
     low, high = (values[0] * (ratio - 1) for ratio in (drawn[at], drawn[-at - 1]))
-    said = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
-    return Interval(*counts, *values, low, high, said, None)
+    verdict = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
+    return Interval(*counts, *values, low, high, verdict, None)
 
 
 def _verdict(low: float, high: float, margin: float) -> Verdict:

@@ -124,13 +124,13 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
     """
     ranks = doubled_ranks([*base, *new])
     observed = sum(ranks[: len(base)])
-    total, taken = len(ranks), len(base)
+    total, base_count = len(ranks), len(base)
     if total <= EXACT_COUNT:
-        ways = _distribution(tuple(sorted(ranks)), taken)
+        ways = _distribution(tuple(sorted(ranks)), base_count)
         return min(1.0, 2 * min(sum(ways[: observed + 1]), sum(ways[observed:])) / sum(ways))
-    mean = taken * (total + 1)
+    mean = base_count * (total + 1)
     # Ranks are doubled, so their variance is four times as large.
-    share = taken * (total - taken) / (total * (total - 1))
+    share = base_count * (total - base_count) / (total * (total - 1))
     squares = share * sum((rank - (total + 1)) ** 2 for rank in ranks)
     if squares == 0:
         return 1.0
@@ -215,17 +215,17 @@ def least_count(alpha: float = ALPHA) -> int:
 
 
 @cache
-def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
+def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
     """Return the number of selections with each rank sum.
 
     The counts of all sums are stored in the bits of one integer.
     """
-    width = math.comb(len(ranks), taken).bit_length() + 1
-    ways = [1] + [0] * taken
+    width = math.comb(len(ranks), sample_size).bit_length() + 1
+    ways = [1] + [0] * sample_size
     for rank in ranks:
-        for count in range(taken, 0, -1):
+        for count in range(sample_size, 0, -1):
             ways[count] += ways[count - 1] << (rank * width)
-    packed, mask = ways[taken], (1 << width) - 1
+    packed, mask = ways[sample_size], (1 << width) - 1
     return tuple(
         packed >> (total * width) & mask for total in range(packed.bit_length() // width + 1)
     )

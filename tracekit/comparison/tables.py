@@ -214,8 +214,8 @@ def chance_limit(p_values: Iterable[float | None], count: int) -> float:
     """
     known = sorted(value for value in p_values if value is not None)
     limits = [ALPHA * (place + 1) / count for place in range(len(known))]
-    kept = [value for value, limit in zip(known, limits, strict=True) if value <= limit]
-    return max(kept, default=0.0)
+    accepted = [value for value, limit in zip(known, limits, strict=True) if value <= limit]
+    return max(accepted, default=0.0)
 
 
 def _judge(comparison: Comparison, node: Node) -> Difference:

@@ -105,15 +105,15 @@ def _move_if_free(partial: Path, final: Path) -> None:
     Raises:
         StoreError: the name already exists.
     """
-    taken = StoreError(f"{final}: already exists", hint="use --force to replace it")
+    exists_error = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
         final.hardlink_to(partial)
     except FileExistsError as error:
-        raise taken from error
+        raise exists_error from error
     except OSError:
         # The file system lacks hard links.
         if os.path.lexists(final):
-            raise taken from None
+            raise exists_error from None
         partial.rename(final)
 
 

@@ -81,7 +81,7 @@ def read_shards(
     with matching checksums. No two of the returned shards share a trace. Other shards are ignored.
     """
     found: list[tuple[Description, dict[str, bytes]]] = []
-    taken: set[int] = set()
+    covered: set[int] = set()
     for place in dataset.join(FOLDER).entries():
         if place.suffix != ".zip":
             continue
@@ -90,7 +90,7 @@ def read_shards(
         except (OSError, zipfile.BadZipFile, msgspec.MsgspecError, ValueError, KeyError):
             continue
         ids = {trace.trace_id for trace in description.traces}
-        is_ours = description.recipe == recipe and not ids & taken
+        is_ours = description.recipe == recipe and not ids & covered
         if (
             is_ours
             and all(
@@ -99,7 +99,7 @@ def read_shards(
             )
             and all(is_there(dataset, file) for file in description.files.values())
         ):
-            taken |= ids
+            covered |= ids
             found.append((description, small))
     return found
 

@@ -75,13 +75,13 @@ class ReadAhead(Generic[T]):
             StoppedError: the items were already read, or :meth:`close` was called.
         """
         while True:
-            made = self._made.take()
-            if isinstance(made, tuple):
-                yield made[0]
+            item = self._made.take()
+            if isinstance(item, tuple):
+                yield item[0]
                 continue
             self._made.stop()
-            if made is not None:
-                raise made
+            if item is not None:
+                raise item
             return
 
     def close(self) -> None:

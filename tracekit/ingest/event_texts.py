@@ -50,10 +50,10 @@ class EventTextReader:
         Raises:
             TraceError: the metadata is too large.
         """
-        told = self._read_metadata()
-        self._budget.admit(told)
-        self._budget.admit_event(told, "a description")
-        return told
+        description = self._read_metadata()
+        self._budget.admit(description)
+        self._budget.admit_event(description, "a description")
+        return description
 
     def _read_metadata(self) -> dict[str, object]:
         return self._metadata

@@ -138,20 +138,20 @@ def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
     for node in nodes:
         own = {one["name"]: one["value"] for one in node.get("attrs", ())}
         number = node["rf_id"] if "rf_id" in node else own["rf_id"]
-        given, made = _side(node, "input"), _side(node, "output")
+        inputs, outputs = _side(node, "input"), _side(node, "output")
         args = {
-            "Input Dims": _of_tensors(given["shapes"], given["types"]),
-            "Input type": [*map(_torch_type, given["types"])],
-            "Input Strides": _of_tensors(given.get("strides"), given["types"]),
+            "Input Dims": _of_tensors(inputs["shapes"], inputs["types"]),
+            "Input type": [*map(_torch_type, inputs["types"])],
+            "Input Strides": _of_tensors(inputs.get("strides"), inputs["types"]),
             "Concrete Inputs": [
                 _value(value, kind)
-                for value, kind in zip(given["values"], given["types"], strict=True)
+                for value, kind in zip(inputs["values"], inputs["types"], strict=True)
             ],
-            "Output Dims": made["shapes"],
-            "Input tensors": _tensors(given),
-            "Output tensors": _tensors(made),
+            "Output Dims": outputs["shapes"],
+            "Input tensors": _tensors(inputs),
+            "Output tensors": _tensors(outputs),
         }
-        if number and given["types"]:
+        if number and inputs["types"]:
             known = {key: value for key, value in args.items() if value is not None}
             yield number, node["name"], msgspec.json.encode(known).decode()
 

@@ -250,8 +250,10 @@ class _Export:
         text = self._text(self._column("NVTX_EVENTS", "textId"))
         self._fill_by_thread("domain", "NVTX_EVENTS", text, "domainId", names)
         table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-        told = ("eventId", "correlationId", "eventSyncId", "streamId")
-        columns = ", ".join([self._process(table), *(self._column(table, name) for name in told)])
+        id_columns = ("eventId", "correlationId", "eventSyncId", "streamId")
+        columns = ", ".join(
+            [self._process(table), *(self._column(table, name) for name in id_columns)]
+        )
         for sql in self._select(table, columns):
             self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
@@ -277,8 +279,8 @@ class _Export:
 
     @cached_property
     def _gpus(self) -> dict[tuple[object, object], object]:
-        told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        return {(pid, local): gpu for pid, local, gpu in told}
+        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
+        return {(pid, local): gpu for pid, local, gpu in rows}
 
     # -- events ------------------------------------------------------------------
 
@@ -290,8 +292,8 @@ class _Export:
 
     def _process(self, table: str) -> str:
         """Return SQL for the process of a GPU or CUDA row; the first process if it is unknown."""
-        told = self._column(table, "globalPid")
-        return f"coalesce({told}, (SELECT min(id) FROM temp.process))"
+        global_pid = self._column(table, "globalPid")
+        return f"coalesce({global_pid}, (SELECT min(id) FROM temp.process))"
 
     def _joins(self, table: str) -> str:
         """Return joins for the process number and the machine-wide device number."""
@@ -561,8 +563,8 @@ class _Export:
     def _session_start_ns(self) -> int | None:
         if self._export_metadata.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
             return 0
-        told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
-        return told[0][0] if told else None
+        rows = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
+        return rows[0][0] if rows else None
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:

@@ -139,9 +139,9 @@ class PerfettoReader(EventTextReader):
             self._roots[uuid] = root or uuid
             return
         # The first lane of a track has the thread's ids; other lanes have only a key.
-        told = _THREAD.fullmatch(track.get(14, b"").decode())
-        if told is not None:
-            self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
+        match = _THREAD.fullmatch(track.get(14, b"").decode())
+        if match is not None:
+            self._threads[track[16]] = _number_or_text(match[1]), _number_or_text(match[2])
         self._tracks[uuid] = self._threads.get(track[16])
         if self._tracks[uuid] is not None:
             if self._root not in (None, root):

@@ -251,11 +251,11 @@ def _block_sizes(
         elif entry["action"] == "alloc":
             free_early.pop(_whole(entry["addr"]), None)
     blocks |= free_early
-    made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
+    allocated = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
     for segment in segments:
         address = _whole(segment.get("address", 0))
         for block in segment["blocks"] if "address" in segment else ():
-            if block["state"].startswith("active") and address not in made:
+            if block["state"].startswith("active") and address not in allocated:
                 blocks[address] = _whole(block["size"])
             address += _whole(block["size"])
     # Used addresses, sorted.
@@ -322,11 +322,11 @@ def _reserved(action: str) -> int:
 
 
 def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    told = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
-    found = {"Stack": ";".join(told)} if told else {}
+    lines = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
+    found = {"Stack": ";".join(lines)} if lines else {}
     own = (
         text
-        for text, frame in zip(told, frames, strict=True)
+        for text, frame in zip(lines, frames, strict=True)
         if frame["filename"].endswith(".py") and "/torch/" not in frame["filename"]
     )
     ops = (_OP.search(frame["name"]) for frame in frames)

@@ -172,9 +172,9 @@ def _lies_in(folder: Place, name: str) -> bool:
         return False
 
 
-def _unique(run_id: str, taken: set[str]) -> str:
+def _unique(run_id: str, used: set[str]) -> str:
     name, number = run_id, 1
-    while name in taken:
+    while name in used:
         number += 1
         name = f"{run_id}#{number}"
     return name
@@ -211,8 +211,8 @@ def _run_row(found: Manifest) -> Row:
     row["peak_memory"] = memory
     row["ranks"] = [dataclasses.asdict(rank) for rank in found.ranks]
     for name in ("device_allocated_bytes", "device_reserved_bytes", "host_bytes"):
-        held = [rank[name] for rank in memory if rank[name] is not None]
-        row[f"peak_{name}"] = max(held, default=None)
+        values = [rank[name] for rank in memory if rank[name] is not None]
+        row[f"peak_{name}"] = max(values, default=None)
     _check("run", row)
     return row
 

@@ -90,21 +90,21 @@ class _Plane:
         found = {}
         size = 0
         for stat in stats:
-            name, told = "", None
+            name, parsed = "", None
             for field, value in fields(stat):
                 if field == 1:
                     name = self._stat_names.get(_signed(value), "")
                 elif field == 2:
-                    (told,) = struct.unpack("<d", value)
+                    (parsed,) = struct.unpack("<d", value)
                 elif field in (3, 4):
-                    told = _signed(value) if field == 4 else value
+                    parsed = _signed(value) if field == 4 else value
                 elif field == 5:
-                    told = _text(value)
+                    parsed = _text(value)
                 elif field == 7:
-                    told = self._stat_names.get(_signed(value))
-            if told is not None:
-                found[name] = told
-                size += len(name) + (len(told) if isinstance(told, str) else 8)
+                    parsed = self._stat_names.get(_signed(value))
+            if parsed is not None:
+                found[name] = parsed
+                size += len(name) + (len(parsed) if isinstance(parsed, str) else 8)
                 if size > MAX_EVENT_BYTES:
                     raise ValueError(f"statistics larger than {MAX_EVENT_BYTES >> 20} MiB")
         return found
@@ -136,28 +136,28 @@ class _Plane:
     def lines(self) -> Iterator[tuple[int, str, int, memoryview]]:
         """Yield number, name, time in ns, and content of each line."""
         for line in self._lines:
-            told = dict(fields(line))
-            name = _text(told.get(11, b"")) or _text(told.get(2, b""))
-            yield _signed(told.get(1, 0)), name, _signed(told.get(3, 0)), line
+            members = dict(fields(line))
+            name = _text(members.get(11, b"")) or _text(members.get(2, b""))
+            yield _signed(members.get(1, 0)), name, _signed(members.get(3, 0)), line
 
     def event(self, data: memoryview, line_ns: int) -> dict[str, Any]:
         """Return an event in Chrome trace format, times in ns."""
-        told = {}
+        members = {}
         stats = []
         for field, value in fields(data):
             if field == 4:
                 stats.append(value)
             else:
-                told[field] = _signed(value)
-        name, args = self._kind(told.get(1, 0))
-        start_ps = told.get(2, 0)
+                members[field] = _signed(value)
+        name, args = self._kind(members.get(1, 0))
+        start_ps = members.get(2, 0)
         start_ns = start_ps // _PS_PER_NS
         return {
             # An event that aggregates several events has no time.
-            "ph": "i" if 5 in told else "X",
+            "ph": "i" if 5 in members else "X",
             "name": name,
             "ts": line_ns + start_ns,
-            "dur": (start_ps + told.get(3, 0)) // _PS_PER_NS - start_ns,
+            "dur": (start_ps + members.get(3, 0)) // _PS_PER_NS - start_ns,
             "args": args | self._named(stats),
         }
 
@@ -335,9 +335,9 @@ def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
             if (5, entry) not in parts:
                 continue
             for instruction in (value for field, value in parts if field == 2):
-                told = dict(fields(instruction))
-                path = dict(fields(told[7])).get(2, b"") if 7 in told else b""
-                found[told[35]] = (_text(told[1]), _text(told[2]), _text(path))
+                members = dict(fields(instruction))
+                path = dict(fields(members[7])).get(2, b"") if 7 in members else b""
+                found[members[35]] = (_text(members[1]), _text(members[2]), _text(path))
         ops = [found[number] for number in order]
     except (LookupError, StopIteration, TypeError, ValueError):
         return []
@@ -350,11 +350,11 @@ def _scheduled(schedules: list[Any], computation: int) -> list[int]:
     """Return the ids of the instructions of a computation in schedule order."""
     for schedule in schedules:
         for _, entry in fields(schedule):
-            told = dict(fields(entry))
-            if told.get(1) != computation:
+            members = dict(fields(entry))
+            if members.get(1) != computation:
                 continue
             numbers: list[int] = []
-            for _, value in fields(told[2]):
+            for _, value in fields(members[2]):
                 if isinstance(value, int):
                     numbers.append(value)
                     continue

@@ -109,7 +109,7 @@ class Tools:
             from tracekit.render.sections.device_time import step_sentence
             from tracekit.report.verdict import sentences
 
-            said = sentences(opened.query("verdict"), opened.query("unrecorded"))
+            lines = sentences(opened.query("verdict"), opened.query("unrecorded"))
             names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
             tables = {name: opened.query(name) for name in names}
             steps = [
@@ -118,10 +118,10 @@ class Tools:
                 *(["unprofiled"] if is_small(tables["timeline"]) else []),
             ]
             if idle := step_sentence({name: opened.query(name) for name in steps}):
-                said.append(idle)
+                lines.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
-            asked = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
-            (are_there,) = opened.sql(f"SELECT {asked}").rows
+            conditions = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
+            (are_there,) = opened.sql(f"SELECT {conditions}").rows
         without = [
             name for name, is_there in zip(_ONLY_WITH, are_there, strict=True) if not is_there
         ]
@@ -133,7 +133,7 @@ class Tools:
         step = (
             "next: advise(trace) suggests changes; ask(trace, 'breakdown') shows the time breakdown"
         )
-        return brief(tables, budget=max_tokens, before=[*said, applying, step], rest=_REST)
+        return brief(tables, budget=max_tokens, before=[*lines, applying, step], rest=_REST)
 
     def ask(
         self,

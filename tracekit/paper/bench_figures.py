@@ -74,8 +74,8 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
 def of_figure(figure: BenchFigure, points: Result) -> Result:
     """Return the points of a figure, with all columns of their analysis."""
     names = points.column_names
-    kept = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
-    return Result(points.name, points.columns, kept)
+    rows = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
+    return Result(points.name, points.columns, rows)
 
 
 def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:

@@ -172,10 +172,10 @@ class _Matching:
         theirs = {name: kind for name, kind in columns if name in ours}
         names = [item for item in columns if item[0] not in {*ours, "as_printed", "outcome"}]
         rows = self.table.of_platform(platform)
-        taken = [self._take(run) for run in self._candidates(runs)]
-        matched = [one for one in taken if one.apart is None]
+        measured = [self._take(run) for run in self._candidates(runs)]
+        matched = [one for one in measured if one.apart is None]
         lines = [line for row in rows for line in self._beside(row, matched)]
-        lines += [line for one in taken for line in self._alone(one)]
+        lines += [line for one in measured for line in self._alone(one)]
         return Comparison(
             self.table,
             self.measure,
@@ -212,14 +212,14 @@ class _Matching:
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
             return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
         try:
-            taken = _Taken(run, self.measure.take(run))
+            result = _Taken(run, self.measure.take(run))
         except TracekitError as error:
             return _Taken(run, [], error.message)
         theirs = {self._key(row) for row in self.table.rows}
-        ours = {key for key, _ in taken.figures}
+        ours = {key for key, _ in result.figures}
         if ours and not ours & theirs and "stage" in self.table.setup:
-            taken.apart = f"{self._key_text(ours)}: the paper has {self._key_text(theirs)}"
-        return taken
+            result.apart = f"{self._key_text(ours)}: the paper has {self._key_text(theirs)}"
+        return result
 
     def _key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.measure.key)
@@ -231,12 +231,14 @@ class _Matching:
             for key in sorted(keys, key=str)
         )
 
-    def _beside(self, row: Row, taken: Sequence[_Taken]) -> Iterator[Line]:
+    def _beside(self, row: Row, measured: Sequence[_Taken]) -> Iterator[Line]:
         """Yield the lines of one row of the paper."""
         if "stage" not in self.table.setup:
             yield Line(row, row, None, None, None)
             return
-        matches = [one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)]
+        matches = [
+            one for one in measured if all(self._is_same(row, one.run, name) for name in _KEYS)
+        ]
         if not matches:
             yield Line(row, row, None, None, f"no run of {self._wanted(row)}")
         key = self._key(row)

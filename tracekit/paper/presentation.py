@@ -104,12 +104,14 @@ def _result(
     name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], *, is_full: bool = True
 ) -> Result:
     """Return rows as a result. Columns without values are omitted unless `is_full`."""
-    kept = [
+    shown = [
         Column(key, kind)
         for key, kind in columns
         if is_full or any(cells.get(key) is not None for cells in rows)
     ]
-    return Result(name, tuple(kept), [tuple(cells.get(one.name) for one in kept) for cells in rows])
+    return Result(
+        name, tuple(shown), [tuple(cells.get(one.name) for one in shown) for cells in rows]
+    )
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:

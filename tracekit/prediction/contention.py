@@ -82,7 +82,7 @@ class Contention:
         )
         ensure_named(edges.connection, "interval_overlap() interval_shared()")
         self._measure("changed_beside_before")
-        said, least_pct = [], 100.0
+        parts, least_pct = [], 100.0
         for beside, what in (("comm", "communication"), ("compute", "another kernel")):
             if found := [row for row in rows if row["concurrent_work"] == beside]:
                 extra_ns, overlap_ns, count = (
@@ -91,23 +91,23 @@ class Contention:
                 )
                 all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in found)
                 least_pct = min(least_pct, 100 * overlap_ns / all_ns)
-                said.append(
+                parts.append(
                     f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
                     f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
         self.is_sure = least_pct >= LEAST_COMPARED_PCT
         where = "" if self.is_sure else " (only in the interval)"
-        self.said = f"kernels slow down by {', and by '.join(said)}{where}"
+        self.said = f"kernels slow down by {', and by '.join(parts)}{where}"
 
     def change(self) -> None:
         """Adjust kernel durations to the work that overlaps them after a change."""
-        kept = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
+        remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
             self._measure("changed_beside")
             self._edges.update(
                 "contended_ns = round("
-                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {kept}) "
-                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {kept}))::BIGINT",
+                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {remaining}) "
+                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {remaining}))::BIGINT",
                 "e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)",
                 "changed_beside AS a LEFT JOIN changed_beside_before AS b USING (edge_id), "
                 "changed_slope AS s",

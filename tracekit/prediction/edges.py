@@ -97,8 +97,8 @@ def left_ns(weight: str) -> str:
 def _weight(weight: str, is_carried: bool) -> str:
     # Only the rest of work is scaled; the rest of other edges is unexplained time.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
-    left = f"{left_ns(weight)} + contended_ns"
-    return f"{left} + {rest}" if is_carried else left
+    remaining = f"{left_ns(weight)} + contended_ns"
+    return f"{remaining} + {rest}" if is_carried else remaining
 
 
 EDGES = (
@@ -549,9 +549,9 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
             "not recorded"
         )
     edges.create("changed_loaded", _LOADED.format(chosen=where_of(change)))
-    kept, assumptions = change.factor, []
+    factor, assumptions = change.factor, []
     if change.action == WORKERS:
-        kept = 0.0
+        factor = 0.0
         _add_workers(edges, change.count)
         assumptions = [
             (
@@ -563,8 +563,10 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
         ]
     if change.action == REMOVE:
         edges.run(f"DELETE FROM changed_edge WHERE kind = 'batch' AND {where}")
-    edges.update(scaled(kept), "part = 'work' AND edge_id IN (SELECT edge_id FROM changed_loaded)")
-    edges.update(f"loading_factor = loading_factor * {kept!r}", where)
+    edges.update(
+        scaled(factor), "part = 'work' AND edge_id IN (SELECT edge_id FROM changed_loaded)"
+    )
+    edges.update(f"loading_factor = loading_factor * {factor!r}", where)
     return assumptions
 
 

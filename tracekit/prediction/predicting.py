@@ -515,7 +515,7 @@ class Predictor:
         return [
             _Replayed(
                 max(end[i] for end in ends if end[i] is not None) - first[i],
-                tuple(tuple(ends[moment - 1][i] for moment in steps) for _, steps in self._moments),
+                tuple(tuple(ends[step - 1][i] for step in steps) for _, steps in self._moments),
                 tuple(
                     ends[self._begins[trace_id] - 1][i] if trace_id in self._begins else None
                     for trace_id, _ in self._moments

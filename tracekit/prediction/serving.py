@@ -317,11 +317,11 @@ def _measures(
         for pct in (50, 99):
             # Nearest-rank percentile, as in analysis `latency`.
             found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
-    left = sum(count for _, count in gaps) // 100 + 1
+    remaining = sum(count for _, count in gaps) // 100 + 1
     found["itl_p99_ns"] = 0
     for gap_ns, count in sorted(gaps, reverse=True):
-        left -= count
-        if left <= 0:
+        remaining -= count
+        if remaining <= 0:
             found["itl_p99_ns"] = gap_ns
             break
     tokens = sum(request.output_token_count for request in requests)
@@ -453,15 +453,15 @@ def _steps(
     for step in sorted({*decodes, *readers}):
         read = 0
         for place in readers[step]:
-            left = found[place][2] - so_far[place]
+            remaining = found[place][2] - so_far[place]
             if step not in answered[place]:
                 if tokens is None:
                     raise QueryError(f"{name}: prompts were prefilled in chunks of unknown size")
-                left = min(left - 1, tokens - decodes[step] - read)
-            if left <= 0:
+                remaining = min(remaining - 1, tokens - decodes[step] - read)
+            if remaining <= 0:
                 raise QueryError(f"{name}: prompts were not prefilled in order")
-            so_far[place] += left
-            read += left
+            so_far[place] += remaining
+            read += remaining
             context[step] += so_far[place]
         if not works:
             is_idle = len(new[step]) == len(readers[step]) > 0 == decodes[step]

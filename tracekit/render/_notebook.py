@@ -81,8 +81,8 @@ def trace_html(opened: Trace) -> str:
     data = {name: found for name in names if (found := _found(opened, name))}
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
-        kept = [name for name in _RUN_COLUMNS if name in runs.column_names]
-        return result_html(picked(runs, kept))
+        columns = [name for name in _RUN_COLUMNS if name in runs.column_names]
+        return result_html(picked(runs, columns))
     shown = ("run", "trace", "timeline", "health")
     lines = [line for name in shown for line in SECTIONS[name].lines(data, _WIDTH)]
     text = "\n".join(line.plain.rstrip() for line in lines)

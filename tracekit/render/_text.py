@@ -87,13 +87,13 @@ def shorten(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    kept, used = [], 0
+    characters, used = [], 0
     for character in text:
         used += cell_width(character)
         if used > width - 1:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
+        characters.append(character)
+    return "".join(characters) + ELLIPSIS
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:

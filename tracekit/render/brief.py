@@ -111,7 +111,7 @@ def brief(
     shown = [one for name, one in tables.items() if name not in {*summed, *empty}]
     shown = [_warnings(one) if one.name == HEALTH and len(shown) > 1 else one for one in shown]
     budget -= token_count(rest) + 1 if rest else 0
-    left = budget - sum(token_count(line) + 1 for line in lines)
+    remaining = budget - sum(token_count(line) + 1 for line in lines)
 
     def table(one: Result, room: int) -> str:
         return _table(one, size or f"{len(one):,}", room, units, skip)
@@ -120,8 +120,8 @@ def brief(
     needs = {one.name: token_count(table(one, budget)) + 1 for one in shown}
     rooms = {}
     for place, name in enumerate(sorted(needs, key=needs.__getitem__)):
-        rooms[name] = min(needs[name], left // (len(needs) - place))
-        left -= rooms[name]
+        rooms[name] = min(needs[name], remaining // (len(needs) - place))
+        remaining -= rooms[name]
     for one in shown:
         lines += table(one, rooms[one.name]).split("\n")
     fitting = _fitting(lines, budget)
@@ -157,14 +157,14 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
     for width in _CELL_WIDTHS:
         given = [f"{one.header}={shortened(one.cells[:1], width)[0]}" for one in same]
         lines = [head]
-        left = budget - token_count(head) - 1
+        remaining = budget - token_count(head) - 1
         for begin, parts in ((which, given), (f"{where}no value: ", empty)):
             if parts:
-                lines.append(_listed(begin, parts, left))
-                left -= token_count(lines[-1]) + 1
+                lines.append(_listed(begin, parts, remaining))
+                remaining -= token_count(lines[-1]) + 1
         count = len(rows)
         if varying:
-            body, count = _rows(varying, len(rows), width, left)
+            body, count = _rows(varying, len(rows), width, remaining)
             lines += body
         if count < len(result.rows) - skip or size != f"{len(result):,}":
             shown = f"rows {skip + 1:,} to {skip + count:,}" if count else "no rows"

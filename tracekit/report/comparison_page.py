@@ -154,9 +154,9 @@ def comparison_page(
     title = f"{printable(base)} → {printable('; '.join(changes) or new)}"
     command = f"tracekit compare {quoted(base, new)}"
     if changes:
-        asked = " ".join(f"--change {quoted(change)}" for change in changes)
+        options = " ".join(f"--change {quoted(change)}" for change in changes)
         command = (
-            f"mkdir predicted && tracekit predict {quoted(base)} {asked} --timeline predicted && "
+            f"mkdir predicted && tracekit predict {quoted(base)} {options} --timeline predicted && "
             f"tracekit compare {quoted(base)} predicted"
         )
     shown = [

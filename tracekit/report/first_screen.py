@@ -61,8 +61,8 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
                 break
     if found:
         yield '<dl class="tiles">'
-        for title, value, said in found:
-            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd><dd>{escape(said)}</dd></div>"
+        for title, value, detail in found:
+            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd><dd>{escape(detail)}</dd></div>"
         yield "</dl>"
 
 
@@ -70,10 +70,10 @@ def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
     recorded = format_short(step["recorded_step_ns"])
     if step["step_ns"] is None:
         return "Step", recorded, "while profiling"
-    said = step["basis"]
+    basis = step["basis"]
     if step["low_ns"] is not None:
-        said += f", {format_interval(step['low_ns'], step['high_ns'])}"
-    return "Step, unprofiled", format_short(step["step_ns"]), f"{said}; {recorded} while profiling"
+        basis += f", {format_interval(step['low_ns'], step['high_ns'])}"
+    return "Step, unprofiled", format_short(step["step_ns"]), f"{basis}; {recorded} while profiling"
 
 
 def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
@@ -117,9 +117,9 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
             at += width
     if is_of_run:
         width = _WIDTH * step["recorded_step_ns"] / whole_ns
-        said = f"while profiling {format_short(step['recorded_step_ns'])}"
+        caption = f"while profiling {format_short(step['recorded_step_ns'])}"
         yield f'<rect y="{_HEIGHT + 6}" width="{width:.2f}" height="8" fill="var(--line)"></rect>'
-        yield f'<text x="0" y="{2 * _HEIGHT + 6}">{said}</text>'
+        yield f'<text x="0" y="{2 * _HEIGHT + 6}">{caption}</text>'
     yield "</svg></figure>"
 
 

@@ -36,7 +36,7 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
     ).rows
     if run_count < 2 or has_traces:
         return []
-    asked = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
+    result = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
     return [
         Run(
             row["folder_name"] or row["path"],
@@ -44,7 +44,7 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
             row["outcome"],
             row["stage"] or "unknown stage",
         )
-        for row in asked.to_dicts()
+        for row in result.to_dicts()
     ]
 
 

@@ -85,8 +85,8 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
             rows += _rows(run, roles_of(run["path"]))
         except TracekitError as error:
             why_not.append(f"{run['run']} is missing: {error.message}")
-    if left := len(found) - len(chosen):
-        why_not.append(f"{left:,} more runs are omitted; see tracekit query roles RUN.")
+    if omitted := len(found) - len(chosen):
+        why_not.append(f"{omitted:,} more runs are omitted; see tracekit query roles RUN.")
     folders = tuple(str(Path(run["path"])) for run in chosen)
     return Decoder(Result(NAME, _COLUMNS, rows), folders, tuple(why_not))
 

@@ -178,9 +178,9 @@ def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterat
 
 def command_of(analysis: str, traces: Sequence[str]) -> str:
     """Return the command that shows the rows of an analysis on the page."""
-    asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
+    options = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
     words = load_catalog().analyses.words(analysis)
-    return f"tracekit query {words} {quoted(*traces)}{asked} --format json"
+    return f"tracekit query {words} {quoted(*traces)}{options} --format json"
 
 
 def quoted(*names: str) -> str:

@@ -129,7 +129,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
 def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[str]:
     cuts = shown.data
     yield from section_head(section.name, section.title, definition_of(section.tables[0]))
-    asked = [*cuts]
+    analyses = [*cuts]
     ours = [*charts_of(section.charts, cuts)]
     paper = [*_of_paper(section, cuts)]
     shown.charts = {chart.name: chart for chart in (*ours, *paper)}
@@ -137,7 +137,7 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
     for chart in (*ours, *paper):
         yield figure(chart, is_side=chart in paper or chart.name in section.half_width)
     yield "</div>"
-    filled = [name for name in asked if cuts[name].total]
+    filled = [name for name in analyses if cuts[name].total]
     yield from tables(filled, section.tables[0], cuts, paths)
     for name in section.published:
         table = find_table(name)
@@ -145,7 +145,7 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
         yield f"<h3>The paper: {escape(table.title)} ({escape(table.source)})</h3>"
         yield f'<ul class="note">{"".join(f"<li>{escape(one)}</li>" for one in table.notes)}</ul>'
         yield rows_of(_paper(name))
-    yield from sources(section.name, asked, paths)
+    yield from sources(section.name, analyses, paths)
     yield "</section>"
 
 

@@ -119,11 +119,11 @@ class LocalLocation(Location):
     def _write(
         self,
         write: Callable[[Path], object],
-        put: Callable[[Path, Path], object] = os.replace,
+        move: Callable[[Path, Path], object] = os.replace,
     ) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with atomic_path(self._path, put) as building:
+            with atomic_path(self._path, move) as building:
                 write(building)
         except OSError as error:
             # The error must not contain the temporary name.

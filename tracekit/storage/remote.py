@@ -178,10 +178,10 @@ class RemoteLocation(Location):
 
     def holds(self, name: str) -> bool:
         if self._is_web:
-            held = self._held = self._held or {}
-            if name not in held:
-                held[name] = bool(self.name or self.is_dir()) and self._is_there(name)
-            return held[name]
+            known = self._held = self._held or {}
+            if name not in known:
+                known[name] = bool(self.name or self.is_dir()) and self._is_there(name)
+            return known[name]
         if self._held is None:
             self._held = {place.name: place.is_file() for place in self.entries()}
         return self._held.get(name, False)

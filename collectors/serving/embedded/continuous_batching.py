@@ -134,13 +134,13 @@ class ContinuousBatching:
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
         """Submit a request for an exact number of greedy tokens."""
-        taken = self._manager.add_request(
+        accepted = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
             max_new_tokens=max_new_token_count,
             eos_token_id=_NO_END_OF_SEQUENCE,
         )
-        if taken is None:
+        if accepted is None:
             self.check()
             raise WorkloadError("the engine is shutting down and accepts no requests")
 

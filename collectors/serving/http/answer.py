@@ -51,9 +51,9 @@ class SseReader:
         text = b"".join((*self._line, packet)) if self._line else packet
         if b"\r" in text:
             # A final \r may be the first half of \r\n, so it is processed with the next packet.
-            held = b"\r" if text.endswith(b"\r") else b""
-            text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            text += held
+            pending = b"\r" if text.endswith(b"\r") else b""
+            text = text[: len(text) - len(pending)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            text += pending
         lines = text.split(b"\n")
         last = lines.pop()
         self._line = [last] if last else []

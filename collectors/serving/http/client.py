@@ -78,20 +78,20 @@ class HttpClient:
 
         The stored answer has a size limit.
         """
-        kept = Kept(limit_bytes + 1)
+        answer = Kept(limit_bytes + 1)
         try:
             async with asyncio.timeout(limit_s):
                 connection = await self.connect()
-                await connection.exchange(self.request(method, path, data), kept)
+                await connection.exchange(self.request(method, path, data), answer)
         except TimeoutError:
-            kept.problem = f"no complete answer within {limit_s:.3g} s"
+            answer.problem = f"no complete answer within {limit_s:.3g} s"
         except BrokenConnectionError as error:
-            kept.problem = plain(str(error), TEXT_LENGTH)
+            answer.problem = plain(str(error), TEXT_LENGTH)
         except NotHttpError as error:
-            kept.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
+            answer.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
         except (OSError, UnicodeError) as error:
-            kept.problem = plain(connection_problem(error), TEXT_LENGTH)
-        return kept
+            answer.problem = plain(connection_problem(error), TEXT_LENGTH)
+        return answer
 
     async def connect(self) -> Connection:
         """Open a connection whose packets are timestamped with `time.perf_counter_ns`."""

@@ -183,11 +183,11 @@ def error_text(value: object) -> str:
 
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the server's description without secrets, unless it is too long."""
-    kept: dict[str, Any] = mask_json(dict(info))
-    size = len(json.dumps(kept))
+    masked: dict[str, Any] = mask_json(dict(info))
+    size = len(json.dumps(masked))
     if size > _MOST_KEPT_BYTES:
         return {"left_out": f"{size:,} bytes of server description"}
-    return kept
+    return masked
 
 
 def local_vocabulary_size(model_folder: object) -> int | None:

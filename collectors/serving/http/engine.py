@@ -152,9 +152,9 @@ class HttpEngine:
         )
 
     def _own_trace_dir(self, folder: Path) -> Path:
-        made = self._trace_dir or folder / ".work" / "traces"
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        trace_dir = self._trace_dir or folder / ".work" / "traces"
+        trace_dir.mkdir(parents=True, exist_ok=True)
+        return trace_dir
 
     def _ended(self) -> str | None:
         how = None if self._server is None else self._server.exit_description
@@ -166,9 +166,9 @@ class HttpEngine:
         After failed requests, a health check shows whether the server still answers.
         """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
-        gone = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
-        if gone and result.lost_ns is None:
-            result.lost_ns = min(record.end_ns or 0 for record in gone)
+        lost = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
+        if lost and result.lost_ns is None:
+            result.lost_ns = min(record.end_ns or 0 for record in lost)
         how = self._ended()
         if how is not None or not failed:
             return how
@@ -179,7 +179,7 @@ class HttpEngine:
                 self._server.wait(_END_TIMEOUT_S)
                 how = self._ended()
             return how or f"the server went away during the load: {problem}"
-        count = sum(record.outcome == "refused" for record in gone)
+        count = sum(record.outcome == "refused" for record in lost)
         if count:
             found = "request" if count == 1 else "requests"
             return f"{count} {found} found no server, which is available again"

@@ -180,8 +180,8 @@ def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
             # DeepSpeed would compile it later, when a fallback is no longer possible.
             builder.load(verbose=False)
         except Exception as error:  # noqa: BLE001 - a compilation may raise any exception
-            said = str(error).strip().partition("\n")[0]
-            reason = f"{type(error).__name__}: {said[:200]}"
+            message = str(error).strip().partition("\n")[0]
+            reason = f"{type(error).__name__}: {message[:200]}"
         else:
             return True
     notes.append(

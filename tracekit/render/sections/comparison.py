@@ -97,11 +97,11 @@ def whole(screen: Screen) -> list[Text]:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
-    said = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
-    labels = [row["per"].capitalize(), *([""] * (len(said) - 1))]
+    lines = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
+    labels = [row["per"].capitalize(), *([""] * (len(lines) - 1))]
     out = [
         screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
-        *screen.facts(list(zip(labels, said, strict=True))),
+        *screen.facts(list(zip(labels, lines, strict=True))),
     ]
     effects = screen.rows("comparison_effects")
     if not effects:
@@ -291,11 +291,11 @@ def noise(screen: Screen) -> list[Text]:
     ]
     below = []
     for row in rows:
-        said = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
+        notes = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
         if row["correlation"]:
             alike = f"consecutive values are correlated ( {row['correlation']:.2g})"
-            said.insert(0, f"{alike}, so they carry less information")
-        below.append("; ".join(said))
+            notes.insert(0, f"{alike}, so they carry less information")
+        below.append("; ".join(notes))
     labels = [row["measure"] for row in rows]
     out = screen.block("Noise", labels, columns, below=below)
     (compared,) = screen.rows("comparison")
@@ -360,10 +360,10 @@ def _shown(
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
-    kept = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
+    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
     if depth == 0:
-        kept = inside
-    for row in kept:
+        largest = inside
+    for row in largest:
         name = LABELS.get(row["name"], row["name"]) if depth == 0 else row["name"]
         only = children.get(row["node"], ())
         while len(only) == 1:
@@ -374,12 +374,14 @@ def _shown(
         yield row, "  " * indent + printable(name)
         if row["delta_ns"]:
             yield from _shown(row, children, whole_ns, indent + 1)
-    left = [row for row in inside if row not in kept]
-    if kept and left:
-        sums = {name: sum(row[name] for row in left) for name in ("delta_ns", "base_ns", "new_ns")}
-        percents = [row["base_pct"] for row in left]
+    others = [row for row in inside if row not in largest]
+    if largest and others:
+        sums = {
+            name: sum(row[name] for row in others) for name in ("delta_ns", "base_ns", "new_ns")
+        }
+        percents = [row["base_pct"] for row in others]
         rest = sums | {"base_pct": None if None in percents else sum(percents), "verdict": None}
-        yield rest, "  " * indent + f"{len(left):,} more"
+        yield rest, "  " * indent + f"{len(others):,} more"
 
 
 def serving(screen: Screen) -> list[Text]:

@@ -135,8 +135,8 @@ def main_cause(screen: Screen) -> str:
     if not causes:
         return ""
     cause = causes[0]["cause"]
-    said = f": {CAUSES[cause]}" if cause in CAUSES else ""
-    return f"mostly {printable(cause)} while profiling{said}"
+    meaning = f": {CAUSES[cause]}" if cause in CAUSES else ""
+    return f"mostly {printable(cause)} while profiling{meaning}"
 
 
 def _mfu(screen: Screen) -> str:
@@ -203,8 +203,8 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
     """Return a line if graph replays are missing in the file, so that idle time is unknown."""
     rows = screen.rows("health")
     metric = "launches_without_work"
-    said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
-    replays = said.partition("; ")[2].partition(": ")[0]
+    meaning = next((row["meaning"] for row in rows if row["metric"] == metric), "")
+    replays = meaning.partition("; ")[2].partition(": ")[0]
     if "not recorded" not in replays:
         return []
     return [screen.line(f"  {printable(replays)}: idle time is unknown", "yellow")]
@@ -234,8 +234,8 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
         return found
     if row["plain_step_ns"] is None and row.get("low_ns") is None:
         reasons = data["unprofiled"].column("reason") if "unprofiled" in data else []
-        asked = next(filter(None, reasons), "estimated by tracekit query unprofiled")
-        found |= {"basis": "unknown", "reason": asked}
+        reason = next(filter(None, reasons), "estimated by tracekit query unprofiled")
+        found |= {"basis": "unknown", "reason": reason}
     else:
         found |= {
             "step_ns": row["plain_step_ns"],

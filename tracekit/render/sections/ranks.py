@@ -189,7 +189,7 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []
-    told = [
+    group_rows = [
         {**row}
         | {
             "ranks": f"{row['group_count']:,} × {row['group_size']:,}",
@@ -202,7 +202,7 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     return screen.block(
         "Parallel groups",
         [row["dimension"] for row in rows],
-        figures(told, titles),
+        figures(group_rows, titles),
         after=[printable(row["reason"] or f"by {row['known_by']}") for row in rows],
     )
 

@@ -43,8 +43,8 @@ def run(screen: Screen) -> list[Text]:
         about = [*_about_run(row, is_traced=bool(is_only)), *_measured(screen, row)]
         out += screen.joined([*about, *(_about_traces(screen) if is_only else ())], line)
         if row["outcome"] != "ok":
-            said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
-            out.append(screen.line(said, "yellow"))
+            ending = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
+            out.append(screen.line(ending, "yellow"))
         # Show all notes completely, because each may change the meaning of the figures above.
         for note in row["notes"] or ():
             text = f"note: {printable(note)}"
@@ -172,8 +172,8 @@ def _devices(rows: Sequence[Row]) -> str:
     }
     if unrecorded:
         accelerators = ", ".join(sorted(unrecorded))
-        said = f"{accelerators}: no usable kernels"
-        names["device work not known" if unrecorded == {"unknown"} else said] = 1
+        label = f"{accelerators}: no usable kernels"
+        names["device work not known" if unrecorded == {"unknown"} else label] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
@@ -257,8 +257,8 @@ def health(screen: Screen) -> list[Text]:
     shown = _findings([row for row in rows if row["severity"] == worst])
     notes = {row["metric"] for row in rows if row["severity"] == "note"}
     also = f"; {_counted(len(notes), 'note')}" if worst == "warn" and notes else ""
-    said = _counted(len(shown), "warning" if worst == "warn" else "note")
-    line.append("good, " * (worst == "note") + said, style=f"not bold {_SEVERITY_STYLES[worst]}")
+    counts = _counted(len(shown), "warning" if worst == "warn" else "note")
+    line.append("good, " * (worst == "note") + counts, style=f"not bold {_SEVERITY_STYLES[worst]}")
     end = f"{also} (query health)"
     named = _fitting(shown, screen.width - line.cell_len - 2 - len(end))
     line.append((f": {named}" if named else "") + end)
@@ -285,8 +285,8 @@ def problems(health: Result) -> Result:
 def _fitting(findings: list[str], room: int) -> str:
     """Return the findings that fit, and the number of omitted findings."""
     for count in range(len(findings), 0, -1):
-        left = len(findings) - count
-        text = ", ".join(findings[:count]) + (f" and {left:,} more" if left else "")
+        omitted = len(findings) - count
+        text = ", ".join(findings[:count]) + (f" and {omitted:,} more" if omitted else "")
         if cell_width(text) <= room:
             return text
     return ""
