@@ -145,16 +145,16 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
         UsageError: a value is invalid, or an option does not exist.
     """
     known = {option.key: option for option in options}
-    found = {}
+    result = {}
     for key, value in values.items():
         if key not in known:
             raise UsageError(f"unknown option {key!r}")
         if value is not None and value is not False:
             try:
-                found[key] = known[key].type.convert(value, known[key], None)
+                result[key] = known[key].type.convert(value, known[key], None)
             except click.BadParameter as error:
                 raise UsageError(error.format_message()) from None
-    return found
+    return result
 
 
 def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:

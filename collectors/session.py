@@ -179,7 +179,7 @@ class Collection(Observer):
         self._place = Place(0, 0, 1)
         self._force = force
         self._folder: LoopFolder | None = None
-        self._watch = LoopWatch(self, "told")
+        self._watch = LoopWatch(self, "reported")
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
 
@@ -240,7 +240,7 @@ class Collection(Observer):
     def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
         """Begin to record, now that the first step has shown which models are called."""
         self._watch.stop()
-        self._watch = LoopWatch(self, "told")
+        self._watch = LoopWatch(self, "reported")
         model = next(iter(outermost(list(called))), self._model)
         self._record(folder, model).skip_first()
         self._watch.start()

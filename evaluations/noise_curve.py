@@ -58,12 +58,12 @@ def verdicts(steps: Sequence[float], count: int, effect_pct: float, pairs: int) 
         pairs: number of pairs.
     """
     draw = random.Random(f"{count} {effect_pct}")
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for _ in range(pairs):
         base = draw.choices(steps, k=count)
         new = [step * (1 + effect_pct / 100) for step in draw.choices(steps, k=count)]
-        found[str(compare_series(base, new).verdict)] += 1
-    return found
+        result[str(compare_series(base, new).verdict)] += 1
+    return result
 
 
 def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
@@ -111,10 +111,10 @@ def table() -> str:
             cells = []
             for effect in EFFECTS_PCT:
                 pairs = PAIRS if effect else PAIRS_WITHOUT_DIFFERENCE
-                found = verdicts(shrunk, count, effect, pairs)
-                detected_pct = 100 * (found["slower"] + found["faster"]) / pairs
+                result = verdicts(shrunk, count, effect, pairs)
+                detected_pct = 100 * (result["slower"] + result["faster"]) / pairs
                 if effect:
-                    wrong = found["same"] if effect > 1 else 0
+                    wrong = result["same"] if effect > 1 else 0
                     ideal = ideal_pct(count, effect, spread_pct)
                     text = f"{detected_pct:.1f} % ({ideal:.1f} %)" + (
                         f", {wrong} × same" if wrong else ""

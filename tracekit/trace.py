@@ -194,10 +194,10 @@ class Trace:
         Raises:
             QueryError: the device is unknown.
         """
-        from tracekit.analysis.device_peaks import DEVICE_PEAK, lay_peaks
+        from tracekit.analysis.device_peaks import DEVICE_PEAK, insert_peaks
         from tracekit.analysis.relations import Relations
 
-        lay_peaks(self.connection, device, peaks)
+        insert_peaks(self.connection, device, peaks)
         self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
         # A recreated store would lack the given peak rates.
@@ -511,12 +511,12 @@ class Trace:
         if self._known_contents is None:
             from tracekit.analysis.run import run_sql
 
-            (found,) = run_sql(
+            (result,) = run_sql(
                 self._connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
                 "EXISTS (FROM benchmark) FROM run",
             )
-            self._known_contents = Contents(found[0], tuple(found[1] or ()), *found[2:])
+            self._known_contents = Contents(result[0], tuple(result[1] or ()), *result[2:])
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:

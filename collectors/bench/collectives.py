@@ -34,7 +34,7 @@ _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 DTYPES = tuple(_BYTES)
 
 
-def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
+def total_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
     """Return the largest message up to a size that divides equally among all ranks."""
     unit = _BYTES[dtype] * group_size
     return max(size_bytes // unit, 1) * unit

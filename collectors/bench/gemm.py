@@ -105,10 +105,10 @@ def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device)
 def _torch_type(point: Point) -> torch.dtype:
     import torch
 
-    found = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
-    if found is None:
+    result = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
+    if result is None:
         raise UnsupportedError(f"this torch version has no {point.dtype}")
-    return found
+    return result
 
 
 @contextlib.contextmanager

@@ -164,13 +164,13 @@ def measure(cases: list[dict[str, Any]], device: str) -> list[dict[str, Any]]:
         reasons = [repeat(case, f"replay {at}", device) for at, case in enumerate(cases)]
         if device == "cuda":
             torch.cuda.synchronize()
-    found: list[dict[str, Any]] = [{"reason": why, "host": [], "device": []} for why in reasons]
+    results: list[dict[str, Any]] = [{"reason": why, "host": [], "device": []} for why in reasons]
     for event in profiler.events():
         name = "" if event.cpu_parent is None else event.cpu_parent.name
         if name.startswith("replay ") and event.name == cases[int(name[7:])]["op"]:
-            found[int(name[7:])]["host"].append(event.time_range.elapsed_us())
-            found[int(name[7:])]["device"].append(event.device_time_total)
-    return found
+            results[int(name[7:])]["host"].append(event.time_range.elapsed_us())
+            results[int(name[7:])]["device"].append(event.device_time_total)
+    return results
 
 
 def shown(times_us: list[float]) -> str:

@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError
 
 from ..run.folder import LIGHT, LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
-from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
+from ..run.stale_dirs import WORK, register_owner, remove_stale, temporary_sibling, working_folder
 from ..run.trace_file import compress
 from .plan import LoopPlan
 from .rank_lock import holder_of, rejected_count
@@ -55,7 +55,7 @@ class LoopFolder:
         The folder is renamed first, because processes that the program left running may still
         write into it.
         """
-        trash = made_beside(self.path)
+        trash = temporary_sibling(self.path)
         try:
             self.path.replace(trash)
         except OSError:
@@ -113,7 +113,7 @@ class LoopFolder:
 
         Each window is a run folder inside the run folder: `step-<first step>`.
         """
-        found = sorted(
+        result = sorted(
             (window["first_step"], window["step_count"], report.rank, path)
             for report in reports
             for window in report.windows
@@ -121,8 +121,8 @@ class LoopFolder:
         )
         if self.made is None:
             return self._window_count
-        for first_step in dict.fromkeys(entry[0] for entry in found):
-            entries = [entry for entry in found if entry[0] == first_step]
+        for first_step in dict.fromkeys(entry[0] for entry in result):
+            entries = [entry for entry in result if entry[0] == first_step]
             self._add_window(run, first_step, entries)
             self._window_count += 1
         return self._window_count
@@ -167,7 +167,7 @@ class LoopFolder:
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Path]:
         """Provide a temporary folder for traces that are moved out of the working folder."""
-        aside = made_beside(self.path)
+        aside = temporary_sibling(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
             try:

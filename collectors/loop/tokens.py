@@ -163,16 +163,16 @@ def _first_tensors(
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
-        found = [value] if isinstance(value, torch.Tensor) else [*_of_dicts(value)]
-        if found:
-            return found
+        results = [value] if isinstance(value, torch.Tensor) else [*_of_dicts(value)]
+        if results:
+            return results
     return ()
 
 
 def _of_dicts(value: object, depth: int = 2) -> Iterator[torch.Tensor]:
-    found = _named(value) if isinstance(value, Mapping) else None
-    if isinstance(found, torch.Tensor):
-        yield found
+    result = _named(value) if isinstance(value, Mapping) else None
+    if isinstance(result, torch.Tensor):
+        yield result
     elif depth and isinstance(value, Mapping):
         for one in value.values():
             yield from _of_dicts(one, depth - 1)

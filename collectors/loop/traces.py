@@ -45,7 +45,7 @@ class LoopTraces:
         return self._begin + PROFILER_WARMUP_COUNT
 
     @property
-    def kept_count(self) -> int:
+    def recorded_count(self) -> int:
         """Number of complete steps in the profile."""
         return max(0, self._report.step_count - self.first_step)
 
@@ -78,7 +78,7 @@ class LoopTraces:
 
     def end_light(self, step_ns: int | None) -> None:
         """End a light profile and report its trace if it has a complete step; blocks the loop."""
-        count, report = self.kept_count, self._report
+        count, report = self.recorded_count, self._report
         profile = self._profile
         if profile is None:
             return
@@ -118,7 +118,7 @@ class LoopTraces:
         The trace belongs to the run, reported with the mean step time, or to a later window.
         """
         profile, self._profile = self._profile, None
-        count, report = self.kept_count, self._report
+        count, report = self.recorded_count, self._report
         if profile is None:
             return
         if not count:

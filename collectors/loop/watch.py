@@ -31,7 +31,7 @@ from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
-StepBounds = Literal["found", "told", "optimizer"]
+StepBounds = Literal["detected", "reported", "optimizer"]
 _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
@@ -98,12 +98,12 @@ class LoopWatch(training_hooks.Listener):
 
     `bounds` selects how step boundaries are determined:
 
-    - `found`: they are detected from calls.
-    - `told`: the program reports them.
+    - `detected`: they are detected from calls.
+    - `reported`: the program reports them.
     - `optimizer`: every optimizer step ends a step.
     """
 
-    def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
+    def __init__(self, observer: Observer, bounds: StepBounds = "detected") -> None:
         self._observer = observer
         self.bounds = bounds
         self.thread = RecordingThread()
@@ -189,7 +189,7 @@ class LoopWatch(training_hooks.Listener):
             self._last_shape = None
             self._note_trained_text(args, kwargs)
         is_of_step = kind in ("training", "gradless", "generation")
-        if is_of_step and self.bounds == "found" and self.steps.is_over:
+        if is_of_step and self.bounds == "detected" and self.steps.is_over:
             self._observer.step_is_over(is_part=self.steps.begin())
         if self._observer.recorder is not None:
             self._observer.recorder.root_begins(module, kind, args, kwargs)
@@ -234,7 +234,7 @@ class LoopWatch(training_hooks.Listener):
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """Detect that a step begins here, if the optimizer calls the model."""
         del optimizer
-        is_over = self.bounds == "found" and self.steps.is_over
+        is_over = self.bounds == "detected" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
             self._observer.step_is_over(is_part=self.steps.begin())
         if self._observer.recorder is not None and not self._is_other_loop:
@@ -439,22 +439,22 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_copy(self, module: nn.Module) -> bool:
         """Return whether a root is a copy of a trained model, or contains one."""
-        found = self._copies.get(module)
-        if found is None:
+        result = self._copies.get(module)
+        if result is None:
             trained = [unwrapped(root) for root, is_training in self.trained.items() if is_training]
-            found = any(is_alike(inner, root) for inner in module.modules() for root in trained)
+            result = any(is_alike(inner, root) for inner in module.modules() for root in trained)
             if trained:
-                self._copies[module] = found
-        return found
+                self._copies[module] = result
+        return result
 
     def _is_kin(self, module: nn.Module) -> bool:
         """Return whether a root is, contains, or is part of a trained model."""
         if module in self.trained:
             return True
-        found = self._kin.get(module)
-        if found is None:
-            found = self._kin[module] = shares_modules(module, self.trained)
-        return found
+        result = self._kin.get(module)
+        if result is None:
+            result = self._kin[module] = shares_modules(module, self.trained)
+        return result
 
 
 def _parameters(optimizer: Any) -> set[int]:
@@ -549,8 +549,8 @@ class StepFinder:
 
     def take_change(self) -> bool:
         """Return whether new optimizers have begun to participate since the last call."""
-        found, self._has_changed = self._has_changed, False
-        return found
+        result, self._has_changed = self._has_changed, False
+        return result
 
     def begin(self) -> bool:
         """Begin a step; return whether the previous one belongs to the one before it.

@@ -59,12 +59,12 @@ def profiler_activities() -> list[Any]:
     """Return the activities that the profiler can record: CPU, and each supported accelerator."""
     from torch import profiler
 
-    found = set(profiler.supported_activities())
+    result = set(profiler.supported_activities())
     # Kineto reports all activities that it was built with, even without such a device.
     if not torch.cuda.is_available():
-        found.discard(profiler.ProfilerActivity.CUDA)
-    found.add(profiler.ProfilerActivity.CPU)
-    return sorted(found, key=str)
+        result.discard(profiler.ProfilerActivity.CUDA)
+    result.add(profiler.ProfilerActivity.CPU)
+    return sorted(result, key=str)
 
 
 def device_activities(device: torch.device) -> list[Any]:

@@ -60,7 +60,7 @@ def peak(device: torch.device) -> dict[str, int]:
 
     Without that call, it is the peak since the process began, or since the program itself reset it.
     """
-    found = {"host_bytes": _host_peak_bytes()}
+    result = {"host_bytes": _host_peak_bytes()}
     if device.type != "cpu":
         for name, function in (
             ("device_allocated_bytes", "max_memory_allocated"),
@@ -68,16 +68,16 @@ def peak(device: torch.device) -> dict[str, int]:
         ):
             figure = _statistics(device, function)
             if figure is not None:
-                found[name] = figure
-    return found
+                result[name] = figure
+    return result
 
 
 def _statistics(device: torch.device, function: str) -> int | None:
     """Call a statistics function of a device's allocator; None if it has none."""
     import torch
 
-    found = getattr(getattr(torch, device.type, None), function, None)
-    return None if found is None else found(device)
+    result = getattr(getattr(torch, device.type, None), function, None)
+    return None if result is None else result(device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -83,12 +83,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def packages(powercap: Path) -> list[Path]:
-    found = []
+    results = []
     for folder in sorted(powercap.glob("*-rapl:*")):
         with suppress(OSError, ValueError):
             if (folder / "name").read_text().startswith("package") and _read(folder) >= 0:
-                found.append(folder)
-    return found
+                results.append(folder)
+    return results
 
 
 def _read(folder: Path, name: str = "energy_uj") -> int:

@@ -72,8 +72,8 @@ def run_program(
 def _next_signal(limit_s: float) -> int | None:
     """Return the number of a pending or arriving signal."""
     if hasattr(signal, "sigtimedwait"):
-        found = signal.sigtimedwait(_WAITED_FOR, limit_s)
-        return None if found is None else found.si_signo
+        result = signal.sigtimedwait(_WAITED_FOR, limit_s)
+        return None if result is None else result.si_signo
     if not signal.sigpending() & _WAITED_FOR:
         time.sleep(limit_s)
     pending = signal.sigpending() & _WAITED_FOR

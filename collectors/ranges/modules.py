@@ -327,7 +327,7 @@ def _first_with_grad(value: object) -> torch.Tensor | None:
             return None
         value = value.values()
     for inner in value:
-        found = _first_with_grad(inner)
-        if found is not None:
-            return found
+        result = _first_with_grad(inner)
+        if result is not None:
+            return result
     return None

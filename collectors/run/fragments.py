@@ -20,7 +20,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TraceError
 
 from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
-from .manifest import write_whole
+from .manifest import write_atomically
 
 _LOCK_S = 20.0
 """Maximum wait for a lock. Many ranks may arrive at once, but each needs the lock only briefly."""
@@ -92,7 +92,7 @@ def _add_window(window: Path, place: Path) -> None:
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
     """Replace the manifest atomically."""
-    write_whole(folder / manifest.FILE_NAME, manifest.to_json(run))
+    write_atomically(folder / manifest.FILE_NAME, manifest.to_json(run))
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:

@@ -30,7 +30,7 @@ def working_folder(target: Path, mark: str) -> Path:
     return whole.parent / f".{whole.name}.partial-{mark}"
 
 
-def made_beside(folder: Path) -> Path:
+def temporary_sibling(folder: Path) -> Path:
     """Return the temporary folder of this process next to a working folder."""
     return folder.with_name(f"{folder.name}.made-{os.getpid()}")
 

@@ -92,19 +92,19 @@ def run(
 
 
 def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redactor:
-    found = secrets_in_environment(os.environ) | secrets_in_words(command)
+    result = secrets_in_environment(os.environ) | secrets_in_words(command)
     for key in _TEXTS:
-        found |= secrets_in_text(values.get(key) or "")
+        result |= secrets_in_text(values.get(key) or "")
     # The text may not be a valid URL, so it is not parsed as one.
     user, at, _ = (values.get("url") or "").rpartition("@")
     if at:
         user = user.rpartition("://")[2]
         plain = urllib.parse.unquote(user)
         for text in (user, plain):
-            found.add(text.partition(":")[2] or text)
+            result.add(text.partition(":")[2] or text)
         # The form in which it is sent (HTTP basic authentication).
-        found.add(base64.b64encode(plain.encode()).decode())
-    return Redactor(found)
+        result.add(base64.b64encode(plain.encode()).decode())
+    return Redactor(result)
 
 
 def _run(

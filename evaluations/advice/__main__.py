@@ -51,7 +51,7 @@ class Judged:
         return self.said == self.expected
 
     @property
-    def is_held(self) -> bool:
+    def contains_measured(self) -> bool:
         """Whether the interval of the gain contains the measured gain."""
         if self.low_pct is None or self.high_pct is None or self.true_pct is None:
             return False
@@ -67,7 +67,7 @@ class Judged:
             cells.append(f"{self.low_pct:.1f} to {self.high_pct:.1f}")
             cells.append("–" if self.true_pct is None else f"{self.true_pct:.1f}")
         cells += ["yes" if self.is_named else "**no**"]
-        cells += ["–" if self.true_pct is None else "yes" if self.is_held else "**no**"]
+        cells += ["–" if self.true_pct is None else "yes" if self.contains_measured else "**no**"]
         return f"| {' | '.join(cells)} |"
 
 
@@ -104,7 +104,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         folder = Path(name)
         if fault.is_asked:
             record(pair, folder, 1, steps)
-            pair = replace(pair, b=pair.b | _asked(folder / "a0"))
+            pair = replace(pair, b=pair.b | _first_options(folder / "a0"))
         record(pair, folder, rounds, steps)
         advised, before, after = [], [], []
         for number in range(rounds):
@@ -121,7 +121,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
     return _judged(fault, advised, gains)
 
 
-def _asked(run: Path) -> dict[str, Any]:
+def _first_options(run: Path) -> dict[str, Any]:
     """Return the options of the first advice that have numbers."""
     import tracekit
     from tracekit import manifest
@@ -133,8 +133,8 @@ def _asked(run: Path) -> dict[str, Any]:
         return {}
     candidate = advice[0].candidate
     if (run / manifest.FILE_NAME).is_file():
-        found = manifest.read(run)
-        return dict(options_of(found, candidate, found.command))
+        run_manifest = manifest.read(run)
+        return dict(options_of(run_manifest, candidate, run_manifest.command))
     workers = re.fullmatch(r"loading workers=(\d+)", candidate.changes[0])
     return {"workers": int(workers[1])} if workers else {}
 
@@ -158,11 +158,11 @@ def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
 
 
 def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]) -> Judged:
-    """Return the most common first advice. `came` has measured gains by figure, %."""
-    first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
+    """Return the most common first advice. `gains` are the measured gains by figure, %."""
+    first = [(_cause(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
              for one in advised]  # fmt: skip
     subject, figure = Counter(first).most_common(1)[0][0]
-    found = [
+    results = [
         one.advice[0]
         for one, name in zip(advised, first, strict=True)
         if one.advice and name == (subject, figure)
@@ -176,14 +176,14 @@ def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]
         expected,
         subject,
         figure,
-        median(one.prediction.gain_pct or 0.0 for one in found),
-        median(one.prediction.range_pct[0] for one in found),
-        median(one.prediction.range_pct[1] for one in found),
+        median(one.prediction.gain_pct or 0.0 for one in results),
+        median(one.prediction.range_pct[0] for one in results),
+        median(one.prediction.range_pct[1] for one in results),
         gains.get(figure),
     )
 
 
-def _said(fault: Fault, advice: Advice) -> str:
+def _cause(fault: Fault, advice: Advice) -> str:
     """Return the rule of an advice, and its location if it determines the cause."""
     rule, place = advice.candidate.rule, advice.candidate.place or ""
     if fault.place and rule == fault.rule:
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
     import made_parts
-    from advice.real_faults import faults_of_others, real_faults, real_healthy, serving_faults
+    from advice.real_faults import real_faults, real_healthy, serving_faults, third_party_faults
     from seeded_faults import simulated_faults, simulated_healthy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             True,
             [
                 one
-                for make in (real_faults, faults_of_others, serving_faults, real_healthy)
+                for make in (real_faults, third_party_faults, serving_faults, real_healthy)
                 for one in make(parsed.seed)
             ],
         ),
@@ -242,7 +242,7 @@ def summary(judged: Sequence[Judged]) -> str:
     return (
         f"{sum(one.is_named for one in faults)} of {len(faults)} causes are ranked first; "
         "the interval contains the measured gain in "
-        f"{sum(one.is_held for one in measured)} of these {len(measured)}; "
+        f"{sum(one.contains_measured for one in measured)} of these {len(measured)}; "
         f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs get no "
         "advice."
     )

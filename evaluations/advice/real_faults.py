@@ -69,7 +69,7 @@ def real_faults(seed: int) -> list[Fault]:
     ]  # fmt: skip
 
 
-def faults_of_others(seed: int) -> list[Fault]:
+def third_party_faults(seed: int) -> list[Fault]:
     """Return faults in training loops of transformers, PEFT with accelerate, and Lightning."""
     draw = random.Random(seed)
 

@@ -27,7 +27,7 @@ BEGIN, END = "<!-- begin: make agents -->", "<!-- end: make agents -->"
 _LOG = logging.getLogger("agents")
 
 
-class Kept(Tools):
+class OpenTools(Tools):
     """The tools for one trace, which stays open."""
 
     trace: tracekit.Trace
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if parsed.only not in trace or trace == "expected.json":
             continue
         counts, refused = {}, 0
-        tools = Kept([root])
+        tools = OpenTools([root])
         with tracekit.open(root / trace) as opened:
             object.__setattr__(tools, "trace", opened)
             for called, tool, given in calls(trace):

@@ -40,12 +40,12 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=4, help="layers of the model [default: 4]")
     parser.add_argument("--width", type=int, default=256, help="width of the model [default: 256]")
     given = parser.parse_args()
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
+    result: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
     for _ in range(given.repeats):
         for name, options in CHOICES.items():
-            found[name].append(measure(given.layers, given.width, options))
+            result[name].append(measure(given.layers, given.width, options))
     print(f"{'':<16}{'MB a step':>11}{'as .gz':>9}{'events a step':>15}{'step time':>11}")
-    for name, rows in found.items():
+    for name, rows in result.items():
         plain, packed, events, ratio = (statistics.median(column) for column in zip(*rows))  # noqa: B905
         print(f"{name:<16}{plain:>11.2f}{packed:>9.3f}{events:>15,.0f}{ratio:>9.2f} ×")
     return 0

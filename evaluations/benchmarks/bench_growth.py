@@ -136,13 +136,13 @@ def measured(shape: str, count: int) -> dict[str, tuple[float, str]]:
     process = multiprocessing.get_context("fork").Process(target=ask, args=(theirs, shape, count))
     process.start()
     theirs.close()
-    found: dict[str, tuple[float, str]] = {}
+    result: dict[str, tuple[float, str]] = {}
     with contextlib.suppress(EOFError):
         while True:
             name, cost = ours.recv()
-            found[name] = cost or (float("inf"), "did not end")
+            result[name] = cost or (float("inf"), "did not end")
     process.join()
-    return found
+    return result
 
 
 def main() -> int:

@@ -82,7 +82,7 @@ def commands(bin_folder: Path, large: Path, folder: Path, gb: float) -> dict[str
     tracekit, python = bin_folder / "tracekit", bin_folder / "python"
     out = folder / f"out-{bin_folder.parent.name}"
     cold = [tracekit, "breakdown", "--no-cache"]
-    found: dict[str, list[object]] = {
+    result: dict[str, list[object]] = {
         "--help": [tracekit, "--help"],
         "ten events": [python, "-c", TEN_EVENTS, folder / "ten_events.json"],
         "breakdown, small, cold": [*cold, SMALL],
@@ -98,8 +98,8 @@ def commands(bin_folder: Path, large: Path, folder: Path, gb: float) -> dict[str
     }
     if gb:
         name = f"ingest, {gb:g} GB"
-        found[name] = [tracekit, "ingest", folder / "big.json", "-o", f"{out}.duckdb", "--force"]
-    return found
+        result[name] = [tracekit, "ingest", folder / "big.json", "-o", f"{out}.duckdb", "--force"]
+    return result
 
 
 def compare(new: Contestant, old: Contestant, repeats: int) -> None:

@@ -47,16 +47,16 @@ def least_us(
     act: Callable[[], object], contexts: Sequence[AbstractContextManager[Any]], *, is_profiled: bool
 ) -> list[float]:
     """Return the minimum time per iteration in each context, µs; contexts alternate."""
-    found: list[list[int]] = [[] for _ in contexts]
+    results: list[list[int]] = [[] for _ in contexts]
     for _ in range(ROUNDS):
-        for times, context in zip(found, contexts, strict=True):
+        for times, context in zip(results, contexts, strict=True):
             profiler = profile(activities=[ProfilerActivity.CPU]) if is_profiled else nullcontext()
             with context, profiler:
                 act()  # the first call creates reused objects
                 begin = time.perf_counter_ns()
                 act()
                 times.append(time.perf_counter_ns() - begin)
-    return [min(times) / 1e3 / LENGTH for times in found]
+    return [min(times) / 1e3 / LENGTH for times in results]
 
 
 def range_us(*, is_profiled: bool) -> float:
@@ -103,10 +103,10 @@ def main() -> int:
     print(f"{'µs':<28}{'no profiler':>12}{'profiler':>12}")
     is_missed = False
     for name, measure in cases.items():
-        found = {is_profiled: measure(is_profiled=is_profiled) for is_profiled in (False, True)}
-        print(f"{name:<28}{found[False]:>12.2f}{found[True]:>12.2f}", flush=True)
+        result = {is_profiled: measure(is_profiled=is_profiled) for is_profiled in (False, True)}
+        print(f"{name:<28}{result[False]:>12.2f}{result[True]:>12.2f}", flush=True)
         if name.startswith("module call"):
-            is_missed |= any(found[key] > limit for key, limit in LIMITS_US.items())
+            is_missed |= any(result[key] > limit for key, limit in LIMITS_US.items())
     print(f"{'module call, at most':<28}{LIMITS_US[False]:>12.2f}{LIMITS_US[True]:>12.2f}")
     return int(is_missed)
 

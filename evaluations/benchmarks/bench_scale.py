@@ -63,9 +63,9 @@ def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
 
     def sample() -> None:
         while not is_over.wait(_SAMPLE_S):
-            found = _shares_bytes(mark.encode())
-            most[0] = max(most[0], sum(found))
-            most[1] = max(most[1], *found, 0)
+            result = _shares_bytes(mark.encode())
+            most[0] = max(most[0], sum(result))
+            most[1] = max(most[1], *result, 0)
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -80,16 +80,16 @@ def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
 
 def _shares_bytes(mark: bytes) -> list[int]:
     """Return the proportional set size of each process whose environment contains a mark."""
-    found = []
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes():
                 text = (folder / "smaps_rollup").read_text(encoding="ascii")
                 (line,) = [line for line in text.splitlines() if line.startswith("Pss:")]
-                found.append(int(line.split()[1]) << 10)
+                results.append(int(line.split()[1]) << 10)
         except (OSError, ValueError):
             continue
-    return found
+    return results
 
 
 def upload(folder: Path, place: Location) -> tuple[int, int]:

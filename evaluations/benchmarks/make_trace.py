@@ -101,9 +101,9 @@ def read_pattern(data: bytes) -> Pattern:
         texts[-1] += (separator or b",\n") if event_count else b""
         event_count += 1
         seen = set()
-        for found in _MOVED.finditer(text):
-            name = "step" if found["step"] else found["name"].decode()
-            value = int(found["step"] or found["value"])
+        for one in _MOVED.finditer(text):
+            name = "step" if one["step"] else one["name"].decode()
+            value = int(one["step"] or one["value"])
             # The first "ts" and "id" are members of the event; others are arguments.
             own = name in {"ts", "id"}
             if own and (name in seen or (name == "id" and phase not in "stf")):
@@ -111,7 +111,7 @@ def read_pattern(data: bytes) -> Pattern:
             if value == 0 and name in ZERO_IS_NONE:
                 continue
             seen.add(name)
-            begin, stop = found.span("step" if found["step"] else "value")
+            begin, stop = one.span("step" if one["step"] else "value")
             texts[-1] += text[at:begin]
             texts.append(b"")
             numbers.append(value)

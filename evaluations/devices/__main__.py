@@ -43,10 +43,10 @@ def times(path: Path, statement: str) -> dict[str, int]:
         return dict(trace.sql(statement).rows)
 
 
-def error_pct(found: dict[str, int], right: dict[str, int]) -> float:
+def error_pct(result: dict[str, int], right: dict[str, int]) -> float:
     """Return the error of the common groups, weighted by their correct times, percent."""
-    both = found.keys() & right.keys()
-    off = sum(abs(found[name] - right[name]) for name in both)
+    both = result.keys() & right.keys()
+    off = sum(abs(result[name] - right[name]) for name in both)
     return 100 * off / sum(right[name] for name in both)
 
 
@@ -60,16 +60,16 @@ def table(folder: Path) -> str:
             predicted = Path(folder_name) / "predicted.json"
             with tracekit.open(recorded, cache=False) as trace:
                 change = f"device={PAIR[there][1]}"
-                found = trace.predict(change, is_recorded=True, timeline=predicted)
+                result = trace.predict(change, is_recorded=True, timeline=predicted)
                 (before,) = trace.query("timeline").column("window_ns")
             with tracekit.open(right, cache=False) as trace:
                 (after,) = trace.query("timeline").column("window_ns")
             classes = [times(path, BY_CLASS) for path in (recorded, predicted, right)]
             ops = [times(path, BY_OP) for path in (predicted, right)]
-        assert found.predicted_ns is not None
-        interval = f"{found.low_ns / 1e6:.1f} to {found.high_ns / 1e6:.1f}"
+        assert result.predicted_ns is not None
+        interval = f"{result.low_ns / 1e6:.1f} to {result.high_ns / 1e6:.1f}"
         lines.append(
-            (label, "complete pass", *map(ms, (before, found.predicted_ns, after)), interval)
+            (label, "complete pass", *map(ms, (before, result.predicted_ns, after)), interval)
         )
         for name, right_ns in sorted(classes[2].items(), key=lambda item: -item[1])[:5]:
             predicted_ns = [one.get(name, 0) for one in classes[:2]]

@@ -99,9 +99,9 @@ def main() -> None:
         print(path, flush=True)
         dump(path.resolve(), parsed.out / path.parent.name / path.name)
     if parsed.against is not None:
-        found = list(differences(parsed.out, parsed.against))
-        print(*found or ["no difference"], sep="\n")
-        sys.exit(bool(found))
+        result = list(differences(parsed.out, parsed.against))
+        print(*result or ["no difference"], sep="\n")
+        sys.exit(bool(result))
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
             yield path, truth
 
 
-def error_pct(found: float, right: float) -> float:
+def error_pct(result: float, right: float) -> float:
     """Return the error of a figure in percent of the correct value."""
-    return 100 * (found - right) / right
+    return 100 * (result - right) / right
 
 
 def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, float]]:
@@ -63,8 +63,8 @@ def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, floa
     by_phase = dict(trace.sql(BY_PHASE).rows)
     for section in SECTIONS:
         if events.get(section, 0) >= LEAST_SHARE * events["step"]:
-            found = by_phase.get(section, 0.0) / total["step_count"] / 1e6
-            pairs[section] = events[section], found
+            result = by_phase.get(section, 0.0) / total["step_count"] / 1e6
+            pairs[section] = events[section], result
     return pairs
 
 
@@ -72,8 +72,8 @@ def cell(pairs: dict[str, tuple[float, float]], section: str) -> str:
     """Return correct and reported ms with the error."""
     if section not in pairs:
         return ""
-    right, found = pairs[section]
-    return f"{right:.2f} → {found:.2f} ({error_pct(found, right):+.1f} %)"
+    right, result = pairs[section]
+    return f"{right:.2f} → {result:.2f} ({error_pct(result, right):+.1f} %)"
 
 
 def times_table(folder: Path) -> str:
@@ -83,7 +83,7 @@ def times_table(folder: Path) -> str:
     for path, truth in truths(folder):
         with tracekit.open(path, cache=False) as trace:
             pairs = compared(trace, truth)
-        errors = {name: abs(error_pct(found, right)) for name, (right, found) in pairs.items()}
+        errors = {name: abs(error_pct(one, right)) for name, (right, one) in pairs.items()}
         steps.append(errors.pop("step"))
         sections += errors.values()
         rows.append((f"`{truth['name']}`", *(cell(pairs, name) for name in ("step", *SECTIONS))))
@@ -114,12 +114,12 @@ def roles_table(folder: Path) -> str:
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
     """Return impossible statements of an advice, given an unprofiled step."""
-    found = advice.prediction
-    low_pct, high_pct = found.range_pct
-    before_ns, gain_pct = found.before_step_ns, found.gain_pct
+    result = advice.prediction
+    low_pct, high_pct = result.range_pct
+    before_ns, gain_pct = result.before_step_ns, result.gain_pct
     is_of_host = {change.split()[0] for change in advice.candidate.changes} <= KEEPS_WORK
     faults = {
-        "percent and ms differ": abs(found.gain_ns - gain_pct / 100 * before_ns)
+        "percent and ms differ": abs(result.gain_ns - gain_pct / 100 * before_ns)
         > max(1_000, 0.005 * before_ns),
         "gain outside of its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
         "gains more than a step": gain_pct >= 100,

@@ -33,13 +33,13 @@ OPS = ("aten::linear", "aten::conv2d")
 def sequences(analysis: TraceAnalysis, op: str) -> dict[str, list[float]]:
     """Return count, kernel time, and host time by the names of op and kernels."""
     with tempfile.TemporaryDirectory() as folder:
-        found = analysis.get_frequent_cuda_kernel_sequences(
+        result = analysis.get_frequent_cuda_kernel_sequences(
             operator_name=op, output_dir=folder, min_pattern_len=1, visualize=False
         )
     columns = ("count", "GPU kernel duration (us)", "CPU op duration (us)")
     return {
         row["pattern"]: [float(row[column]) for column in columns]
-        for row in found.to_dict("records")
+        for row in result.to_dict("records")
     }
 
 

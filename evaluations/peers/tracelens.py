@@ -27,10 +27,10 @@ def reports(clone: Path) -> Iterator[tuple[Path, Path]]:
         matching = [
             one for one in traces if report.name.startswith(one.name.removesuffix(".json.gz"))
         ]
-        found = matching or (traces if report.name == "perf_csvs" else [])
+        result = matching or (traces if report.name == "perf_csvs" else [])
         # Clones without LFS lack large files.
-        if len(found) == 1 and found[0].read_bytes()[:2] == b"\x1f\x8b":
-            yield found[0], report
+        if len(result) == 1 and result[0].read_bytes()[:2] == b"\x1f\x8b":
+            yield result[0], report
 
 
 def captures_of(path: Path) -> list[Path]:
@@ -94,15 +94,15 @@ def operators(clone: Path) -> str:
 
 def _their_ops(report: Path, inputs: tuple[str, ...]) -> dict[tuple[str, ...], list[float]]:
     """Return calls that launched work, and µs of the work, without and with nested calls."""
-    found: dict[tuple[str, ...], list[float]] = {}
+    result: dict[tuple[str, ...], list[float]] = {}
     file, count = ("ops_unique_args", "operation_count") if inputs else ("ops_summary", "Count")
     for row in read(report, file):
         key = (row["name"], *(listed(row[name]) for name in inputs))
-        sums = found.setdefault(key, [0, 0.0, 0.0])
+        sums = result.setdefault(key, [0, 0.0, 0.0])
         sums[0] += int(row[count])
         sums[1] += float(row["total_direct_kernel_time_sum"])
         sums[2] += float(row["total_subtree_kernel_time_sum"])
-    return found
+    return result
 
 
 def _our_ops(trace: tracekit.Trace, inputs: tuple[str, ...]) -> dict[tuple[str, ...], Any]:

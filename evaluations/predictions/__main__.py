@@ -121,15 +121,15 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
                     for name in ("a", *("c" * bool(pair.c)))
                 )
                 try:
-                    found = trace.predict(*pair.changes, further=further, is_recorded=True)
+                    result = trace.predict(*pair.changes, further=further, is_recorded=True)
                 except (QueryError, UsageError) as error:
                     return replace(row, reason=str(error))
-            if found.predicted_ns is None:
-                return replace(row, reason=found.reason)
-            before.append(found.recorded_ns / steps)
-            predicted.append(found.predicted_ns / steps)
-            low.append(found.low_ns / steps)
-            high.append(found.high_ns / steps)
+            if result.predicted_ns is None:
+                return replace(row, reason=result.reason)
+            before.append(result.recorded_ns / steps)
+            predicted.append(result.predicted_ns / steps)
+            low.append(result.low_ns / steps)
+            high.append(result.high_ns / steps)
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(trace.predict("host x1").recorded_ns / steps)
     median = statistics.median

@@ -47,7 +47,7 @@ class Row:
         return re.search(r"\b(phase|module)=\S+ x[\d.]", self.change) is not None
 
     @property
-    def is_held(self) -> bool:
+    def contains_measured(self) -> bool:
         """Whether the interval contains the measured value."""
         return self.low_ms <= self.after_ms <= self.high_ms
 
@@ -65,7 +65,9 @@ class Row:
         """Return the row of the table."""
         if self.reason is not None:
             return f"| {self.name} | {_code(self.change)} | | {self.reason} | | | | |"
-        interval = f"{self.low_ms:.1f} to {self.high_ms:.1f}{'' if self.is_held else ' ✗'}"
+        interval = (
+            f"{self.low_ms:.1f} to {self.high_ms:.1f}{'' if self.contains_measured else ' ✗'}"
+        )
         change = f"{self.truth_pct:+.1f} %{' (noise)' if self.is_noise else ''}"
         return (
             f"| {self.name} | {_code(self.change)} | {self.before_ms:.1f} | {self.told_ms:.1f} "
@@ -99,7 +101,7 @@ def _amounts(rows: Sequence[Row]) -> dict[str, str]:
     real = [row for row in predicted if not row.is_noise and not row.is_null]
     worst = max(predicted, key=lambda row: abs(row.error_pct), default=None)
     within = [sum(error <= limit for error in errors) for limit in (3.3, 5, 10)]
-    count, hit_count = len(predicted), sum(row.is_held for row in predicted)
+    count, hit_count = len(predicted), sum(row.contains_measured for row in predicted)
     longer = sum(row.error_pct > 0 for row in predicted)
     shorter = sum(row.error_pct < 0 for row in predicted)
     noise_pct = statistics.median(row.noise_pct for row in predicted) if predicted else 0

@@ -81,7 +81,7 @@ class ServingRow:
         """Return the relative error of the prediction; positive if it is too high."""
         return 100 * (self.median("predicted", measure) / self.median("b", measure) - 1)
 
-    def is_held(self, measure: str) -> bool:
+    def contains_measured(self, measure: str) -> bool:
         """Return whether the interval contains the measured value."""
         low, high = self.median("low", measure), self.median("high", measure)
         return low <= self.median("b", measure) <= high
@@ -105,7 +105,7 @@ class ServingRow:
             digits = 0 if b >= 100 else 2
             cells.append(
                 f"{a:.{digits}f} → {predicted:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
-                f"{'' if self.is_held(measure) else ' ✗'}), measured {b:.{digits}f} "
+                f"{'' if self.contains_measured(measure) else ' ✗'}), measured {b:.{digits}f} "
                 f"± {self.noise_pct(measure):.0f} % | {self.error_pct(measure):+.1f} %"
             )
         if self.refusal:
@@ -166,18 +166,18 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
         again = rounds[(number + 1) % len(rounds)][2] if a == b else b
         try:
             with tracekit.open(*known, traces=False, cache=False) as trace:
-                found = trace.predict(pair.change)
+                result = trace.predict(pair.change)
         except QueryError as error:
             refusals.append(str(error))
             continue
-        if found.predicted is None:
-            refusals.append(str(found.reason))
+        if result.predicted is None:
+            refusals.append(str(result.reason))
             continue
         with tracekit.open(again, traces=False, cache=False) as trace:
             figures = seen(trace)
         row.rounds.append(
-            {"a": found.recorded, "predicted": found.predicted, "b": figures}
-            | {"low": found.low, "high": found.high}
+            {"a": result.recorded, "predicted": result.predicted, "b": figures}
+            | {"low": result.low, "high": result.high}
         )
     if refusals:
         row.refusal = f"{len(refusals)} of {len(rounds)} refused: {refusals[0]}"
@@ -204,7 +204,7 @@ def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
         errors = sorted(abs(row.error_pct(measure)) for row in predicted)
         if errors:
             within = sum(error <= bar_pct for error in errors)
-            hit_count = sum(row.is_held(measure) for row in predicted)
+            hit_count = sum(row.contains_measured(measure) for row in predicted)
             lines.append(
                 f"| {name} | {statistics.median(errors):.1f} % | {bar_pct} % | {within} | "
                 f"{errors[-1]:.1f} % | {hit_count} |"

@@ -25,11 +25,11 @@ PLATFORMS = ("A800", "RTX4090", "RTX3090 w/ NVLink", "RTX3090 w/o NVLink")
 def rows_of(number: str) -> list[list[str]]:
     """Return the tab-separated lines after a caption, up to the next caption or heading."""
     text = TEXT.read_text("utf-8")
-    found = re.search(
+    match = re.search(
         rf"^TABLE {number}: .*?(?=^TABLE |^#|^\*\*|\Z)", text, re.DOTALL | re.MULTILINE
     )
-    assert found is not None
-    return [line.split("\t") for line in found.group().splitlines() if "\t" in line]
+    assert match is not None
+    return [line.split("\t") for line in match.group().splitlines() if "\t" in line]
 
 
 def figures(cells: list[str]) -> Iterator[float | None]:
@@ -146,10 +146,10 @@ def test_serving_is_as_printed() -> None:
         parts += [(*part_ms, *part_pct)] if part_ms != [None] else []
         tasks += [(*task_ms, *task_pct)] if task_ms != [None] else []
     rows = find_table("table10").rows
-    found = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] == "(all)"]
-    assert found == parts
-    found = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] != "(all)"]
-    assert found == tasks
+    results = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] == "(all)"]
+    assert results == parts
+    results = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] != "(all)"]
+    assert results == tasks
     printed = sorted(
         number for line in rows_of("XI")[1:] for number in figures(line[2:]) if number is not None
     )

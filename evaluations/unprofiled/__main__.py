@@ -65,15 +65,15 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
     copy = copies / f"{one.name.replace('/', '_')}.json.gz"
     copy.write_bytes(one.path.read_bytes())
     with tracekit.open(copy, cache=False) as trace:
-        found: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
+        result: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
         trace.assume_plain_step(round(one.plain_ns))
         (known,) = trace.query("unprofiled").to_dicts()
         phases = trace.query("run_phases").to_dicts()
     copy.unlink()
-    found |= {"name": one.name, "kind": one.kind, "truth_ns": one.plain_ns}
-    found |= {"factor": known["host_factor"], "known_reason": known["reason"]}
-    work_ns = found["work_ns"]
-    found["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
+    result |= {"name": one.name, "kind": one.kind, "truth_ns": one.plain_ns}
+    result |= {"factor": known["host_factor"], "known_reason": known["reason"]}
+    work_ns = result["work_ns"]
+    result["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
     times: dict[str, list[int]] = {}
     for row in phases:
         # Recomputation is in the backward section.
@@ -81,10 +81,10 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
         if row["run_ns"] is not None and one.sections.get(name, 0) >= LEAST_SHARE * one.plain_ns:
             recorded_ns, run_ns = times.get(name, (0, 0))
             times[name] = [recorded_ns + row["recorded_ns"], run_ns + row["run_ns"]]
-    found["sections"] = [
+    result["sections"] = [
         (name, one.sections[name], *times[name]) for name in SECTIONS if name in times
     ]
-    return found
+    return result
 
 
 def ms(ns: float | None) -> str:
@@ -212,9 +212,9 @@ def pairs_table(folder: Path) -> str:
             alone = step_gain_ns(trace, change, is_recorded=False)
             trace.assume_plain_step(round(plain_ns[before]))
             of_run = step_gain_ns(trace, change, is_recorded=False)
-        found = (recorded, alone, of_run)
-        errors.append(tuple(abs(ns - true_ns) for ns in found))
-        lines.append((f"`{before}` → `{after}`", f"`{change}`", *map(ms, (true_ns, *found))))
+        result = (recorded, alone, of_run)
+        errors.append(tuple(abs(ns - true_ns) for ns in result))
+        lines.append((f"`{before}` → `{after}`", f"`{change}`", *map(ms, (true_ns, *result))))
     means = map(statistics.fmean, zip(*errors, strict=True))
     lines.append(("off, mean", "", "", *map(ms, means)))
     heads = ("recording", "change", "gain of a step, ms", "of the recording", "of the run")

@@ -141,10 +141,10 @@ def tried(one: Set, folder: Path) -> str:
 def environment(one: Set, folder: Path) -> Path:
     """Return the Python of a new environment with the packages of a set."""
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = sys.executable if one.python == own else shutil.which(f"python{one.python}")
+    result = sys.executable if one.python == own else shutil.which(f"python{one.python}")
     python = folder / "bin" / "python"
     try:
-        run(found or f"python{one.python}", "-m", "venv", folder)
+        run(result or f"python{one.python}", "-m", "venv", folder)
     except (OSError, subprocess.CalledProcessError) as error:
         raise SkippedError(f"no working python{one.python} found") from error
     index = ["--extra-index-url", TORCH_INDEX] if TORCH_INDEX else []

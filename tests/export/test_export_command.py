@@ -170,8 +170,8 @@ def test_what_a_killed_export_left_is_removed_by_the_next(trace_file, tmp_path, 
     script = """
         import os, signal, sys
         from pathlib import Path
-        from tracekit.export.output import written_whole
-        with written_whole(Path(sys.argv[1]), force=False, max_bytes=100) as out:
+        from tracekit.export.output import written_atomically
+        with written_atomically(Path(sys.argv[1]), force=False, max_bytes=100) as out:
             out.write(b"half")
             os.kill(os.getpid(), signal.SIGKILL)
     """

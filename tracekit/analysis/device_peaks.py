@@ -101,11 +101,11 @@ def find_device(name: str) -> DevicePeak:
         if re.fullmatch(peak.pattern, name, re.IGNORECASE):
             return peak
     words = re.split(r"[\s_-]+", name.lower())
-    found = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(peak.product for peak in found or peaks)
-    what = "several devices match" if found else "unknown device"
+    results = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
+    if len(results) == 1:
+        return results[0]
+    known = ", ".join(peak.product for peak in results or peaks)
+    what = "several devices match" if results else "unknown device"
     raise QueryError(f"device={name}: {what}", hint=f"known devices: {known}")
 
 
@@ -116,7 +116,7 @@ MEMORY = "memory"
 """Key for the memory bandwidth of a device, bytes/s, instead of a data type."""
 
 
-def lay_peaks(
+def insert_peaks(
     connection: duckdb.DuckDBPyConnection, device: str | None, peaks: Mapping[str, float]
 ) -> None:
     """Use given peak rates for all devices of a connection.

@@ -41,17 +41,17 @@ _MARK_COLUMNS = dict.fromkeys(
 
 def lane_sql(rule: Rule) -> str:
     """Return the condition of a rule on a thread's names and the category of its events."""
-    found = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
-    return " AND ".join(found) or "TRUE"
+    results = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
+    return " AND ".join(results) or "TRUE"
 
 
 def event_sql(rule: Rule) -> str:
     """Return the condition of a rule on a single event, or TRUE without one."""
-    found = [condition(rule["event"])] if "event" in rule else []
+    results = [condition(rule["event"])] if "event" in rule else []
     if "argument" in rule:
         path = quote('$."' + rule["argument"] + '"')
-        found.append(f"coalesce({condition(rule['value'], f'(args ->> {path})')}, FALSE)")
-    return " AND ".join(found) or "TRUE"
+        results.append(f"coalesce({condition(rule['value'], f'(args ->> {path})')}, FALSE)")
+    return " AND ".join(results) or "TRUE"
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:

@@ -60,9 +60,9 @@ class Library:
         Raises:
             QueryError: it does not exist, or its file cannot be used.
         """
-        found = self.analyses.get(name)
-        if found is not None:
-            return found
+        result = self.analyses.get(name)
+        if result is not None:
+            return result
         for refused in self.refused:
             if refused.name == name:
                 raise QueryError(refused.reason, hint=refused.hint)

@@ -423,18 +423,18 @@ def create_class_macros(connection: duckdb.DuckDBPyConnection) -> None:
 
     ``is_gemm(class)``, ``collective_of(class)``, … for built-in classes are in the library.
     """
-    found = connection.execute("FROM class_attribute").fetchall()
-    if found:
+    rows = connection.execute("FROM class_attribute").fetchall()
+    if rows:
         classes = {name: dict(facts) for name, facts in builtin_classes().items()}
-        for name, key, value in found:
+        for name, key, value in rows:
             classes.setdefault(name, {})[key] = json.loads(value)
         connection.execute(class_macros(classes, f"{SESSION}.main."))
 
 
 def builtin_classes() -> dict[str, dict[str, Any]]:
     """Return the attributes of the built-in classes by name."""
-    found: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
-    return found
+    result: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    return result
 
 
 def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
@@ -480,16 +480,16 @@ def _fill_names(
 ) -> Callable[[str, str], bool]:
     """Fill a table with names; return a function whether a pattern may match names of a subject."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
-    found: dict[str, list[str | None]] = {}
+    result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
         "SELECT DISTINCT applies_to, if("
         f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MOST_LETTERS}, name, NULL) "
         f"FROM {SCRATCH}.{table}"
     ).fetchall():
-        found.setdefault(subject, []).append(name)
+        result.setdefault(subject, []).append(name)
     texts = {
         subject: None if None in some else "\n".join(map(str, some)).casefold()
-        for subject, some in found.items()
+        for subject, some in result.items()
     }
 
     def may_apply(subject: str, pattern: str) -> bool:

@@ -78,12 +78,12 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
 
     DuckDB then also allows writes there. DuckDB itself allows its spill folder, which is ignored.
     """
-    found = connection.execute(
+    row = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
         "AND len(current_setting('allowed_directories')) "
         "> (current_setting('temp_directory') <> '')::INTEGER"
     ).fetchone()
-    return bool(found and found[0])
+    return bool(row and row[0])
 
 
 T = TypeVar("T")

@@ -81,13 +81,13 @@ class Overview:
             place = (row["rank"], row["device"])
             times = (row["wall_ns"], row["idle_ns"], row["span_pct"])
             by_device.setdefault(place, []).append(("phase", row["phase"], *times, *place))
-        found = [
+        results = [
             (*row, row[1] if row[0] == "timeline" else f"phase {row[1]}", _bar(row[4]))
             for place, rows in by_device.items()
             if self.of is None or place == self.of
             for row in rows
         ]
-        result = holding(Result("overview", _OVERVIEW_COLUMNS, found), search)
+        result = holding(Result("overview", _OVERVIEW_COLUMNS, results), search)
         names = ("step_totals", "run_idle")
         note = step_sentence({name: answers.query(name) for name in names}) or ""
         return replace(cut(result, _SHOWN, number), note=note)
@@ -261,14 +261,14 @@ _KEYS = "1234567890"
 
 
 def _views() -> dict[str, tuple[str, View]]:
-    found: dict[str, tuple[str, View]] = {
+    result: dict[str, tuple[str, View]] = {
         "1": ("overview", Overview()),
         "2": ("modules", Modules()),
         "4": ("idle gaps", gaps_of("Idle gaps, longest first", [])),
     }
     for name, view in load_catalog().analyses.views("browse").items():
         column, _, order = view.get("first", "").partition(":")
-        found[view["key"]] = (
+        result[view["key"]] = (
             view["menu"],
             AnalysisView(
                 view["title"],
@@ -278,8 +278,8 @@ def _views() -> dict[str, tuple[str, View]]:
                 first=(column, tuple(order.split(","))) if column else None,
             ),
         )
-    keys = sorted(found, key=lambda key: (_KEYS.find(key) % 100, key))
-    return {key: found[key] for key in keys}
+    keys = sorted(result, key=lambda key: (_KEYS.find(key) % 100, key))
+    return {key: result[key] for key in keys}
 
 
 VIEWS = _views()

@@ -99,7 +99,7 @@ def command(
             return
         advice = _chosen(advised, rule)
         changed = against or _tried(Path(traces[0]), advice.candidate, is_agreed=yes)
-        verdict = held_against(advice, trace, changed, reading)
+        verdict = verification(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
     if verdict.outcome == "inconclusive":
         context.exit(INCONCLUSIVE)
@@ -157,7 +157,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     return str(out)
 
 
-def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
+def verification(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
     """Compare a prediction with the measured rerun; save the verdict in the rerun's folder."""
     import tracekit
     from tracekit.comparison.comparing import compare
@@ -168,8 +168,8 @@ def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -
 
     cache, rules = not reading.no_cache, reading.rules
     if advice.load is None:
-        found = compare(trace, changed, cache=cache, rules=rules)
-        verdict = judge(advice, found.measures[0].difference.gain)
+        result = compare(trace, changed, cache=cache, rules=rules)
+        verdict = judge(advice, result.measures[0].difference.gain)
     else:
         figure = next(name for name, text in FIGURES.items() if text == advice.figure)
         with tracekit.open(changed, traces=False, cache=cache) as other:

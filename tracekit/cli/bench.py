@@ -60,8 +60,8 @@ def _show(folder: Path, format_name: str) -> None:
     from tracekit.cli._open import open_traces
 
     with open_traces([str(folder)]) as trace:
-        found = trace.breakdown()
-    emit({name: found[name] for name in BENCH_BREAKDOWN if found[name].rows}, format_name)
+        result = trace.breakdown()
+    emit({name: result[name] for name in BENCH_BREAKDOWN if result[name].rows}, format_name)
 
 
 def _echo(line: str) -> None:

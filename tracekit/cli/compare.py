@@ -107,7 +107,7 @@ def command(
     from tracekit.comparison.comparing import compare
 
     with progress_bar() as progress:
-        found = compare(
+        result = compare(
             [base, *more_base],
             [new, *more_new],
             per=per,  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def command(
             rules=reading.rules,
             progress=progress,
         )
-    emit(found.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]
+    emit(result.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]
 
 
 def ask_both(

@@ -89,7 +89,7 @@ def command(
     if table in BENCH_FIGURES:
         _bench_figure(published, runs, platform, reading=reading, format_name=format_name)
         return
-    _beside(
+    _comparison(
         published,
         runs,
         platform,
@@ -122,7 +122,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
 
-def _beside(
+def _comparison(
     published: PaperTable,
     paths: tuple[str, ...],
     platform: str | None,
@@ -135,13 +135,13 @@ def _beside(
     from tracekit.paper.comparison import NO_SUCH_ROW, compare
     from tracekit.paper.runs import find_our_runs
 
-    found = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
-    for problem in found.problems:
+    result = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
+    for problem in result.problems:
         click.echo(f"warning: skipped: {printable(problem)}", err=True)
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
         # All module analyses of the paper are about this platform.
         platform = "A800"
-    comparison = compare(published, found.runs, platform, is_strict=is_strict)
+    comparison = compare(published, result.runs, platform, is_strict=is_strict)
     if format_name not in _FOR_PEOPLE:
         emit(presentation.flat_result(comparison), format_name)
         return
@@ -150,7 +150,7 @@ def _beside(
     _paragraphs([*sides, *presentation.setup_remarks(comparison)])
     if sides:
         click.echo()
-    emit(presentation.beside_result(comparison), format_name)
+    emit(presentation.comparison_result(comparison), format_name)
     without = presentation.count_without_run(comparison.lines)
     if without and "stage" in published.setup:
         click.echo(f"\n{without} rows of the paper without a measured run")

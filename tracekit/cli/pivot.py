@@ -57,7 +57,7 @@ def command(
 
     names = [name.strip() for name in rows.split(",") if name.strip()]
     with open_traces(traces, reading) as trace:
-        found = trace.pivot(names, columns, values, where, step)
-        emit(found, format_name, wide=wide)
-        if not found.rows:
+        result = trace.pivot(names, columns, values, where, step)
+        emit(result, format_name, wide=wide)
+        if not result.rows:
             say_what_is_missing(trace, "timeline")

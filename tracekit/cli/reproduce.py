@@ -46,10 +46,10 @@ def command(
     tensors. The script needs only torch and prints the recorded and the new time of each call.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import written_whole
+    from tracekit.export.output import written_atomically
 
     with (
-        written_whole(output, force=force, max_bytes=_MAX_BYTES) as out,
+        written_atomically(output, force=force, max_bytes=_MAX_BYTES) as out,
         open_traces(traces, reading) as trace,
     ):
         program, call_count = op_program(trace, op, limit)

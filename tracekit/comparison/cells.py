@@ -259,7 +259,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         len(sample_devices[samples[key]]) * _factor(reading, per, run=key[0], step=key[1])
         for key in order
     ]
-    devices = {one for found in sample_devices.values() for one in found}
+    devices = {one for each in sample_devices.values() for one in each}
     return Side(
         reading.label,
         per,
@@ -283,19 +283,19 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
-    found = reading.unit_counts[run]
-    if isinstance(found, Mapping):
-        found = sum(found.values()) if step is None else found.get(step)
+    result = reading.unit_counts[run]
+    if isinstance(result, Mapping):
+        result = sum(result.values()) if step is None else result.get(step)
     # Tokens are per step, requests per run.
     elif per != "layer" and (per == "token") != (step is not None):
-        found = None
-    if not found:
+        result = None
+    if not result:
         raise UsageError(
             f"{reading.label}: the number of {per}s is unknown"
             + ("" if step is None else f" in step {step}"),
             hint="use --per step or --per window, which need only the trace",
         )
-    return found
+    return result
 
 
 _COUNTS = {

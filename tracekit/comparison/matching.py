@@ -59,11 +59,11 @@ class Pair:
 
 
 def _names(cells: Iterable[Cell]) -> list[str]:
-    found: dict[str, int] = defaultdict(int)
+    result: dict[str, int] = defaultdict(int)
     for cell in cells:
         if cell.name is not None:
-            found[cell.name] += cell.kernel_ns
-    return sorted(found, key=lambda name: (-found[name], name))
+            result[cell.name] += cell.kernel_ns
+    return sorted(result, key=lambda name: (-result[name], name))
 
 
 def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
@@ -117,20 +117,20 @@ def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
 
 def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
     """Return the depth of each place, and the place where its unmatched work is matched next."""
-    found: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
+    result: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
     for start in parents:
         inner: list[str] = []
         place = start
-        while place not in found:
+        while place not in result:
             # Default, which also handles cycles in the file.
-            found[place] = 0, _TOP
+            result[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
         for one in reversed(inner):
-            depth = found[place][0] + 1
-            found[one] = depth, (found[place][1] if depth > _DEEPEST + 1 else place)
+            depth = result[place][0] + 1
+            result[one] = depth, (result[place][1] if depth > _DEEPEST + 1 else place)
             place = one
-    return found
+    return result
 
 
 _Key = Callable[[Cell], object]
@@ -164,10 +164,10 @@ def _match_group(
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
             if unmatched[0] and unmatched[1]:
-                found, unmatched = _by_key(unmatched, key, match, is_idle=part == "idle")
+                result, unmatched = _by_key(unmatched, key, match, is_idle=part == "idle")
                 pairs += (
                     Pair(part, phase, place or _common(one + other), one, other, match)
-                    for one, other in found
+                    for one, other in result
                 )
         if (
             part != "idle"
@@ -212,14 +212,14 @@ def _fused(
     on the other side, if this at least halves the time difference of the pair. Work from other
     modules is not added to a pair of one op, which has all work of the op on both sides.
     """
-    found, is_new = list(pairs), bool(unmatched[1])
+    outcome, is_new = list(pairs), bool(unmatched[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
     # By source module (None for any): missing time of the side, and the pair.
     lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
     offered: dict[int, tuple[float, set[str] | set[None]]] = {}
 
     def offer(number: int) -> None:
-        pair = found[number]
+        pair = outcome[number]
         lacks = _time(pair.base) / units[0] - _time(pair.new) / units[1]
         lacks = lacks if is_new else -lacks
         if lacks <= 0 or pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
@@ -231,7 +231,7 @@ def _fused(
             insort(lacking[module], (lacks, number))
         offered[number] = lacks, modules
 
-    for number in range(len(found)):
+    for number in range(len(outcome)):
         offer(number)
     for cell in sorted(unmatched[is_new], key=lambda one: -one.kernel_ns):
         gained = cell.kernel_ns / units[is_new]
@@ -244,11 +244,11 @@ def _fused(
         lacks, modules = offered[number]
         for module in modules:
             del lacking[module][bisect_left(lacking[module], (lacks, number))]
-        pair = found[number]
+        pair = outcome[number]
         base, new = (pair.base, [*pair.new, cell]) if is_new else ([*pair.base, cell], pair.new)
-        found[number] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
+        outcome[number] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
         offer(number)
-    return found, rest
+    return outcome, rest
 
 
 def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[float, int]]:
@@ -277,13 +277,13 @@ def _by_key(
     unmatched: tuple[list[Cell], list[Cell]] = [], []
     for is_new in (0, 1):
         for cell in cells[is_new]:
-            found = key(cell)
-            if not found:
+            result = key(cell)
+            if not result:
                 unmatched[is_new].append(cell)
                 continue
             if is_idle:
-                found = found, cell.class_name
-            grouped.setdefault(found, ([], []))[is_new].append(cell)
+                result = result, cell.class_name
+            grouped.setdefault(result, ([], []))[is_new].append(cell)
     both = []
     for one, other in grouped.values():
         if one and other and (match != "class" or is_idle or _are_alike(one, other, match)):

@@ -127,10 +127,10 @@ def quantile_difference(
     is_whole = all(side.places is None for side in sides)
     if quantile == 50 and verdict != "same" and is_whole:
         # For the median, the rank test is more powerful.
-        found = compare_series(
+        result = compare_series(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
-        verdict = found.verdict or verdict
+        verdict = result.verdict or verdict
     return Interval(*counts, *values, low, high, verdict, None)
 
 

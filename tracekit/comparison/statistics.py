@@ -309,8 +309,8 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
         together += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
         whole += sum((rank - mean) ** 2 for rank in ranks)
     count = len(base) + len(new)
-    found = (together / whole if whole else 0.0) + 2 / count
-    return min(round(found, 2), _MOST_CORRELATED) if found * count**0.5 >= _PLAIN_TO_SEE else 0.0
+    result = (together / whole if whole else 0.0) + 2 / count
+    return min(round(result, 2), _MOST_CORRELATED) if result * count**0.5 >= _PLAIN_TO_SEE else 0.0
 
 
 def inflation(correlation: float) -> float:

@@ -128,8 +128,8 @@ def _share_out(node: Node, units: tuple[int, int]) -> None:
 def _explain(leaf: Node, units: tuple[int, int], clock: Fraction | None) -> None:
     exact = effects_of(leaf.pairs[0], units, clock)
     names = list(exact)
-    found = apportion(leaf.delta_ns, [exact[name] for name in names])
-    leaf.effects = dict.fromkeys(EFFECTS, 0) | dict(zip(names, found, strict=True))
+    result = apportion(leaf.delta_ns, [exact[name] for name in names])
+    leaf.effects = dict.fromkeys(EFFECTS, 0) | dict(zip(names, result, strict=True))
 
 
 def _sum_effects(node: Node) -> None:

@@ -141,10 +141,10 @@ def _create_tables(
         rules = folder / "rules.toml"
         rules.write_text(manifest.rules, encoding="utf-8")
         create_rule_tables(connection, rules)
-    found = connection.execute(
+    result = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     ).fetchall()
-    for (name,) in found:
+    for (name,) in result:
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")

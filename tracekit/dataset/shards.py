@@ -80,7 +80,7 @@ def read_shards(
     A usable shard has some of these traces in their current version, the same recipe, and files
     with matching checksums. No two of the returned shards share a trace. Other shards are ignored.
     """
-    found: list[tuple[Description, dict[str, bytes]]] = []
+    results: list[tuple[Description, dict[str, bytes]]] = []
     covered: set[int] = set()
     for place in dataset.join(FOLDER).entries():
         if place.suffix != ".zip":
@@ -100,8 +100,8 @@ def read_shards(
             and all(is_there(dataset, file) for file in description.files.values())
         ):
             covered |= ids
-            found.append((description, small))
-    return found
+            results.append((description, small))
+    return results
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:

@@ -203,13 +203,13 @@ def with_ends(blocks: list[Block]) -> list[Block]:
 
     Derived values may begin before the first event or after the last one.
     """
-    found = []
+    results = []
     for place, block in enumerate(blocks):
         is_first = place == 0 or blocks[place - 1].part != block.part
         is_last = place + 1 == len(blocks) or blocks[place + 1].part != block.part
         from_ns = -ALWAYS if is_first else block.from_ns
-        found.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
-    return found
+        results.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
+    return results
 
 
 def _sections(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

@@ -87,11 +87,11 @@ class Database:
         Raises:
             TraceError: the rows are too large.
         """
-        found = []
+        results = []
         for row in self._connection.execute(sql, values):
             self._budget.hold(sum(map(getsizeof, (row, *row))))
-            found.append(row)
-        return found
+            results.append(row)
+        return results
 
     def texts(self, sql: str) -> Iterator[bytes]:
         """Yield the only column of a statement, as bytes."""

@@ -17,7 +17,7 @@ import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.pickled_trace import whole_text
+from tracekit.ingest.pickled_trace import complete_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +91,7 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
     import duckdb
 
     try:
-        content = msgspec.json.decode(whole_text(ByteStream(path)))
+        content = msgspec.json.decode(complete_text(ByteStream(path)))
         version, pid = content["schema"], int(content["pid"])
         if str(version).partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
@@ -114,18 +114,18 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
             f"{path}: not an execution trace of torch's ExecutionTraceObserver: "
             f"{type(error).__name__} at {error}"
         ) from error
-    found = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
-    if found[0] == 0 or found[1] is not None:
-        unlike = found[1] or f"both have no op of process {pid} in common"
+    row = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
+    if row[0] == 0 or row[1] is not None:
+        unlike = row[1] or f"both have no op of process {pid} in common"
         raise TraceError(
             f"{path}: the execution trace has other ops than the trace: {unlike}",
             hint="record both together: "
             "profile(execution_trace_observer=ExecutionTraceObserver()), with a torch version that "
             "writes `Record function id`; others may renumber the ops",
         )
-    if found[2] > 1:
+    if row[2] > 1:
         raise TraceError(
-            f"{path}: {found[2]} of the traces have a process {pid}",
+            f"{path}: {row[2]} of the traces have a process {pid}",
             hint="open only the trace that it was recorded with",
         )
     connection.execute(_GAIN, {"pid": pid})
@@ -157,10 +157,10 @@ def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
 
 
 def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    found = node[f"{side}s"]
-    if isinstance(found, Mapping):
-        return found
-    return {"values": found, "shapes": node[f"{side}_shapes"], "types": node[f"{side}_types"]}
+    result = node[f"{side}s"]
+    if isinstance(result, Mapping):
+        return result
+    return {"values": result, "shapes": node[f"{side}_shapes"], "types": node[f"{side}_types"]}
 
 
 def _of_tensors(

@@ -551,14 +551,14 @@ class _Export:
             "TARGET_INFO_GPU",
             *(self._column("TARGET_INFO_GPU", column) for column in keys.values()),
         )
-        found: dict[str, object] = {
+        result: dict[str, object] = {
             "deviceProperties": [dict(zip(keys, gpu, strict=True)) for gpu in gpus],
             "baseTimeNanoseconds": self._session_start_ns(),
             "host_name": self._pairs("TARGET_INFO_SYSTEM_ENV").get("Hostname"),
             "nsys_version": self._export_metadata.get("EXPORT_PRODUCT_VERSION"),
             "nsys_schema_version": self._export_metadata.get("EXPORT_SCHEMA_VERSION"),
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in result.items() if value is not None}
 
     def _session_start_ns(self) -> int | None:
         if self._export_metadata.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
@@ -569,13 +569,13 @@ class _Export:
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:
     """Return the latest version of each table whose name ends in a version number."""
-    found: dict[str, tuple[int, str]] = {}
+    result: dict[str, tuple[int, str]] = {}
     for name in names:
         match = re.fullmatch(r"(\w+)_V(\d{1,9})", name, re.IGNORECASE | re.ASCII)
         if match:
             kind = match[1].lower()
-            found[kind] = max(found.get(kind, (0, "")), (int(match[2]), name))
-    return {table: name for table, (_, name) in found.items()}
+            result[kind] = max(result.get(kind, (0, "")), (int(match[2]), name))
+    return {table: name for table, (_, name) in result.items()}
 
 
 def _cases(names: Mapping[int, str]) -> str:

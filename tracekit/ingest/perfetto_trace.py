@@ -206,13 +206,13 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
     """Decode a message; store the repeated annotations of an event by name id."""
     if annotations is None:
         return dict(fields(data))
-    found: _Message = {}
+    result: _Message = {}
     for field, value in fields(data):
-        found[field] = value
+        result[field] = value
         if field == 4:
             one = _message(value)
             annotations[one[1]] = one.get(9, b"")
-    return found
+    return result
 
 
 def _object(written: bytes) -> bytes:

@@ -87,7 +87,7 @@ class _Plane:
 
     def _named(self, stats: list[memoryview]) -> dict[str, Any]:
         """Return stats by name, without binary ones such as XLA programs."""
-        found = {}
+        result = {}
         size = 0
         for stat in stats:
             name, parsed = "", None
@@ -103,11 +103,11 @@ class _Plane:
                 elif field == 7:
                     parsed = self._stat_names.get(_signed(value))
             if parsed is not None:
-                found[name] = parsed
+                result[name] = parsed
                 size += len(name) + (len(parsed) if isinstance(parsed, str) else 8)
                 if size > MAX_EVENT_BYTES:
                     raise ValueError(f"statistics larger than {MAX_EVENT_BYTES >> 20} MiB")
-        return found
+        return result
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
         """Return the name and stats that all events with the same metadata id share."""
@@ -186,12 +186,12 @@ class XSpaceReader(EventTextReader):
             yield from self._rows(map(event_text, self._events(data)))
 
     def _read_metadata(self) -> dict[str, object]:
-        found = {**self._metadata, "deviceProperties": self._devices}
+        result = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):
             # Times are relative to the start of the profile, or to the epoch in older files.
-            found["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
-        return found
+            result["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
+        return result
 
     def unreadable(self) -> TraceError:
         """Return the error for a file without readable events."""
@@ -329,7 +329,7 @@ def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
         module = [*fields(dict(fields(program))[1])]
         entry = next(value for field, value in module if field == 6)
         order = _scheduled([value for field, value in module if field == 7], entry)
-        found: dict[int, tuple[str, str, str]] = {}
+        result: dict[int, tuple[str, str, str]] = {}
         for computation in (value for field, value in module if field == 3):
             parts = [*fields(computation)]
             if (5, entry) not in parts:
@@ -337,8 +337,8 @@ def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
             for instruction in (value for field, value in parts if field == 2):
                 members = dict(fields(instruction))
                 path = dict(fields(members[7])).get(2, b"") if 7 in members else b""
-                found[members[35]] = (_text(members[1]), _text(members[2]), _text(path))
-        ops = [found[number] for number in order]
+                result[members[35]] = (_text(members[1]), _text(members[2]), _text(path))
+        ops = [result[number] for number in order]
     except (LookupError, StopIteration, TypeError, ValueError):
         return []
     if any(opcode in _NESTED for _, opcode, _ in ops):

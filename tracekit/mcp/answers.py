@@ -152,13 +152,13 @@ class Tools:
             if analysis == "breakdown":
                 return brief(opened.breakdown(), budget=max_tokens, rest=_REST)
             if analysis == "pivot":
-                found = _pivot(opened, params)
+                result = _pivot(opened, params)
                 reasons: list[str] = []
             else:
-                found = opened.query(analysis, **params)
-                reasons = opened.reasons_for_none(analysis) if not found.rows else []
+                result = opened.query(analysis, **params)
+                reasons = opened.reasons_for_none(analysis) if not result.rows else []
         before = [f"no rows: {printable(reason)}" for reason in reasons]
-        return brief(found, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
+        return brief(result, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
         """Return the rows of one SELECT."""
@@ -176,8 +176,8 @@ class Tools:
                     hint="SELECT …, FROM …, SHOW TABLES or DESCRIBE TABLE; one at a time",
                 )
             _bound_memory()
-            found, size = counted(opened.stream_sql(statement))
-        return brief(found, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
+            result, size = counted(opened.stream_sql(statement))
+        return brief(result, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
 
     def compare(
         self,
@@ -189,8 +189,8 @@ class Tools:
     ) -> str:
         """Return the differences between two runs."""
         sides = [allowed(self.folders, one) for one in (base, new)]
-        found = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
-        tables = found.results(by)  # type: ignore[arg-type]
+        result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
+        tables = result.results(by)  # type: ignore[arg-type]
         # Totals first; omit the samples.
         return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
 

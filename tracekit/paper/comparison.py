@@ -127,7 +127,7 @@ class Comparison:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Measured:
     """Figures of one run, with a record of those that already match a row.
 
     `reason` is why there are no figures, and `apart` why they match no row.
@@ -174,7 +174,7 @@ class _Matching:
         rows = self.table.of_platform(platform)
         measured = [self._take(run) for run in self._candidates(runs)]
         matched = [one for one in measured if one.apart is None]
-        lines = [line for row in rows for line in self._beside(row, matched)]
+        lines = [line for row in rows for line in self._lines_next_to(row, matched)]
         lines += [line for one in measured for line in self._alone(one)]
         return Comparison(
             self.table,
@@ -205,16 +205,16 @@ class _Matching:
         best = _largest_batches([run for run in runs if self._is_of_stage(run)])
         return [run for run in runs if run in best or not self._is_of_stage(run)]
 
-    def _take(self, run: OurRun) -> _Taken:
+    def _take(self, run: OurRun) -> _Measured:
         if not self._is_of_stage(run):
-            return _Taken(run, [], apart=self._why_alone(run))
+            return _Measured(run, [], apart=self._why_alone(run))
         if run.manifest.outcome in ("failed", "incomplete"):
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
-            return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
+            return _Measured(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
         try:
-            result = _Taken(run, self.measure.take(run))
+            result = _Measured(run, self.measure.take(run))
         except TracekitError as error:
-            return _Taken(run, [], error.message)
+            return _Measured(run, [], error.message)
         theirs = {self._key(row) for row in self.table.rows}
         ours = {key for key, _ in result.figures}
         if ours and not ours & theirs and "stage" in self.table.setup:
@@ -231,7 +231,7 @@ class _Matching:
             for key in sorted(keys, key=str)
         )
 
-    def _beside(self, row: Row, measured: Sequence[_Taken]) -> Iterator[Line]:
+    def _lines_next_to(self, row: Row, measured: Sequence[_Measured]) -> Iterator[Line]:
         """Yield the lines of one row of the paper."""
         if "stage" not in self.table.setup:
             yield Line(row, row, None, None, None)
@@ -244,7 +244,7 @@ class _Matching:
         key = self._key(row)
         for one in matches:
             one.used.add(key)
-            own = [figures for found, figures in one.figures if found == key]
+            own = [figures for result, figures in one.figures if result == key]
             differing = tuple(_differences(self.table, row, one.run))
             for figures in own:
                 yield Line(row, row, one.run, self._named(figures), None, differing)
@@ -252,7 +252,7 @@ class _Matching:
                 note = one.reason or f"the run has no such row in {self.measure.source}"
                 yield Line(row, row, one.run, None, note, differing)
 
-    def _alone(self, one: _Taken) -> Iterator[Line]:
+    def _alone(self, one: _Measured) -> Iterator[Line]:
         """Yield the lines of a run that matches no row of the paper."""
         run = one.run
         note: str | None = None
@@ -336,18 +336,18 @@ class _Matching:
 
     def _wanted(self, row: Row) -> str:
         """Return the requirements for matching a row, as text."""
-        found = {
+        result = {
             name: str(fact)
             for name in ("model", "method", "framework", "batch_size")
             if self._is_key(name) and (fact := self.table.fact(row, name)) is not None
         }
-        if "batch_size" in found:
-            found["batch_size"] = f"batch size {found['batch_size']}"
-        return ", ".join(found.values()) or f"stage {self.table.setup['stage']}"
+        if "batch_size" in result:
+            result["batch_size"] = f"batch size {result['batch_size']}"
+        return ", ".join(result.values()) or f"stage {self.table.setup['stage']}"
 
     def _facts(self, rows: Sequence[Row], name: str) -> list[str]:
-        found = (self.table.fact(row, name) for row in rows)
-        return list(dict.fromkeys(str(value) for value in found if value is not None))
+        result = (self.table.fact(row, name) for row in rows)
+        return list(dict.fromkeys(str(value) for value in result if value is not None))
 
 
 def _has_column(table: PaperTable, name: str) -> bool:
@@ -394,7 +394,7 @@ def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Differenc
         if run.base_model != model:
             yield Difference("M", run.model, str(model))
         else:
-            yield Difference("L", str(run.layer_count), str(run.whole_layer_count))
+            yield Difference("L", str(run.layer_count), str(run.full_layer_count))
     yield from _difference("D", run.hardware, platform, is_same=_has_devices(run, platform))
     is_same = stated.engine == str(framework).lower()
     yield from _difference("F", stated.engine, framework, is_same=is_same)

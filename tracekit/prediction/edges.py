@@ -191,12 +191,12 @@ class Edges:
             return
         if change.terms:
             column = change.terms[0][0]
-            found = self.run(
+            result = self.run(
                 f"SELECT {column}::VARCHAR FROM changed_edge WHERE part = 'work' "
                 f"AND {column} IS NOT NULL GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
             )
             name = next(name for name, other in COLUMNS.items() if other == column)
-            hint = f"{name} in this trace: {', '.join(value for (value,) in found) or 'none'}"
+            hint = f"{name} in this trace: {', '.join(value for (value,) in result) or 'none'}"
         raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
     def remove_work(self, where: str) -> None:
@@ -479,8 +479,8 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
     [(waits,)] = edges.run(
         "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
     )
-    found = edges.run(_GAPS_IN_GRAPHS)
-    quick_ns, usual_ns, slow_ns = found[0][0] if found else _IN_GRAPH_NS
+    result = edges.run(_GAPS_IN_GRAPHS)
+    quick_ns, usual_ns, slow_ns = result[0][0] if result else _IN_GRAPH_NS
     assumed = _change_host(edges, replace(change, keyword="host", action=REMOVE, factor=0.0))
     no_rest = every_weight("*_rest_ns = 0")
     edges.update(

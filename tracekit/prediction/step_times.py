@@ -265,15 +265,15 @@ def _useful_terms(rows: Sequence[_Row]) -> list[int]:
     residual = _squares(rows, factors, selected)
     whole = sum(row.dur_ns**2 for row in rows)
     while len(selected) <= len(rows) // _STEPS_PER_TERM and residual > 1e-18 * whole:
-        found = []
+        results = []
         for term in range(len(rows[0].terms)):
             if term not in selected:
                 factors = _solved(rows, [*selected, term])
                 if all(factor >= 0 for factor in factors[1:]):
-                    found.append((_squares(rows, factors, [*selected, term]), term))
-        if not found or min(found)[0] > (1 - _LEAST_GAIN) * residual:
+                    results.append((_squares(rows, factors, [*selected, term]), term))
+        if not results or min(results)[0] > (1 - _LEAST_GAIN) * residual:
             break
-        residual, term = min(found)
+        residual, term = min(results)
         selected.append(term)
     return selected
 
@@ -288,11 +288,11 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], terms: Sequence[int
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
     """Return the factors of all terms, at least 0, because more work does not take less time."""
     selected = list(terms)
-    found = _solved(rows, selected)
-    while min(found[1:], default=0.0) < 0:
-        selected = [i for i, factor in zip(selected, found, strict=True) if i == 0 or factor >= 0]
-        found = _solved(rows, selected)
-    factors = dict(zip(selected, found, strict=True))
+    result = _solved(rows, selected)
+    while min(result[1:], default=0.0) < 0:
+        selected = [i for i, factor in zip(selected, result, strict=True) if i == 0 or factor >= 0]
+        result = _solved(rows, selected)
+    factors = dict(zip(selected, result, strict=True))
     return [factors.get(i, 0.0) for i in range(len(rows[0].terms))]
 
 

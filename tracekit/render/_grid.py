@@ -56,7 +56,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
         headers, widths, gap = _layout(columns, width)
         below = []
         if not widths and len(result.rows) > 1:
-            columns, below = _folded(columns, _kept(result), width)
+            columns, below = _folded(columns, _priority(result), width)
             headers, widths, gap = _layout(columns, width)
     if widths:
         yield from _table(columns, headers, widths, " " * gap)
@@ -71,7 +71,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
         yield from _peak_lines(result, width)
 
 
-def _kept(result: Result) -> tuple[str, ...]:
+def _priority(result: Result) -> tuple[str, ...]:
     """Return the columns that are omitted last, as the analysis defines; ad-hoc SQL has none."""
     from tracekit.analysis.catalog import load_catalog
 

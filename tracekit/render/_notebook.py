@@ -78,7 +78,7 @@ def trace_html(opened: Trace) -> str:
     except TracekitError as error:
         return f"<p>{escape(error.message)}</p>"
     names = ("run", "trace", "trace_totals", "timeline", "health")
-    data = {name: found for name in names if (found := _found(opened, name))}
+    data = {name: result for name in names if (result := _result_of(opened, name))}
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
         columns = [name for name in _RUN_COLUMNS if name in runs.column_names]
@@ -89,7 +89,7 @@ def trace_html(opened: Trace) -> str:
     return f"<pre {_NO_FORMULAS}>{escape(text)}</pre>"
 
 
-def _found(opened: Trace, name: str) -> Result | None:
+def _result_of(opened: Trace, name: str) -> Result | None:
     """Return the result of an analysis, or None if the trace has no data for it."""
     try:
         return opened.query(name) or None

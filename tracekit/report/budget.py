@@ -42,7 +42,7 @@ def cut(result: Result) -> Cut:
         least = sorted((row[place] for row in rows), reverse=True)[most]
         rows = [row for row in rows if row[place] > least]
     if len(rows) > most and "lines" in view:
-        rows = _whole_lines(result, view["lines"].split(","), most)
+        rows = _complete_lines(result, view["lines"].split(","), most)
     selected = []
     room = MAX_BYTES
     for row in rows[:most]:
@@ -53,7 +53,7 @@ def cut(result: Result) -> Cut:
     return Cut(Result(result.name, result.columns, selected), len(result.rows))
 
 
-def _whole_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
+def _complete_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
     """Return the rows of the first chart lines that fit completely, or else of one chart line."""
     places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}

@@ -144,11 +144,11 @@ def comparison_page(
     cuts = {name: cut(result) for name, result in results.items()}
     drawn = [*difference_charts({name: one.shown for name, one in cuts.items()})]
     cut_sides = {
-        side: {name: cut(result) for name, result in found.items()} for side, found in trees.items()
+        side: {name: cut(result) for name, result in each.items()} for side, each in trees.items()
     }
     cuts |= {f"{side}_{name}": one for side in trees for name, one in cut_sides[side].items()}
     trees = {
-        side: {name: one.shown for name, one in found.items()} for side, found in cut_sides.items()
+        side: {name: one.shown for name, one in each.items()} for side, each in cut_sides.items()
     }
     by_tab = {view.tab: [*modules_charts(view, trees)] for view in VIEWS}
     title = f"{printable(base)} → {printable('; '.join(changes) or new)}"
@@ -161,7 +161,7 @@ def comparison_page(
         )
     shown = [
         Shown("difference", "", [*_pictures(drawn)], {chart.name: chart for chart in drawn}, cuts),
-        _modules({tab: found for tab, found in by_tab.items() if found}),
+        _modules({tab: each for tab, each in by_tab.items() if each}),
         Shown("tables", "", [*_tables(cuts, command)]),
     ]
     lines = [line.plain for line in SECTIONS["comparison"].lines(results, 120)]
@@ -255,9 +255,9 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
 def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
     """Return a chart of the largest differences within the categories."""
     names_of = {row["node"]: row["name"] for row in rows}
-    found = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
-    found.sort(key=lambda row: -abs(row["delta_ns"]))
-    shown = found[:_MAX_PLACES]
+    results = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
+    results.sort(key=lambda row: -abs(row["delta_ns"]))
+    shown = results[:_MAX_PLACES]
     nodes = [row["node"] for row in shown]
     x = quantity("delta_ns", [row["delta_ns"] for row in shown], "difference, new minus base")
     label = {"calculate": "datum.name + ' · #' + datum.node", "as": "which"}
@@ -271,7 +271,7 @@ def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
         },
         "layer": _longer_and_shorter(x=x),
     }
-    more = f"the {len(shown)} largest of {len(found):,}" if len(found) > len(shown) else ""
+    more = f"the {len(shown)} largest of {len(results):,}" if len(results) > len(shown) else ""
     title = "Location of the difference"
     return Chart("comparison_places", title, spec, {split.name: split}, more)
 
@@ -353,7 +353,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
 def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
     """Return the colors of the names on both sides, in one order."""
     values = (value for results in sides.values() for value in results[need].column(column))
-    found = [value for value in dict.fromkeys(values) if value is not None]
+    result = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":
-        return {phase: (PHASE | KIND).get(phase, PHASE["other"]) for phase in found}
-    return classes(found)
+        return {phase: (PHASE | KIND).get(phase, PHASE["other"]) for phase in result}
+    return classes(result)

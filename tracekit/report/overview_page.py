@@ -50,11 +50,11 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
 
 def file_names(runs: Sequence[Run]) -> list[str]:
     """Return a file name for the report of each run, based on the name of the run if possible."""
-    found: list[str] = []
+    results: list[str] = []
     for at, run in enumerate(runs, start=1):
         name = f"{run.name}.html"
-        found.append(name if _PLAIN.fullmatch(name) and name not in found else f"run-{at}.html")
-    return found
+        results.append(name if _PLAIN.fullmatch(name) and name not in results else f"run-{at}.html")
+    return results
 
 
 def overview_page(

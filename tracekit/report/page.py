@@ -128,15 +128,15 @@ def _shown(
     if name == "events":
         lines += _events(answers)
     else:
-        found = [*charts_of(section.charts, cuts)]
-        charts = [chart for chart in found if not _is_point(chart)]
+        results = [*charts_of(section.charts, cuts)]
+        charts = [chart for chart in results if not _is_point(chart)]
         one.charts = {chart.name: chart for chart in charts}
         used = dict.fromkeys([*analyses, *(need for chart in charts for need in chart.data)])
         one.data = {table: cuts[table] for table in used}
         lines += _charts(section, [chart for chart in charts if chart.name != _OVERVIEW])
         lines += [
             note(f"{chart.title}: one or two points; see the table.")
-            for chart in found
+            for chart in results
             if _is_point(chart)
         ]
         lines += tables(analyses, analyses[0], cuts, traces)

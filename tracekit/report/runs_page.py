@@ -111,7 +111,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
         except (QueryError, UsageError):
             # No run has data for the section.
             continue
-    found = []
+    results = []
     for section in RUN_SECTIONS:
         if not any(name in cuts and cuts[name].total for name in section.tables):
             continue
@@ -122,8 +122,8 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
         one = Shown(section.name, section.title)
         one.data = {name: cuts[name] for name in section.tables if name in cuts}
         one.lines.extend(_section(section, one, paths))
-        found.append(one)
-    return found
+        results.append(one)
+    return results
 
 
 def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[str]:

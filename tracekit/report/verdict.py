@@ -32,23 +32,23 @@ def sentences(
             *(f"{_begun(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
         ]
     by_topic = {row["topic"]: row for row in verdict.to_dicts()}
-    found = []
+    results = []
     if late := by_topic.get("late_rank"):
-        found.append(_late(late, by_topic.get("late_by"), by_topic.get("others_wait")))
+        results.append(_late(late, by_topic.get("late_by"), by_topic.get("others_wait")))
     if part := by_topic.get("largest_part"):
-        found.append(
+        results.append(
             f"Biggest cost: {printable(part['subject'])} kernels, "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := by_topic.get("largest_loss"):
-        found.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
+        results.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
     elif part:
-        found.append("No idle or exposed time.")
+        results.append("No idle or exposed time.")
     if trust := by_topic.get("trust"):
         # Excluded records are mentioned first, because they affect all figures.
         is_of_records = trust["subject"] == "implausible_records" and trust["count"]
-        found.insert(0 if is_of_records else len(found), _trust(trust))
-    return found
+        results.insert(0 if is_of_records else len(results), _trust(trust))
+    return results
 
 
 def _begun(text: str) -> str:

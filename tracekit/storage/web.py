@@ -65,12 +65,12 @@ def links(url: Url, stream: RemoteStream) -> list[str]:
     if len(page) > PAGE_BYTES:
         raise OSError(errno.EFBIG, f"the page is longer than {PAGE_BYTES:,} bytes", url.shown)
     folder = url._replace(query="").text
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for match in _LINK.finditer(page.decode("utf-8", "ignore")):
         try:
             link = urldefrag(urljoin(folder, html.unescape(match[1] or match[2] or "")))[0]
         except ValueError:
             continue
         if link.startswith(folder) and "?" not in link and len(link) > len(folder):
-            found[link] = None
-    return [*found]
+            result[link] = None
+    return [*result]

@@ -189,10 +189,10 @@ class ContinuousBatching:
             "use_async_batching",
             "use_cuda_graph",
         )
-        found = {name: getattr(config, name, None) for name in names}
-        if found["page_size"] is None:  # the name before transformers 5.18
-            found["page_size"] = getattr(config, "block_size", None)
-        return found
+        result = {name: getattr(config, name, None) for name in names}
+        if result["page_size"] is None:  # the name before transformers 5.18
+            result["page_size"] = getattr(config, "block_size", None)
+        return result
 
     def _wrap(self, processor: Any) -> None:
         """Wrap the methods of the batch processor that a step calls."""

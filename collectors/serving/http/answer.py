@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ..records import Outcome, RequestRecord
-from .client import KEPT_TEXT_BYTES, Kept
+from .client import MAX_TEXT_BYTES, BoundedAnswer
 from .dialect import Dialect, Event, plain
 
 LONGEST_EVENT_BYTES = 1 << 20
@@ -95,7 +95,7 @@ class Attempt:
         self._deadline = deadline
         self.headers: Mapping[str, str] = {}
         self._is_stream = False
-        self._text = Kept(KEPT_TEXT_BYTES)
+        self._text = BoundedAnswer(MAX_TEXT_BYTES)
         self._sse = SseReader()
         self._sizes: list[int | None] = []
         self._total: int | None = None

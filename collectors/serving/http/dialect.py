@@ -246,16 +246,16 @@ def an_answer(body: bytes) -> Any:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return _kept(value, 0)
+    return _trimmed(value, 0)
 
 
-def _kept(value: Any, depth: int) -> Any:
+def _trimmed(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):
-        return {plain(key, _NAME_LENGTH): _kept(item, depth + 1) for key, item in value.items()}
+        return {plain(key, _NAME_LENGTH): _trimmed(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_kept(item, depth + 1) for item in value]
+        return [_trimmed(item, depth + 1) for item in value]
     return plain(value, _LONGEST_KEPT_TEXT) if isinstance(value, str) else value
 
 

@@ -76,12 +76,12 @@ class Screen:
         """Return rows with work in steps, largest first, with their share of the work per step."""
         (totals,) = self.rows("step_totals")
         work_ns = totals["step_work_ns"] or 1
-        found = [
+        results = [
             {**row, "step_pct": 100 * row["step_wall_ns"] / work_ns}
             for row in rows
             if row["step_wall_ns"]
         ]
-        return sorted(found, key=lambda row: -row["step_wall_ns"])
+        return sorted(results, key=lambda row: -row["step_wall_ns"])
 
     def heading(self, title: str, note: str = "") -> Text:
         """Return the first line of a section: its title, and a dim note truncated to the width."""
@@ -284,8 +284,8 @@ def change_column(name: str, rows: Sequence[Row], title: str = "") -> TextColumn
 
 def per_step(title: str, screen: Screen) -> Text:
     """Return a title, with "per step" if steps are marked."""
-    found = Text(title, style="bold")
-    return found.append(" per step", style="not bold dim") if screen.has_steps else found
+    result = Text(title, style="bold")
+    return result.append(" per step", style="not bold dim") if screen.has_steps else result
 
 
 def device_label(row: Row, *, is_only: bool = False) -> str:

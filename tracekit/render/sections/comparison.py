@@ -91,7 +91,7 @@ def setup(screen: Screen) -> list[Text]:
     return screen.block(title, labels, [], after=texts, styles=styles, of=len(rows))
 
 
-def whole(screen: Screen) -> list[Text]:
+def total(screen: Screen) -> list[Text]:
     """Return the total difference with its verdict and its explanation."""
     if screen.full:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
@@ -214,15 +214,15 @@ def _disagreement(row: Row) -> str:
 
 def _device_work(noise: Sequence[Row]) -> list[Text]:
     """Return the busy time per step of both sides, which profiling changes least."""
-    found = []
+    results = []
     for row in noise:
         if row["measure"] != _DEVICE_WORK:
             continue
         base, new = (sum(row[name]) / len(row[name]) for name in _SERIES)
         change_pct = 100 * (new / base - 1) if base else None
         line = _from_to_line([base, new, new - base, change_pct])
-        found.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
-    return found
+        results.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
+    return results
 
 
 def _sides(row: Row) -> str:
@@ -335,12 +335,12 @@ def split(screen: Screen) -> list[Text]:
     children: dict[int | None, list[dict[str, Any]]] = {}
     for row in rows:
         children.setdefault(row["parent"], []).append(row)
-    found = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
-    parts = [row for row, _ in found]
+    result = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
+    parts = [row for row, _ in result]
     title = Text.assemble(("Where", "bold"), (" while profiling", "dim"))
     return screen.block(
         title,
-        [label for _, label in found],
+        [label for _, label in result],
         [
             *figures(parts, {"base_ns": "base", "new_ns": "new"}, is_alike=True),
             signed("delta_ns", parts, "change"),
@@ -386,13 +386,13 @@ def _shown(
 
 def serving(screen: Screen) -> list[Text]:
     """Return latencies, rates, and the steps of each phase with the reasons for differences."""
-    found = [name for name in _SERVING if screen.data.get(name)]
-    if "comparison_batches" in found:
-        found = [*_SERVING]
-    if not found:
+    results = [name for name in _SERVING if screen.data.get(name)]
+    if "comparison_batches" in results:
+        results = [*_SERVING]
+    if not results:
         return []
     if screen.full:
-        return _tables(screen, found)
+        return _tables(screen, results)
     latency, rates, batches = map(screen.rows, _SERVING)
     out = _requests(latency, rates, screen)
     steps = _steps(batches, screen)

@@ -96,10 +96,10 @@ def stragglers(screen: Screen) -> list[Text]:
     if not (data["stragglers"].rows or data["waits"].rows):
         return _no_stragglers(screen)
     if screen.full:
-        found = [name for name in ("stragglers", "waits") if data[name].rows]
+        results = [name for name in ("stragglers", "waits") if data[name].rows]
         return [
             screen.heading("Stragglers"),
-            *(line for name in found for line in screen.table(name)),
+            *(line for name in results for line in screen.table(name)),
         ]
     rows = screen.rows("stragglers")
     # With few ranks, outliers cannot be determined.

@@ -237,13 +237,13 @@ def unrecorded(screen: Screen) -> list[Text]:
 
 def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
     """Return the ranks by reason."""
-    found: dict[str, list[int | None]] = {}
+    result: dict[str, list[int | None]] = {}
     for row in rows:
         reason = row["reason"].removeprefix(_UNRECORDED)
-        ranks = found.setdefault(printable(reason), [])
+        ranks = result.setdefault(printable(reason), [])
         if row["rank"] not in ranks:
             ranks.append(row["rank"])
-    return found
+    return result
 
 
 def health(screen: Screen) -> list[Text]:
@@ -278,8 +278,8 @@ def problems(health: Result) -> Result:
         if row["severity"] != "ok"
         and not (is_single and (row["metric"], row["severity"]) == ("rank_unknown", "note"))
     ]
-    found = Result(health.name, health.columns, rows)
-    return picked(found, [*found.column_names[1:]]) if is_single else found
+    result = Result(health.name, health.columns, rows)
+    return picked(result, [*result.column_names[1:]]) if is_single else result
 
 
 def _fitting(findings: list[str], room: int) -> str:
