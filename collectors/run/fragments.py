@@ -33,11 +33,11 @@ _MOST_NAMES = 1000
 def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Rename a folder to a run folder, or merge it into the existing one.
 
-    `made` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
+    `fragment` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
     the run: `target`, or `target-2` and so on if another run has the name.
 
     Raises:
-        StoreError: the folder cannot be written; `made` still exists.
+        StoreError: the folder cannot be written; `fragment` still exists.
     """
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):

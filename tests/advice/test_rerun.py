@@ -1,4 +1,4 @@
-"""What was predicted beside what a rerun measured."""
+"""Comparison of predictions with reruns."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Relative rules on percentiles against a baseline: its latencies decide as those of a run do."""
+"""Relative rules on percentiles: the latencies of a baseline count like the latencies of a run."""
 
 import json
 import random

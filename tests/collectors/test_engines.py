@@ -34,7 +34,7 @@ nightly = pytest.mark.nightly("a variant of the methods that are trained in the 
 
 
 def of_runs(names, *cases):
-    """Parametrize a test over runs, whose name comes first; some of them are made nightly."""
+    """Parametrize a test over runs, with the name first; mark some of them nightly."""
     params = [(case,) if isinstance(case, str) else case for case in cases]
     marks = [() if case[0] in GATE else nightly for case in params]
     given = [pytest.param(*case, marks=mark) for case, mark in zip(params, marks, strict=True)]

@@ -1,4 +1,4 @@
-"""The rows of `split` come to Python summed over devices: more ranks are no more rows."""
+"""Rows of `split` are summed over devices in SQL, so their number does not depend on ranks."""
 
 from collections import Counter
 from pathlib import Path

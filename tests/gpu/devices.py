@@ -38,7 +38,7 @@ def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkD
     """Parametrize a test over cases on the GPU, and over some of them on the CPU.
 
     Args:
-        name: the argument that takes the name of the case.
+        name: parameter that receives the name of the case.
         cases: names of all cases.
         on_cpu: names of the cases that also run on the CPU.
     """

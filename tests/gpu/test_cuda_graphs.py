@@ -47,7 +47,7 @@ def test_each_replay_is_one_launch(trial):
             optimizer.step()
 
     path = trial.profile(step, active=_REPLAYS)
-    # Without annotations nothing tells the module of a replayed kernel.
+    # Without annotations, the module of a replayed kernel is unknown.
     phases = {"forward", "optimizer"}
     claim_trace(trial, path, phases=phases, unattributed_at_most_pct=100.0)
     with tracekit.open(path, cache=False) as trace:

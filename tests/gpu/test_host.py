@@ -1,4 +1,4 @@
-"""The machine: what is installed, and whether it computes a product right."""
+"""The machine: installed packages, and a correct GEMM."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def test_packages(trial):
 
 @on_each_device
 def test_a_product_is_right(trial):
-    """A product in bfloat16 is within 1 % of its exact value; what the machine is, is reported."""
+    """A GEMM in bfloat16 is within 1 % of its exact value; the machine is described."""
     import torch
 
     trial.figures(

@@ -136,7 +136,7 @@ PAIRS = {
 
 
 def plain_ns(trial, step):
-    """Return a step without the profiler, of many that follow one another."""
+    """Return the unprofiled step time over many consecutive steps."""
     from tracekit.collectors.machine import accelerator
 
     for _ in range(3):
@@ -155,7 +155,7 @@ def plain_ns(trial, step):
 @pytest.mark.alone
 @each("name", PAIRS, on_cpu=["fused optimizer"])
 def test_a_change_that_is_made(name, trial):
-    """The gain of a step lies in the interval of the prediction, by 5 % of A's step more."""
+    """The measured gain is in the predicted interval, extended by 5 % of A's step."""
     if "graph" in name and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")
     make_base, make_new, change = PAIRS[name]

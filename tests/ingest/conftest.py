@@ -33,7 +33,7 @@ class Loaded:
         return self.connection.execute(text).fetchall()
 
     def everything(self):
-        """Return every row that comes from the events, but nothing about the form of the file."""
+        """Return every row that comes from the events, without the format of the file."""
         tables = (*EVENT_TABLES, "thread", "device", "process_group")
         return {table: self.sql(f"FROM {table} ORDER BY ALL") for table in tables}
 

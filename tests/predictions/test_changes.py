@@ -66,10 +66,10 @@ LOADED = steps(
 @pytest.mark.parametrize(
     ("late", "change", "window"),
     [
-        # What a rank was late by from a step before the window goes with the stall, or doubles.
+        # A delay from a step before the window disappears with the stall, or doubles.
         (400, "range=stall remove", 4 * 270),
         (400, "range=stall x2", 800 + 4 * 1070),
-        # It began with the other one, or later for another reason: that stays.
+        # It began with the other one, or later for another reason, which remains.
         (0, "range=stall remove", 4 * 270),
         (100, "range=stall remove", 100 + 4 * 270),
     ],

@@ -1,4 +1,4 @@
-"""The pivot: sums that can be checked by hand, and on every trace those of the analyses."""
+"""The pivot: hand-checked sums, and agreement with analyses on every trace."""
 
 import json
 from collections import Counter
@@ -111,7 +111,7 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
             found[str(row[key])] += row[value]
         return {key: value for key, value in found.items() if value}
 
-    # By four dimensions at once: its sums by one of them are those of the analyses.
+    # With four dimensions, the sums by each dimension equal the analyses.
     keys = ("phase", "module", "class", "reason")
     measures = ("wall_ns", "idle_ns", "kernel_ns", "kernel_count")
     found = {measure: answers.trace.pivot(keys, values=measure).rows for measure in measures}

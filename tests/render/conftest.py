@@ -1,4 +1,4 @@
-"""Results made by hand, so that what is drawn can be compared to the letter."""
+"""Hand-written results, so that the output can be compared exactly."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The breakdown screen: what it shows, leaves out, and escapes."""
+"""The breakdown screen: contents, omissions, and escapes."""
 
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def test_a_healthy_trace_says_so(breakdown, rendered):
 
 
 def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
-    """It said half of a finding, and nothing of those behind it."""
+    """Regression test: half of a finding was shown, and the rest omitted silently."""
     health = breakdown["health"]
     column = [column.name for column in health.columns].index("metric")
     rows = [

@@ -31,7 +31,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def kept(run):
-    """Return an environment whose cache keeps the store of that run for all tests."""
+    """Return an environment with a cache for the store of the run, shared by all tests."""
     return {"TRACEKIT_CACHE_DIR": str(run.parent / "cache")}
 
 
@@ -42,7 +42,7 @@ def test_the_screen_of_24_ranks(run, kept, cli):
     lines = done.stdout.splitlines()
     assert all(len(line) <= 104 for line in lines)
     text = done.stdout
-    # No list of ranks, but what they have in common.
+    # Groups instead of a list of ranks.
     assert "rank 1 · device" not in text
     assert "  23 ranks like rank 0  " in text
     assert "  rank 13 alone        " in text

@@ -90,7 +90,7 @@ on_some_traces = _on(
 
 
 class Answers:
-    """What the analyses say of one trace: each is run once for the same parameters."""
+    """Results of analyses of one trace; each runs once per set of parameters."""
 
     def __init__(self, trace: tracekit.Trace) -> None:
         self.trace = trace
@@ -98,7 +98,7 @@ class Answers:
         self._others: dict[tuple[str, str], Result] = {}
 
     def __call__(self, name: str, **params: Any) -> Result:
-        """Return what an analysis says.
+        """Return the result of an analysis.
 
         Raises:
             QueryError: the trace cannot support it.

@@ -34,7 +34,7 @@ def atomic_path(final: Path, move: Callable[[Path, Path], object] = os.replace) 
     """Yield a temporary path in the same folder, and rename it when the block ends.
 
     If the block fails, nothing is written. A long temporary name is truncated, so that only the
-    final name can be too long. `put` renames the file; by default, it replaces an existing file.
+    final name can be too long. `move` renames the file; by default, it replaces an existing file.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"

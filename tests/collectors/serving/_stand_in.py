@@ -6,7 +6,7 @@ Written from the engines' documentation and sources, quirks included (LightLLM `
 `api_lightllm.py`, `utils/profiler.py`; vLLM `serving_completion.py`, `profiler/wrapper.py`; SGLang
 `http_server.py`, `scheduler_profiler_mixin.py`; TGI `router/src/server.rs`; transformers
 `cli/serving/completion.py`). `POST /stand_in` with a JSON object replaces the quirks; `GET
-/stand_in` returns what the server has received.
+/stand_in` returns the requests that the server has received.
 """
 
 import asyncio
