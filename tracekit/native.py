@@ -315,7 +315,7 @@ class EventColumns:
             if array is None:
                 return
             if self._quick.move_array(library.pointer_in(array, b"arrow_array"), target):
-                raise ValueError("these events were already taken")
+                raise ValueError("these events were already consumed")
 
         callback = _Callback(_NextArray, move_next)
         stream = self._quick.columns_stream(self._columns, callback.function)

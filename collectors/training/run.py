@@ -82,7 +82,7 @@ def _require_packages(spec: TrainingSpec) -> None:
         needed["deepspeed"] = "deepspeed"
     if spec.engine == "megatron":
         if not accelerator_count():
-            raise WorkloadError("--engine megatron needs CUDA devices, and this machine has none")
+            raise WorkloadError("--engine megatron needs CUDA devices, but this machine has none")
         needed["megatron.core"] = "megatron-core"
         option = "--engine megatron"
     if spec.opt.is_quantized:

@@ -15,7 +15,7 @@ def test_the_screen_of_one_rank(breakdown, rendered):
     lines = rendered(breakdown, "table").splitlines()
     assert "Step      99.5 ms while profiling" in lines
     assert "GPU busy  85.5 ms" in lines
-    assert "9.00 ms of work lies outside steps" in lines
+    assert "9.00 ms of work is outside steps" in lines
 
 
 def test_many_ranks_have_one_line_each(run_of, rendered):

@@ -255,7 +255,7 @@ def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
     """Raise RuntimeError if columns differ from the header, which is a bug in the SQL file."""
     different = declared_otherwise(spec, columns)
     if different is not None:
-        raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")
+        raise RuntimeError(f"{spec.path}: the columns differ from the header ({different})")
 
 
 @contextmanager

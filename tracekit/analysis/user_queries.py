@@ -149,7 +149,7 @@ def _answer(
         columns, rows = columns_of(cursor), cursor.fetchall()
         different = declared_otherwise(spec, columns)
         if different is not None:
-            raise QueryError(f"{spec.path}: the columns are not those of the header ({different})")
+            raise QueryError(f"{spec.path}: the columns differ from the header ({different})")
         for invariant in spec.invariants:
             broken = cursor.execute(
                 f"FROM {_ANSWER} WHERE ({invariant}\n) IS DISTINCT FROM TRUE"

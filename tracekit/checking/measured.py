@@ -147,7 +147,7 @@ def _part(measured: Measured, match: re.Match[str]) -> Values:
     shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
     if not shares:
         raise QueryError(
-            f"{measured.label}: {match[0]} needs the time of a step, and none is known"
+            f"{measured.label}: {match[0]} needs a step time, which is unknown"
         )
     return Values(shares, True, "pct")
 

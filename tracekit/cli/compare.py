@@ -158,7 +158,7 @@ def ask_both(
         with open_request(OpenRequest([path], rules=rules, progress=progress)) as trace:
             if trace.store_path is None:
                 raise UsageError(
-                    f"{path}: SQL over two traces needs a store, and none is cached",
+                    f"{path}: SQL on two traces needs a store, but none is cached",
                     hint="create one: tracekit ingest TRACE -o STORE.duckdb",
                 )
             stores[name] = trace.store_path

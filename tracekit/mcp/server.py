@@ -131,7 +131,7 @@ TOOLS = [
             "type": "array",
             "items": {"type": "string", "maxLength": 1000},
             "maxItems": MOST_CHANGES,
-            "description": "made together",
+            "description": "changes that are applied together",
         },
     ),
     _tool(

@@ -156,7 +156,7 @@ class LoadPredictor:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         rows = connection.execute(_RUNS).fetchall()
         if not rows:
-            raise QueryError("the change needs a serving run with requests, and none is recorded")
+            raise QueryError("the change needs a serving run with recorded requests")
         if any(row[-1] != rows[0][-1] for row in rows):
             raise QueryError("the runs differ in model, engine, or host: predict each alone")
         runs = [_recorded(connection, row) for row in rows]

@@ -83,7 +83,7 @@ def setup(screen: Screen) -> list[Text]:
     labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
     texts = [
         " → ".join(
-            printable("not said" if row[side] is None else row[side]) for side in ("base", "new")
+            printable("unknown" if row[side] is None else row[side]) for side in ("base", "new")
         )
         for row in shown
     ]
@@ -459,7 +459,7 @@ def history(screen: Screen) -> list[Text]:
     changes = screen.rows("history_changes")
     out = [screen.heading("Runs"), *screen.table("history"), screen.heading("Changes")]
     if not changes:
-        return [*out, screen.line("  none beyond the noise", "dim")]
+        return [*out, screen.line("  no change beyond noise", "dim")]
     for row in changes:
         out.append(screen.line(f"  {change_sentence(row)}"))
         out.append(screen.line(f"    {_runs_of_change(row)}", "dim"))

@@ -38,10 +38,10 @@ CAUSES = {
     "host_bound": "the CPU launches kernels late",
     "host_sync": "the CPU waits for the device",
     "launch_latency": "launches take their time",
-    "data_loading": "the data comes late",
+    "data_loading": "data arrives late",
     "allocator": "memory is allocated or freed",
     "dependency": "other streams have to end first",
-    "comm_wait": "other ranks come later",
+    "comm_wait": "other ranks arrive later",
 }
 """Explanations of idle causes."""
 
@@ -155,7 +155,7 @@ def _outside(screen: Screen) -> list[Text]:
     parts = []
     if row["wall_ns"] and row["outside_ns"] - row["queued_ns"] > row["wall_ns"] / 100:
         outside = format_short(row["outside_ns"] - row["queued_ns"])
-        parts.append(f"{outside} of work lies outside steps")
+        parts.append(f"{outside} of work is outside steps")
     if row["wall_ns"] and row["queued_ns"] > row["wall_ns"] / 100:
         queued = format_short(row["queued_ns"])
         parts.append(f"{queued} of work was queued before recording began, and is in no step")

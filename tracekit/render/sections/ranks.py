@@ -248,7 +248,7 @@ def _clocks(rows: Sequence[Row], screen: Screen) -> list[Text]:
     error = compared[0]["error_ns"]
     of = "" if error is None else f" ± {format_short(error)}"
     if not apart:
-        return [screen.heading("Clocks", f"one time on all ranks, as ends of collectives tell{of}")]
+        return [screen.heading("Clocks", f"equal on all ranks{of}, by the ends of collectives")]
     apart.sort(key=lambda row: -abs(row["offset_ns"]))
     offsets = [
         f"rank {row['rank']} {format_short(abs(row['offset_ns']))} "

@@ -43,7 +43,7 @@ def run(screen: Screen) -> list[Text]:
         about = [*_about_run(row, is_traced=bool(is_only)), *_measured(screen, row)]
         out += screen.joined([*about, *(_about_traces(screen) if is_only else ())], line)
         if row["outcome"] != "ok":
-            ending = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
+            ending = f"{row['outcome']}: {printable(row['reason'] or 'unknown reason')}"
             out.append(screen.line(ending, "yellow"))
         # Show all notes completely, because each may change the meaning of the figures above.
         for note in row["notes"] or ():
@@ -225,7 +225,7 @@ def unrecorded(screen: Screen) -> list[Text]:
     shown = ops[:MAX_OPS]
     if not shown:
         return out
-    heading = Text("  What the host did", style="bold")
+    heading = Text("  Host activity", style="bold")
     heading.append("  on all threads, without nested ops", style="not bold dim")
     titles = {"host_ns": "time", "host_pct": "share", "op_count": "count", "kind": ""}
     labels = [f"  {printable(row['name'])}" for row in shown]
