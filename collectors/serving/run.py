@@ -170,7 +170,7 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
     if name == DEFAULT_ENGINE and given is not None:
         others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
         raise UsageError(
-            f"--{given.replace('_', '-')} needs a server, which --engine transformers does not have",
+            f"--{given.replace('_', '-')} needs a server; --engine transformers has none",
             hint=f"choose an engine with a server: --engine {others}",
         )
     if name != DEFAULT_ENGINE:

@@ -1,8 +1,9 @@
--- Segments of the idle gaps of each device, each with its own cause. A gap is the time in which no stream of the device
--- runs anything. native/idle_gaps.c computes the rows from the sections that this statement provides. If the launch was
--- late, the gap is split at borders of steps, ranges, autograd nodes, and outermost spans around the launches, at long
--- waits, and at times without host events. A segment before the first border has the context of the previous work, and
--- a segment after the last border has the context of the next work. The comment below covers segments between borders.
+-- Segments of the idle gaps of each device, each with its own cause.
+-- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
+-- sections that this statement provides. If the launch was late, the gap is split at borders of steps, ranges, autograd
+-- nodes, and outermost spans around the launches, at long waits, and at times without host events. A segment before the
+-- first border has the context of the previous work, and a segment after the last border has the context of the next
+-- work. The comment below covers segments between borders.
 --
 -- Kind:     table
 -- Input:    device_events

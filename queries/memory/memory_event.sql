@@ -1,8 +1,8 @@
--- Allocations and releases of memory blocks, with their attribution and category. One row per allocator event with an
--- address ([memory] events). A block lives until the next event with its address. Phase and module follow the
--- attribution rules. If the launch context gives no phase, the phase comes from the next (or else previous) work
--- launched by the thread; in allocator histories, it comes from the call stack. The category follows from the lifetime
--- of the block; see the final CASE.
+-- Allocations and releases of memory blocks, with their attribution and category.
+-- One row per allocator event with an address ([memory] events). A block lives until the next event with its address.
+-- Phase and module follow the attribution rules. If the launch context gives no phase, the phase comes from the next
+-- (or else previous) work launched by the thread; in allocator histories, it comes from the call stack. The category
+-- follows from the lifetime of the block; see the final CASE.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -190,7 +190,7 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(cli, tiny_tra
     assert "GPU busy  0.0350 ms" in shown
     assert "\n50.0 µs of work was queued before recording began" in shown
     assert "outside steps" not in shown
-    assert "Modules  none recorded: profile(..., with_stack=True)" in shown
+    assert "Modules  none recorded; to record them: profile(..., with_stack=True)" in shown
 
 
 def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trace):

@@ -146,9 +146,7 @@ def _part(measured: Measured, match: re.Match[str]) -> Values:
     whole = side.series(cells)
     shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
     if not shares:
-        raise QueryError(
-            f"{measured.label}: {match[0]} needs a step time, which is unknown"
-        )
+        raise QueryError(f"{measured.label}: {match[0]} needs a step time, which is unknown")
     return Values(shares, True, "pct")
 
 
