@@ -43,7 +43,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
   interrupted, and finished measurements are kept.
 - `oom`: it ran out of memory.
 - `failed`: any other failure. A user's program that fails after it was recorded keeps its figures
-  and its trace; otherwise there are none, or those of the finished steps.
+  and its trace; otherwise, it has no figures, or only figures of the finished steps.
 """
 
 # The outcome of a job is the first outcome in this order that a fragment has.

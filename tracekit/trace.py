@@ -491,7 +491,7 @@ class Trace:
         return int(count)
 
     def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
-        """Return the data-quality checks of traces, followed by those of their run's manifest."""
+        """Return the data-quality checks of traces, followed by the checks of the manifest."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.scopes import several

@@ -1,4 +1,4 @@
-"""GEMMs like those of linear layers: activations [M, K] times weights [N, K]^T.
+"""GEMMs as in linear layers: activations [M, K] times weights [N, K]^T.
 
 Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
 are the same in every call, so small operands stay in the cache of the device.

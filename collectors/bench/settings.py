@@ -105,8 +105,8 @@ OPTIONS: tuple[Option, ...] = (
 class Settings:
     """Selection of benchmark points and time limits.
 
-    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. For settings that are None, the
-    device determines the value; an empty `ops` selects all ops.
+    `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale. For settings that are
+    None, the device determines the value; an empty `ops` selects all ops.
     """
 
     families: tuple[str, ...]

@@ -3,7 +3,8 @@
 `tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
 types, strides, numbers, and lists of numbers are as recorded by torch.profiler with
 `record_shapes`. Traces do not contain tensor values: floating-point tensors are random; other
-tensors are zero, which is valid for indices. Times come from the profiler, like those of the trace.
+tensors are zero, which is valid for indices. Times come from the profiler, like the times in the
+trace.
 """
 
 from __future__ import annotations

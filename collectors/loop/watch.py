@@ -136,8 +136,8 @@ class LoopWatch(training_hooks.Listener):
         self._last_optimizer: int | None = None
         # Whether only a single step identifies the loop's thread, which may have been a warm-up.
         self.may_move = False
-        # Version of one parameter of each root; under key `self`, that of the parameter `_leaf`,
-        # which backward passes reach.
+        # Version of one parameter of each root; under key `self`, the version of the parameter
+        # `_leaf`, which backward passes reach.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
         # Whether optimizer steps are visible only as changes of parameter versions.

@@ -4,7 +4,7 @@ Anything that eventually runs Python can start the program: `python`, `torchrun`
 `accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes and
 records the training loop. The program's behavior is unchanged, and its exit code is returned. The
 run folder is written as soon as every rank has a trace, while the program continues; a program that
-fails also gets a run folder with what was recorded.
+fails also gets a run folder with the recorded data.
 
 If several instances of this command run a job together, one per node (`torchrun --nnodes`) or per
 rank (`srun`, or `torchrun … -m tracekit.collectors`), each writes the output of its own ranks;

@@ -36,7 +36,7 @@ def last_tag() -> str:
     command = ["git", "-C", ROOT, "describe", "--tags", "--abbrev=0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit("there is no tag to compare with: make benchmark AGAINST=COMMIT")
+        sys.exit("no tag to compare with; use make benchmark AGAINST=COMMIT")
     return done.stdout.strip()
 
 

@@ -84,7 +84,7 @@ def differences(out: Path, other: Path) -> Iterator[str]:
                 for one, two in ((ours, theirs), (theirs, ours))
             ]
             if any(only):
-                yield f"{name}: {only[0]:,} rows that the other has not, {only[1]:,} of its own"
+                yield f"{name}: {only[0]:,} rows only here, {only[1]:,} only there"
 
 
 def main() -> None:

@@ -22,7 +22,7 @@
 --   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around the event
 --   range_id           INTEGER -> module.module_id        innermost user range around the event, as in module
 --   forward_range_id   INTEGER -> module.module_id        user range of the forward op
---   is_unmarked        BOOLEAN                            no user range around the event, except those of torch.compile
+--   is_unmarked        BOOLEAN                            no user range around the event, except from torch.compile
 --   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a phase in its name
 --   marked_phase       VARCHAR                            phase in the name of that marker
 --   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a named row

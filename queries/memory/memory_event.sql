@@ -12,7 +12,7 @@
 --   event_id         BIGINT -> memory       allocator event
 --   device           VARCHAR
 --   ts_ns            BIGINT                 time, ns
---   place            BIGINT                 number of the event among those of its device, from 1
+--   place            BIGINT                 number of the event on its device, from 1
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
 --   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes

@@ -24,7 +24,7 @@
 --   request_energy_j  DOUBLE   energy per request, J
 --   counter           VARCHAR  counter used
 --   source            VARCHAR  trace, or the name of the sample file
---   clock             VARCHAR  UTC, trace, or local (file without time zone; assumed to be that of the machine that reads it)
+--   clock             VARCHAR  UTC, trace, or local (file without time zone; assumed to be the reading machine's)
 --   reason            VARCHAR  why there is no energy; else NULL
 -- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
 -- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)

@@ -1,4 +1,4 @@
--- Estimated unprofiled step time per trace, the basis of the estimate, or why there is none.
+-- Estimated unprofiled step time per trace, with the basis of the estimate or the reason why it is missing.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -28,7 +28,7 @@ def served(limit, gap_ms, in_flight=1000, count=24):
         if not running and not queue:
             now = max(now, requests[sent]["arrival_ns"])
         while sent < count and sent - done < in_flight and requests[sent]["arrival_ns"] <= now:
-            # The client sends once an answer is there, or when the request is wanted.
+            # The client sends after an answer arrives, or when the request is due.
             is_held = sent - done == in_flight - 1 and sent >= in_flight
             requests[sent]["sent_ns"] = now if is_held else requests[sent]["arrival_ns"]
             queue.append(requests[sent])

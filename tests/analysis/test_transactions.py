@@ -1,4 +1,4 @@
-"""Relations that SQL of the user's asks for inside of a transaction."""
+"""Relations that user SQL reads inside a transaction."""
 
 import pytest
 from traces_by_hand import work

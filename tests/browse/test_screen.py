@@ -192,7 +192,7 @@ def test_the_command_does_not_import_textual_before_it_is_used():
 
 @pytest.mark.nightly("reads a complete run")
 def test_what_a_row_leads_to_adds_up_to_the_row(opened):
-    """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
+    """Two ranks with CPU ops in segments: no event and no gap is omitted or duplicated."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
 

@@ -22,7 +22,7 @@ FRAMEWORK_ROWS = {
     "(ZeRO hooks)",
 }
 
-# Share of the backward ops outside of autograd nodes (at most) and in modules (at least). DeepSpeed
+# Maximum share of backward ops outside autograd nodes, and minimum share in modules. DeepSpeed
 # copies and reduces its buckets after the backward pass and in hooks; FSDP's hooks copy. Ops are
 # counted, as their times are noise in models so small.
 OUTSIDE_AT_MOST = {"ddp": 0.05, "deepspeed": 0.45, "fsdp2": 0.05}

@@ -42,7 +42,7 @@ from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # 
 
 MODES = ("plain", "non-reentrant", "reentrant")
 _CHECKPOINTS = pytest.mark.nightly("one mode is in the gate")
-# Of the ops, counted: checkpoints detach and accumulate outside of all modules.
+# Share of ops: checkpoints detach and accumulate outside all modules.
 NEEDED_PCT = 95.0
 
 

@@ -13,7 +13,7 @@ from tracekit.errors import QueryError
 
 @pytest.fixture
 def ranks(tiny_trace, tmp_path):
-    """Return a function that writes so many ranks of two steps, each a little slower."""
+    """Return a function that writes a number of ranks with two steps, each rank slightly slower."""
 
     def write(count):
         folder = tmp_path / f"ranks{count}"

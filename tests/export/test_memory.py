@@ -10,7 +10,7 @@ from tracekit.export.selection import Selection, scope_of
 
 
 def of_steps(count, name="gemm", end=27):
-    """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
+    """Return repeated ops with a launch and a kernel; two overlap if one ends late."""
     events = []
     for number in range(count):
         at = 20 * number

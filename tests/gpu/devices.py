@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "collectors" / "loops" / "programs"
-"""Training loops of somebody else's; they compute on the device that LOOP_DEVICE names."""
+"""Third-party training loops, which run on the device in LOOP_DEVICE."""
 
 _ON_CPU = os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU", "some")
 

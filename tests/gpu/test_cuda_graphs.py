@@ -1,4 +1,4 @@
-"""Replays of a CUDA graph: every kernel is there, linked, and in the phase of its launch."""
+"""Replays of a CUDA graph: every kernel is recorded, linked, and in the phase of its launch."""
 
 from devices import on_gpu
 from trace_claims import claim_trace

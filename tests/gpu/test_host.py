@@ -19,7 +19,7 @@ _SIZE = 1024
 
 @on_each_device
 def test_packages(trial):
-    """Which versions are there is reported."""
+    """Reports the installed versions."""
     there = {item.name.lower().replace("_", "-"): item.version for item in metadata.distributions()}
     trial.figures(**{name: there.get(name.replace("_", "-")) for name in _PACKAGES})
     trial.figures(python=sys.version.split()[0])

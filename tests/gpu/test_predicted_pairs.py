@@ -1,4 +1,4 @@
-"""Changes that only a GPU shows: predicted from a recording of A, and run as B.
+"""Changes that need a GPU: predicted from a trace of A, and measured as B.
 
 Both are measured without the profiler too. A prediction knows A's recording and its plain step.
 """
@@ -52,7 +52,7 @@ def replayed(trial):
 
 
 def attending(trial, backend):
-    """Attention forward and backward, in pieces or fused."""
+    """Attention forward and backward, unfused or fused."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention

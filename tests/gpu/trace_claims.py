@@ -78,8 +78,8 @@ def claim_trace(
 def claim_training(trial: Trial, path: Path, opt: str) -> None:
     """Compare the trace of a training run with the claims of its methods (`--opt`)."""
     methods = opt.split("+")
-    # The optimizer of LoRA-FA takes a pseudo-inverse of every matrix in every step, which is of no
-    # class: of a small model that is half of the time.
+    # The optimizer of LoRA-FA computes a pseudo-inverse of every matrix in every step, which is of
+    # no class: of a small model that is half of the time.
     most_pct = 100.0 if "LFA" in methods else _UNCLASSIFIED_AT_MOST_PCT
     phases = {"forward", "backward", "optimizer", *(["recompute"] if "R" in methods else [])}
     claim_trace(trial, path, phases=phases, unclassified_at_most_pct=most_pct)

@@ -135,7 +135,7 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert said["low_ns"] <= said["predicted_ns"] <= said["high_ns"] < said["recorded_ns"]
     again = json.loads(cli("query", "timeline", timeline, "--format", "json").stdout)
     assert abs(again[0]["window_ns"] - said["predicted_ns"]) <= 1
-    # What ran on the host moved along, so that work is still where it was.
+    # Host work moved along, so that device work has the same times.
     compared = tracekit.compare(folder, timeline, cache=False)
     assert {pair.match for pair in compared.pairs} == {"same"}
     places = "SELECT phase, module_id, count(*) FROM attributed_events GROUP BY ALL ORDER BY ALL"

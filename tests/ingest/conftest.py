@@ -118,7 +118,7 @@ def rows_of(blocks):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows of the events in a text, and what was reported about the rest."""
+    """Rows of the events in a text, and the reports about the rest."""
 
     rows: list[dict[str, Any]]
     text: TraceText

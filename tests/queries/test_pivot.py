@@ -58,7 +58,7 @@ def test_sums_by_two_dimensions(trace):
 
 
 def test_rows_that_a_part_of_the_work_has_not(trace):
-    """Idle time is of no kernel, and some columns are numbers."""
+    """Idle time has no kernel, and some columns are numbers."""
     found = trace.pivot(["kernel", "rank"], "stream", "span_ns")
     assert [row[0] for row in found.rows] == [
         "ampere_sgemm_128x64_nn",

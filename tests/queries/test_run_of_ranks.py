@@ -55,7 +55,7 @@ def test_a_slow_rank_is_the_first_named(asked):
     assert first["delay_ns"] == 195_000
     assert first["delay_pct"] == pytest.approx(30)
     assert first["is_once"] is False
-    # Its neighbour waits for it in their tensor-parallel group, and makes others wait in turn.
+    # An adjacent rank waits for it in their tensor-parallel group, and makes others wait.
     by_dimension = {(row["straggler_rank"], row["dimension"]): row for row in found["waits"]}
     own, passed = by_dimension[5, "tensor"], by_dimension[4, "data"]
     assert (own["waiting_rank_count"], own["passed_on_ns"]) == (1, 0)

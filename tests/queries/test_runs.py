@@ -153,7 +153,7 @@ def test_percentiles_are_those_of_the_nearest_rank(make_run):
 
 
 def test_many_requests_left_out_are_a_warning(make_run, tmp_path):
-    """Of a hundred: up to five are noted. Those outside of the measured load do not count."""
+    """Up to five of a hundred are noted. Requests outside the measured load do not count."""
     severities = {0: "ok", 1: "note", 5: "note", 6: "warn", 100: "warn"}
     for failed in severities:
         load = [

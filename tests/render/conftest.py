@@ -171,7 +171,7 @@ def breakdown():
 
 @pytest.fixture
 def run_of():
-    """Return a function that gives the trace and timeline of so many ranks."""
+    """Return a function that returns the trace and timeline of a number of ranks."""
 
     def build(count):
         ranks = range(count)

@@ -25,7 +25,7 @@ def test_a_run_that_ended_badly_says_why():
     found = texts("run", result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
     assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
     row = {"run": "r", "outcome": "unreadable", "reason": "no JSON"}
-    assert texts("run", result("run", row)) == ["r  run.json is of no use: no JSON"]
+    assert texts("run", result("run", row)) == ["r  run.json cannot be used: no JSON"]
 
 
 def test_all_notes_are_shown_whole():

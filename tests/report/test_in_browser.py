@@ -71,7 +71,7 @@ def test_axes_have_names_and_charts_texts_for_readers(shown):
 def test_figures_are_those_of_the_analyses(shown):
     trace, report = shown
     for name in ("timeline", "phase_totals", "kernel_class_totals", "kernels", "module_totals"):
-        # By way of JSON, as the command writes it.
+        # Via JSON, as the command writes it.
         asked = json.loads(json.dumps(trace.query(name).to_dicts()))
         assert rows_in(report.page, name) == asked, name
 

@@ -101,7 +101,7 @@ def load_library(given: Sequence[Path] = ()) -> Library:
 
 
 def given_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the given folders, or else those of TRACEKIT_QUERIES."""
+    """Return the given folders, or else the folders in TRACEKIT_QUERIES."""
     if folders:
         return tuple(Path(folder).expanduser() for folder in folders)
     named = os.environ.get(ENVIRONMENT, "").split(os.pathsep)

@@ -131,7 +131,7 @@ _STEP_OF_TABLE = {
     "device_process": DEVICE_MARK,
     EVENT_KIND: IMPLAUSIBLE,
 }
-"""The step that creates a table, for tables whose name differs from that of the step."""
+"""The step that creates a table, for tables whose name differs from the step's."""
 
 _AFTER = {"attribution": (REPLAYED_OPS,)}
 """Steps that must run before a relation although its SQL does not name them."""
@@ -299,7 +299,7 @@ class Relations:
         connection: connection to a store that is open or being built.
         text_bytes: approximate size of the JSON text of the traces, if the store is being built.
         steps: additional steps by name, without dependencies.
-        is_bounded: whether the memory limit is that of a unit of work, so that no step may raise
+        is_bounded: whether the memory limit is for a unit of work, so that no step may raise
             it.
     """
 
@@ -332,7 +332,7 @@ class Relations:
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:
         """Return the rows of analyses that no relation reads, and create all other relations.
 
-        Fetching rows is faster than storing them first. Errors are those of :meth:`make`.
+        Fetching rows is faster than storing them first. Raises the errors of :meth:`make`.
         """
         return self._make(names, frozenset(), is_asked=True)
 

@@ -177,7 +177,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Read the attributes of each class. Errors are those of :func:`load_kernel_rules`."""
+    """Read the attributes of each class. Raises the errors of :func:`load_kernel_rules`."""
     classes = dict(builtin_classes())
     if user_file is None:
         return classes
@@ -196,7 +196,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load_range_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for ranges, calls, and ops. Errors are those of :func:`load_kernel_rules`."""
+    """Read the rules for ranges, calls, and ops. Raises the errors of :func:`load_kernel_rules`."""
     return [
         {
             **rule,
@@ -211,7 +211,7 @@ def load_range_rules(user_file: Path | None = None) -> list[Rule]:
 def load_role_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules for roles in a decoder, with rules on classes last.
 
-    Errors are those of :func:`load_kernel_rules`.
+    Raises the errors of :func:`load_kernel_rules`.
     """
     of_classes = [
         {"role": facts["role"], "applies_to": "class", "pattern": f"^{re.escape(name)}$"}
@@ -223,7 +223,7 @@ def load_role_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the fusible chains of kernels. Errors are those of :func:`load_kernel_rules`."""
+    """Read the fusible chains of kernels. Raises the errors of :func:`load_kernel_rules`."""
     return [{"between": "", **rule} for rule in _load(FUSION_RULE, user_file)]
 
 

@@ -47,7 +47,7 @@ def check(
         against: the base of relative rules: a run in the same form, the name of a baseline, or the
             path or URL of its file.
         baselines: the folder of baselines, or its URL.
-        per: unit of times; the default is that of :func:`tracekit.compare`.
+        per: unit of times; the default is as in :func:`tracekit.compare`.
         skip: number of steps to omit at the beginning of each run.
         cache: whether to cache ingested traces.
         progress: called at intervals while a trace is read.

@@ -106,7 +106,7 @@ def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest])
 def _fill(
     target: Path, folders: Sequence[Path], runs: Sequence[manifest.Manifest]
 ) -> manifest.Manifest:
-    """Link or copy the files of runs into a new folder, including those of later windows."""
+    """Link or copy the files of runs into a new folder, including files of later windows."""
     (target / _LOGS).mkdir(parents=True)
     for folder, run in zip(folders, runs, strict=True):
         for name in run.traces:

@@ -199,7 +199,7 @@ def compare_series(
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a whole; None if the part is None or the whole is 0."""
+    """Return a part in percent of a total; None if the part is None or the total is 0."""
     return 100 * part / whole if whole and part is not None else None
 
 

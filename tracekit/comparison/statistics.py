@@ -362,7 +362,7 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
     low, high = second[0] - first[-1], second[-1] - first[0]
     while low < high:
         middle = low + (high - low) / 2
-        if middle >= high:  # no number lies between the two
+        if middle >= high:  # no number is between the two
             middle = low
         count, below, above = _split(first, second, middle)
         if count > place:

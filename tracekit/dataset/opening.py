@@ -1,8 +1,8 @@
 """Opens a dataset: creates its tables as views over Parquet files, and uses its analysis rows.
 
 Datasets are untrusted. No SQL comes from them: tracekit creates the views, with the columns and
-types of its own tables, over files whose names it has checked. The user's SQL can read only these
-files.
+types of tracekit's tables, over files whose names it has checked. The user's SQL can read only
+these files.
 """
 
 from __future__ import annotations

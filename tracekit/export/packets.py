@@ -7,7 +7,7 @@ Times of a slice are exact in ns. A slice has one packet for its begin and one f
 with the same time are in display order, so that slices of zero length stay in place. Names are
 written once and then referenced by number.
 
-The slices of a Perfetto track nest or follow one another. A track whose slices overlap otherwise,
+The slices of a Perfetto track are nested or sequential. A track whose slices overlap otherwise,
 such as concurrent kernels of one stream, gets additional lanes.
 """
 
@@ -267,7 +267,7 @@ _NEVER = -(1 << 63)
 
 
 class FlatLanes:
-    """Lanes on which slices follow one another."""
+    """Lanes with sequential slices."""
 
     __slots__ = ("_busy", "_count", "_free")
 

@@ -29,7 +29,7 @@ FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
 """Maximum bytes inflated from gzip; the compression ratio of traces is at most 30."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Maximum size of one event or of the metadata, which are held in memory in several forms."""
+"""Maximum size of one event or of the metadata, which are in memory in several forms."""
 
 MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""

@@ -60,7 +60,7 @@ _SYNC_CALLS = {
     "CtxSynchronize": "Context Sync",
 }
 """Kineto name of a synchronization by its call. Column syncType is ambiguous: releases up to 2026.1
-write values that are 1 less than those of table ENUM_CUPTI_SYNC_TYPE."""
+write values that are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
 """Push/pop and start/end ranges of NVTX and NVTXT in table ENUM_NSYS_EVENT_TYPE."""

@@ -1,8 +1,8 @@
 """Reader of the JSON output of rocprofv3 (`--output-format json`).
 
-The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. The content and the resulting
-events are the same as those of the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members
-named here are decoded. Times are ns of a monotonic clock, not dates.
+The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. Content and resulting events are
+the same as for the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members named here are
+decoded. Times are ns of a monotonic clock, not dates.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ if the keys are equal; differences of the setup are marked.
       table 4             model; the batch size is a result, the largest that fits
       tables 5, 7         phase
       table 6             phase, module
-      table 8             phase; the time is that of one layer
+      table 8             phase; the time is for one layer
       table 10            part, task
       table 11            section
       table 12            n and k of the GEMM; m follows from batch size and sequence length

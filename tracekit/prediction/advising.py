@@ -339,7 +339,7 @@ def _of_load(
         elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
             undecided.append(
-                (one, f"the gain of no figure clearly exceeds the loss of others: {brings}")
+                (one, f"no gain clearly exceeds the losses of other figures: {brings}")
             )
     advice: list[Advice] = []
     changes: dict[str, None] = {}

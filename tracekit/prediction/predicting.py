@@ -157,7 +157,7 @@ class Prediction(ShownAsTable):
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that includes that of another prediction."""
+        """Return the prediction with an interval that includes another prediction's interval."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),

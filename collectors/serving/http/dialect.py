@@ -135,7 +135,7 @@ class Dialect(ABC):
         return f"{self.name} refused to profile: {status} {text}".rstrip()
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Return the sort key of a trace by rank, or None for files of no rank."""
+        """Return the sort key of a trace by rank, or None for files without a rank."""
         numbers = re.findall(r"\d+", file_name)
         return (int(numbers[0]) if numbers else 0,)
 

@@ -29,7 +29,7 @@ MODEL = "stand-in-7b"
 
 @dataclass
 class Quirks:
-    """How the server behaves; `behavior` has an item per request, taken in turns."""
+    """Behavior of the server; `behavior` has an item per request, used cyclically."""
 
     behavior: list[str] = field(default_factory=lambda: ["ok"])
     token_gap_s: float = 0.0

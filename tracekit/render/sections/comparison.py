@@ -140,7 +140,7 @@ def _causes(effect: Row, screen: Screen) -> str:
 
 
 def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
-    """Return the difference of the unprofiled steps, if known, and that of the recordings.
+    """Return the difference of the unprofiled steps, if known, and of the recorded steps.
 
     The split below it refers to the recordings.
     """
@@ -166,7 +166,7 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
 
 
 def _by_median(row: Row, noise: Sequence[Row]) -> str:
-    """Return the difference of the medians if its sign differs from that of the means."""
+    """Return the difference of the medians if its sign differs from the means'."""
     if not noise or noise[0]["verdict"] not in _DECIDED:
         return ""
     median_pct = noise[0]["difference_pct"]
@@ -270,7 +270,7 @@ def _rests_on(row: Row) -> str:
         parts.append(f"only {matched}: hardly the same work" if is_little else matched)
     outside = row["base_outside_pct"], row["new_outside_pct"]
     if any(outside) and None not in outside:
-        parts.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
+        parts.append(f"outside steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
         parts.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
     return " · ".join(parts)

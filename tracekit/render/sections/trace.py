@@ -35,7 +35,7 @@ def run(screen: Screen) -> list[Text]:
     for row in rows:
         if row["outcome"] == "unreadable":
             line = Text(printable(row["run"]), style="bold")
-            reason = "run.json is of no use: " + printable(row["reason"] or "")
+            reason = "run.json cannot be used: " + printable(row["reason"] or "")
             out.append(screen.ended(line, reason, "not bold yellow"))
             continue
         title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
