@@ -85,7 +85,7 @@ def _claim_compiled(trial, folder, loop):
         sql = "SELECT count(*) AS n FROM runtime_calls WHERE name LIKE '%GraphLaunch%'"
         graphs = trace.sql(sql).to_dicts()[0]["n"]
     value = health["compiled_region_device_time"]
-    trial.claim("time of compiled regions is told", bool(value), value, "above 0")
+    trial.claim("time of compiled regions is known", bool(value), value, "above 0")
     if trial.is_cuda:
         trial.claim("fused kernels have their class", "triton_fused" in classes, classes)
     if "graphs" in loop:

@@ -199,7 +199,7 @@ APART = {
     "run_phases": "of steps alone, a step of each device in the mean",
     "layers": "of what runs in layers alone, by modules",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
-    "serving_steps": "a phase is that of the step, whatever ran in it",
+    "serving_steps": "phases of steps, not of device work",
     "serving_timeline": "phases of serving alone",
     "gemms": "single products, by op",
     "collective_skew": "collectives of several ranks, matched",
