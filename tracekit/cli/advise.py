@@ -69,8 +69,9 @@ def command(
 ) -> None:
     """Rank changes by predicted gain.
 
-    Gains are predicted as in `tracekit predict`. Gains below 1 % of a step are not listed, nor
-    those below 2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise decides.
+    Gains are predicted as in `tracekit predict`. Gains below 1 % of a step are not listed; neither
+    are gains below 2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise makes
+    the result inconclusive.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -250,9 +250,9 @@ def history(
     """Show figures of several runs over time.
 
     A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
-    Below is the run in which a figure changed by more than the variation between runs; with fewer
-    than five runs, the variation between steps decides. The commit comes from the CI variables at
-    recording time (GITHUB_SHA, CI_COMMIT_SHA).
+    The changes name the run in which a figure changed by more than the variation between runs; with
+    fewer than five runs, the variation between steps decides. The commit comes from the CI
+    variables at recording time (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history as history_of

@@ -60,13 +60,13 @@ def command(
 ) -> None:
     """Record a training, fine-tuning, or serving run.
 
-    Prints the run folder, which holds one trace per rank and run.json. Throughput and memory are
+    Prints the run folder, which contains run.json and one trace per rank. Throughput and memory are
     measured in steps without the profiler; the traces come from additional steps.
 
     Under torchrun or deepspeed (RANK and WORLD_SIZE are set) the process joins the ranks instead of
     starting them. Running out of memory is recorded in the folder, with exit code 6.
 
-    A PROGRAM of your own keeps its output, signals, and exit code; messages about the run folder go
+    Your own PROGRAM keeps its output, signals, and exit code; messages about the run folder go
     to stderr.
     """
     from tracekit.collectors.collect import is_first_rank, run

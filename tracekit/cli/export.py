@@ -149,8 +149,8 @@ def stacks_options(command: Command) -> Command:
             type=click.Choice(("host", "device")),
             default="host",
             show_default=True,
-            help="Weight stacks by the own time of host spans, or by the busy time of "
-            "devices that they launched.",
+            help="Weight stacks by the self time of host spans, or by the busy time of the "
+            "device work that they launched.",
         ),
         output_option,
         trace_argument,

@@ -40,7 +40,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     """Serve traces to AI assistants (MCP).
 
     Six read-only tools for the traces in FOLDERs: open, ask, sql, compare, advise, and explain.
-    Answers keep to a token budget (2,000 by default), as --format brief does.
+    Answers keep to a token budget (2,000 by default), like --format brief.
     """
     for folder in folders:
         if not folder.is_dir():

@@ -65,7 +65,7 @@ def command(
     folders of them. A run is shown next to a row with the same stage, method, and subject (phase,
     module, shape, …). Differences in the setup (model, layers, devices, framework, precision,
     sizes) are listed above and marked in the row. Rows and runs without a match follow with the
-    reason. Cells that cannot be right are quoted as printed and marked.
+    reason. Impossible values are shown as printed, and marked.
     """
     from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table

@@ -32,7 +32,9 @@ from tracekit.cli._options import (
     metavar="MEASURE",
     help="Value to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or bytes.",
 )
-@click.option("--where", metavar="SQL", help="Only what this holds for: \"class = 'gemm'\".")
+@click.option(
+    "--where", metavar="SQL", help="Condition on the columns, such as \"class = 'gemm'\"."
+)
 @click.option("--step", type=int, metavar="NUMBER", help="Show only this step.")
 @format_option
 @wide_option

@@ -253,8 +253,9 @@ def command(
 ) -> None:
     """Run a built-in analysis.
 
-    `--list` shows them, `NAME --help` the columns and parameters of one. Your own analyses are SQL
-    files in a folder named by --queries, or in tracekit/queries of your configuration folder.
+    `--list` lists all analyses, and `NAME --help` shows the columns and parameters of one. Your own
+    analyses are SQL files in a folder that --queries names, or in tracekit/queries of your
+    configuration folder.
     """
     del queries, format_name, is_all
     if ctx.invoked_subcommand is not None:
@@ -437,5 +438,5 @@ def _explain_option(spec: Spec) -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=explain,
-        help="Print the definition and the SQL, and run nothing.",
+        help="Print the definition and the SQL instead of running it.",
     )
