@@ -70,7 +70,7 @@ def device_is(rank: int | None, device: str) -> list[str]:
 def device_text(rank: int | None, device: str) -> str:
     """Return the name of a device in titles."""
     # On a CPU, events are segments of ops: there are more segments than ops, and times add up.
-    named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
+    named = "cpu (rows are segments of ops)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 

@@ -372,7 +372,7 @@ def _assumed(change: Change, engine: Engine) -> list[str]:
     if change.keyword == "rate":
         return [f"requests arrive in the recorded order, with gaps divided by {change.factor:g}"]
     if change.action == LIMIT and engine.in_flight_limit is not None:
-        return ["the client holds back requests above the limit"]
+        return ["the client delays requests above the limit"]
     if change.action == APART:
         return [
             "a second engine like this one decodes, with room for all keys and values",

@@ -37,7 +37,7 @@ HISTORY_NAMES = {
 EFFECTS = {
     "new": "new work",
     "gone": "removed work",
-    "recompute": "recomputation on one side alone",
+    "recompute": "recomputation on only one side",
     "count": "other number of calls",
     "clock": "other clocks",
     "cost": "same kernels, changed duration",
@@ -267,7 +267,7 @@ def _rests_on(row: Row) -> str:
     elif row["matched_pct"] < _MOST_PCT:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
-        parts.append(f"only {matched}: hardly the same work" if is_little else matched)
+        parts.append(f"only {matched}: the sides share little work" if is_little else matched)
     outside = row["base_outside_pct"], row["new_outside_pct"]
     if any(outside) and None not in outside:
         parts.append(f"outside steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")

@@ -37,10 +37,10 @@ MAX_KERNELS = 5
 CAUSES = {
     "host_bound": "the CPU launches kernels late",
     "host_sync": "the CPU waits for the device",
-    "launch_latency": "launches take their time",
+    "launch_latency": "launches have latency",
     "data_loading": "data arrives late",
     "allocator": "memory is allocated or freed",
-    "dependency": "other streams have to end first",
+    "dependency": "other streams must finish first",
     "comm_wait": "other ranks arrive later",
 }
 """Explanations of idle causes."""

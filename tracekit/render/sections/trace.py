@@ -173,7 +173,7 @@ def _devices(rows: Sequence[Row]) -> str:
     if unrecorded:
         accelerators = ", ".join(sorted(unrecorded))
         label = f"{accelerators}: no usable kernels"
-        names["device work not known" if unrecorded == {"unknown"} else label] = 1
+        names["device work unknown" if unrecorded == {"unknown"} else label] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
@@ -209,7 +209,7 @@ def unrecorded(screen: Screen) -> list[Text]:
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
-        title = "Work of devices is not known"
+        title = "Device work is unknown"
     elif not any(row["reason"].startswith(_UNRECORDED) for row in rows):
         title = "No kernel has a usable time"
     out = [Text(title, style="bold yellow")]
