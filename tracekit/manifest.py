@@ -300,11 +300,11 @@ def tokens_per_s(run: Manifest) -> float | None:
     Returns:
         Tokens/s, or None without known tokens.
     """
-    given = [rank for rank in run.ranks if rank.token_count]
-    wall_ns = max((rank.wall_ns for rank in given), default=0)
+    ranks = [rank for rank in run.ranks if rank.token_count]
+    wall_ns = max((rank.wall_ns for rank in ranks), default=0)
     if not wall_ns:
         return None
-    mean = sum(rank.token_count for rank in given) / len(given)
+    mean = sum(rank.token_count for rank in ranks) / len(ranks)
     return mean * (run.parallel.data_size or 1) * NS_PER_S / wall_ns
 
 

@@ -256,8 +256,8 @@ class EventColumns:
                 count += read.event_count
                 if read.stop != _ODD_EVENT:
                     break
-                with memoryview(text) as whole:
-                    odd = bytes(whole[read.used : read.odd_end])
+                with memoryview(text) as view:
+                    odd = bytes(view[read.used : read.odd_end])
                 row = read_odd(odd, read.used, first_event_id + count)
                 if row is False:
                     return count, read.used, "damaged"

@@ -117,17 +117,17 @@ def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
     """Return a function that calls the first matching overload of the op."""
     namespace, _, name = case["op"].partition("::")
     packet = getattr(getattr(torch.ops, namespace), name)
-    given = [argument(case, place, device) for place in range(len(case["types"]))]
+    arguments = [argument(case, place, device) for place in range(len(case["types"]))]
     for overload in packet.overloads():
         op = getattr(packet, overload)
         wanted = op._schema.arguments
-        if len(wanted) != len(given):
+        if len(wanted) != len(arguments):
             continue
-        if not all(fits(str(w.type), one) for w, one in zip(wanted, given, strict=True)):
+        if not all(fits(str(w.type), one) for w, one in zip(wanted, arguments, strict=True)):
             continue
         passed = [
             (w, one)
-            for w, one in zip(wanted, given, strict=True)
+            for w, one in zip(wanted, arguments, strict=True)
             if one is not None or not w.has_default_value()
         ]
         missing = [w.name for w, one in passed if one is None and "Optional" not in str(w.type)]

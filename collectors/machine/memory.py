@@ -82,15 +82,15 @@ def _statistics(device: torch.device, function: str) -> int | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error or one of its causes is an out-of-memory error."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, MemoryError):
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, MemoryError):
             return True
-        if isinstance(seen, RuntimeError | OSError | ImportError) and _OUT_OF_MEMORY.search(
-            str(seen)
+        if isinstance(current, RuntimeError | OSError | ImportError) and _OUT_OF_MEMORY.search(
+            str(current)
         ):
             return True
-        seen = seen.__cause__ or seen.__context__
+        current = current.__cause__ or current.__context__
     return False
 
 

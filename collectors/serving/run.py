@@ -166,11 +166,11 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
         raise UsageError(
             f"--engine {name!r} is not a serving engine", hint=f"engines: {', '.join(names)}"
         )
-    given = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
-    if name == DEFAULT_ENGINE and given is not None:
+    option = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
+    if name == DEFAULT_ENGINE and option is not None:
         others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
         raise UsageError(
-            f"--{given.replace('_', '-')} needs a server; --engine transformers has none",
+            f"--{option.replace('_', '-')} needs a server; --engine transformers has none",
             hint=f"choose an engine with a server: --engine {others}",
         )
     if name != DEFAULT_ENGINE:

@@ -107,9 +107,7 @@ def history(
     names = [one.name for one in measured]
     if len(set(names)) < len(names):
         # Runs in different folders may have the same name.
-        measured = [
-            replace(one, name=str(given)) for one, given in zip(measured, runs, strict=True)
-        ]
+        measured = [replace(one, name=str(name)) for one, name in zip(measured, runs, strict=True)]
     dates = [_date(one.created_at) for one in measured]
     if by_date and None not in dates:
         order = sorted(range(len(dates)), key=lambda at: (dates[at], at))

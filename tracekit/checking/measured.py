@@ -143,8 +143,8 @@ def _part(measured: Measured, match: re.Match[str]) -> Values:
     inside = side.series(cell for cell in cells if cell.part == match["part"])
     if match["unit"] == "ns":
         return Values(inside, True, "ns")
-    whole = side.series(cells)
-    shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
+    total = side.series(cells)
+    shares = [100 * part / all_ns for part, all_ns in zip(inside, total, strict=True) if all_ns]
     if not shares:
         raise QueryError(f"{measured.label}: {match[0]} needs a step time, which is unknown")
     return Values(shares, True, "pct")

@@ -157,8 +157,8 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
         if isinstance(error, OSError):
             raise UsageError(f"{path}: {error.strerror}") from error
         raise UsageError(f"{path}: {error!s:.200}", hint=_HINT) from error
-    given = settings.rules
-    named = given.items() if isinstance(given, dict) else ((None, text) for text in given)
+    rules = settings.rules
+    named = rules.items() if isinstance(rules, dict) else ((None, text) for text in rules)
     return [_parsed(path, text, name) for name, text in named], settings
 
 

@@ -110,13 +110,13 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
     for one in advised.advice:
         if rule in (None, one.candidate.rule):
             return one
-    given = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
+    rules = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
     raise QueryError(
         f"no advice named {rule} for this run"
         if rule
         else "no advice for this run, so there is nothing to verify",
-        hint=f"available: {given}"
-        if given
+        hint=f"available: {rules}"
+        if rules
         else "use tracekit compare RUN CHANGED to see the difference",
     )
 

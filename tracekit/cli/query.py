@@ -217,8 +217,8 @@ class _AnalysisCommand(click.Command):
             width = max(len(flags) for flags, _ in records)
             lines += ["Parameters", *(f"  {flags:<{width}}  {text}" for flags, text in records)]
         needed = [one for one in spec.params if one.is_required or one.name in spec.needs[:1]]
-        given = "".join(f" --{one.name.replace('_', '-')} {one.name.upper()}" for one in needed)
-        lines.append(f"Example: {ctx.command_path} TRACE{given} --format csv")
+        arguments = "".join(f" --{one.name.replace('_', '-')} {one.name.upper()}" for one in needed)
+        lines.append(f"Example: {ctx.command_path} TRACE{arguments} --format csv")
         lines.append("--explain prints the definition; other options: tracekit query --help")
         for line in lines:
             formatter.write(f"{shorten(line, formatter.width)}\n")
@@ -325,7 +325,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     ) -> None:
         from tracekit.cli._open import open_traces
 
-        given = {name: value for name, value in params.items() if value is not None}
+        values = {name: value for name, value in params.items() if value is not None}
         reads_traces = spec.scope != "runs"
         parent = click.get_current_context().parent
         before = () if parent is None else parent.params["queries"]
@@ -335,7 +335,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         ) as trace:
             if device or peak:
                 trace.assume_peaks(device, **dict(map(_peak, peak)))
-            result = trace.query(spec.name, **given)
+            result = trace.query(spec.name, **values)
             emit(result, format_name, wide=wide)
             if not result.rows:
                 say_what_is_missing(trace, spec.name)

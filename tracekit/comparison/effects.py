@@ -49,13 +49,13 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     four fifths of the base's compute time must be within 1 % of it, and it must differ from 1 by at
     least half a percent.
     """
-    whole = 0
+    total = 0
     ratios: list[tuple[Fraction, int]] = []
     for pair in pairs:
         if pair.part != "compute":
             continue
         base, new = _sum(pair, 0), _sum(pair, 1)
-        whole += base[1]
+        total += base[1]
         if pair.match == "same" and base[0] and base[1] and new[0] and new[1]:
             ratios.append((Fraction(new[1] * base[0], base[1] * new[0]), base[1]))
     ratios.sort()
@@ -69,7 +69,7 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     if factor is None or abs(factor - 1) < _LEAST_CLOCK:
         return None
     near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
-    return factor if near >= _CLOCK_SHARE * whole else None
+    return factor if near >= _CLOCK_SHARE * total else None
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:

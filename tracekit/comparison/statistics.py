@@ -302,14 +302,14 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
-    together = whole = 0.0
+    products = squares = 0.0
     for series in (base, new):
         ranks = doubled_ranks(series)
         mean = sum(ranks) / len(ranks)
-        together += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
-        whole += sum((rank - mean) ** 2 for rank in ranks)
+        products += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
+        squares += sum((rank - mean) ** 2 for rank in ranks)
     count = len(base) + len(new)
-    result = (together / whole if whole else 0.0) + 2 / count
+    result = (products / squares if squares else 0.0) + 2 / count
     return min(round(result, 2), _MOST_CORRELATED) if result * count**0.5 >= _PLAIN_TO_SEE else 0.0
 
 

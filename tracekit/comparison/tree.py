@@ -158,16 +158,16 @@ def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
         exact: the exact values; their sum differs from the total by less than 1, or slightly more
             if the total is a difference of rounded numbers.
     """
-    whole = [value.numerator // value.denominator for value in exact]
-    missing = total - sum(whole)
+    results = [value.numerator // value.denominator for value in exact]
+    missing = total - sum(results)
     open_places = [place for place, value in enumerate(exact) if value] or list(range(len(exact)))
     if not open_places:
         return []
-    open_places.sort(key=lambda place: whole[place] - exact[place])
+    open_places.sort(key=lambda place: results[place] - exact[place])
     each, rest = divmod(missing, len(open_places))
     for number, place in enumerate(open_places):
-        whole[place] += each + (number < rest)
-    return whole
+        results[place] += each + (number < rest)
+    return results
 
 
 def rounded(value: Fraction) -> int:

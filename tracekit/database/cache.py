@@ -50,9 +50,9 @@ class CachedStore:
 
 def cache_dir() -> Path:
     """Return the cache folder: TRACEKIT_CACHE_DIR, or else a folder in the XDG cache folder."""
-    given = os.environ.get("TRACEKIT_CACHE_DIR")
-    if given:
-        return Path(given).expanduser()
+    folder = os.environ.get("TRACEKIT_CACHE_DIR")
+    if folder:
+        return Path(folder).expanduser()
     xdg = os.environ.get("XDG_CACHE_HOME")
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
     return base / "tracekit"
@@ -118,8 +118,8 @@ def forget_older(store: Path) -> None:
 
 def limit_bytes() -> int:
     """Return the maximum size of the cache, bytes."""
-    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
-    return int(given) if given.isdecimal() else CACHE_LIMIT_BYTES
+    text = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    return int(text) if text.isdecimal() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:

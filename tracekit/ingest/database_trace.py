@@ -191,11 +191,11 @@ def event_sql(
     if time is not None:
         parts += [_us(key, ns) for key, ns in zip(("ts", "dur"), time, strict=True) if ns]
     if args:
-        given = " || ".join(
+        fields = " || ".join(
             f"CASE WHEN {sql} IS NULL THEN '' ELSE ',\"{key}\":' || json_quote({sql}) END"
             for key, sql in args.items()
         )
-        parts.append(f"',\"args\":{{' || substr({given}, 2) || '}}'")
+        parts.append(f"',\"args\":{{' || substr({fields}, 2) || '}}'")
     return " || ".join([*parts, "'}'"])
 
 

@@ -99,8 +99,8 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
         TraceError: a path does not exist, or is a store.
     """
     result: dict[Place, None] = {}
-    for given in paths:
-        path = place_of(given)
+    for source in paths:
+        path = place_of(source)
         matches = [path] if path.exists() else glob(path)
         if not matches:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
@@ -299,8 +299,8 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")
     results: list[Place] = []
-    for given in paths:
-        path = place_of(given)
+    for source in paths:
+        path = place_of(source)
         if path.is_dir():
             inside = _traces_in(path)
             if not inside:

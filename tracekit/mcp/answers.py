@@ -241,8 +241,8 @@ class Tools:
                     "explain with a trace needs the event_id or kernel of a device event",
                     hint="sql(trace, 'SELECT event_id, name FROM device_events LIMIT 5')",
                 )
-            given = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
-            return self.ask(trace, "why", given, max_tokens=max_tokens)
+            selection = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
+            return self.ask(trace, "why", selection, max_tokens=max_tokens)
         return _explained(topic, max_tokens)
 
 

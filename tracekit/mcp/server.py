@@ -302,8 +302,8 @@ def _with_token(app: ASGIApp, token: str) -> ASGIApp:
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] == "http" and not secrets.compare_digest(given, wanted):
+        header = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "http" and not secrets.compare_digest(header, wanted):
             from starlette.responses import PlainTextResponse
 
             hint = (

@@ -52,10 +52,10 @@ class OurRun:
     @property
     def model(self) -> str:
         """The model, with its number of layers if reduced."""
-        model, whole = self.manifest.model, self.full_layer_count
+        model, full = self.manifest.model, self.full_layer_count
         if model is None:
             return "unknown"
-        return f"{model.name}, {self.layer_count} of {whole} layers" if whole else model.name
+        return f"{model.name}, {self.layer_count} of {full} layers" if full else model.name
 
     @property
     def base_model(self) -> str | None:
@@ -91,8 +91,8 @@ class OurRun:
         """Number of layers of the paper's model if this run has fewer; else None."""
         if self.base_model is None or self.layer_count is None:
             return None
-        whole = _SHAPES[self.base_model][2]
-        return None if self.layer_count == whole else whole
+        full = _SHAPES[self.base_model][2]
+        return None if self.layer_count == full else full
 
     @property
     def parameter_count(self) -> int | None:

@@ -155,12 +155,12 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
         raise UsageError(
             "--try supports only the built-in workloads of tracekit collect", hint=_HINT
         )
-    given = _repeated_options(run.command[2:])
-    changed = options_of(run, advice, given)
+    options = _repeated_options(run.command[2:])
+    changed = options_of(run, advice, options)
     if not changed:
         raise UsageError(f"tracekit collect has no option for {advice.rule}", hint=_HINT)
     words = ["tracekit", "collect"]
-    for name, value in {**given, **changed}.items():
+    for name, value in {**options, **changed}.items():
         words += [name] if value is None else [name, value]
     return [*words, "--out", str(out)]
 

@@ -242,8 +242,8 @@ def resize(edges: Edges, change: Change) -> list[str]:
         for place, size in enumerate(sizes)
     )
     squared = ", quadratic where it grew faster than the size"
-    whole = sum(values[0] for values in took.values() if values)
-    fixed_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(whole, 1))
+    total_ns = sum(values[0] for values in took.values() if values)
+    fixed_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(total_ns, 1))
     fixed = f"{fixed_pct:.1f} % of the GPU work, " if fixed_pct >= 0.05 else ""
     return [
         (

@@ -263,8 +263,8 @@ def _useful_terms(rows: Sequence[_Row]) -> list[int]:
     """Return the most explanatory terms by forward selection; the first is constant."""
     selected, factors = [0], _solved(rows, [0])
     residual = _squares(rows, factors, selected)
-    whole = sum(row.dur_ns**2 for row in rows)
-    while len(selected) <= len(rows) // _STEPS_PER_TERM and residual > 1e-18 * whole:
+    total = sum(row.dur_ns**2 for row in rows)
+    while len(selected) <= len(rows) // _STEPS_PER_TERM and residual > 1e-18 * total:
         results = []
         for term in range(len(rows[0].terms)):
             if term not in selected:

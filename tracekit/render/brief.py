@@ -155,10 +155,10 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
     where = "" if size == str(len(rows)) else f"rows {skip + 1:,} to {skip + len(rows):,}: "
     which = "" if size == "1" else where or "all rows: "
     for width in _CELL_WIDTHS:
-        given = [f"{one.header}={shortened(one.cells[:1], width)[0]}" for one in same]
+        headers = [f"{one.header}={shortened(one.cells[:1], width)[0]}" for one in same]
         lines = [head]
         remaining = budget - token_count(head) - 1
-        for begin, parts in ((which, given), (f"{where}no value: ", empty)):
+        for begin, parts in ((which, headers), (f"{where}no value: ", empty)):
             if parts:
                 lines.append(_listed(begin, parts, remaining))
                 remaining -= token_count(lines[-1]) + 1

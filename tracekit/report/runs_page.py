@@ -77,9 +77,9 @@ def runs_page(
 def named(run: str, paths: Sequence[str]) -> str:
     """Return the name of a run in commands: as the user wrote it, if possible."""
     for path in paths:
-        given = Path(path)
-        if given.is_dir() and Path(run).is_relative_to(given.resolve()):
-            return str(given.joinpath(Path(run).relative_to(given.resolve())))
+        source = Path(path)
+        if source.is_dir() and Path(run).is_relative_to(source.resolve()):
+            return str(source.joinpath(Path(run).relative_to(source.resolve())))
     return run
 
 

@@ -321,8 +321,8 @@ class RemoteLocation(Location):
 
     def open(self, start: int = 0) -> BinaryIO:
         stream, known = self._stream(start), self._info
-        seen = stream.response.identity
-        if not self._is_web and known is not None and seen not in (None, known.identity):
+        identity = stream.response.identity
+        if not self._is_web and known is not None and identity not in (None, known.identity):
             raise OSError(errno.EIO, "changed while being read", self.shown)
         return cast(BinaryIO, io.BufferedReader(stream, _BUFFER_BYTES))
 

@@ -33,12 +33,12 @@ def get(url: Url, start: int = 0) -> Response:
     """
     user, _, host = url.place.rpartition("@")
     address = url._replace(place=host).text
-    given = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
+    request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
     if user:
         encoded = base64.b64encode(unquote(user).encode()).decode()
-        given.add_unredirected_header("Authorization", f"Basic {encoded}")
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
     try:
-        answer = urllib.request.urlopen(given, timeout=READ_TIMEOUT_S)
+        answer = urllib.request.urlopen(request, timeout=READ_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         error.close()
         raise as_os_error(OSError(f"status code: {error.code}"), url) from None

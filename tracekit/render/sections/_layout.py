@@ -315,8 +315,8 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
         rows = screen.rows(name)
         most, bar = int(view.get("most", 8)), view.get("bar", "")
         names = view["figures"].split(",")
-        given = view["titles"].split(",") if "titles" in view else map(_title, names)
-        titles = dict(zip(names, given, strict=False))
+        texts = view["titles"].split(",") if "titles" in view else map(_title, names)
+        titles = dict(zip(names, texts, strict=False))
         is_of_step = screen.has_steps and "step_wall_ns" in titles
         if is_of_step:
             rows = screen.of_work(rows)

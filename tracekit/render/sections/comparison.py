@@ -291,7 +291,7 @@ def noise(screen: Screen) -> list[Text]:
     ]
     below = []
     for row in rows:
-        notes = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
+        notes = [f"{side}: {steps}" for side in ("base", "new") if (steps := _seen(row, side))]
         if row["correlation"]:
             alike = f"consecutive values are correlated ( {row['correlation']:.2g})"
             notes.insert(0, f"{alike}, so they carry less information")
