@@ -1,32 +1,31 @@
-# Three commands; the first has a virtual environment of its own, the others share one:
+# Main commands; `make demo` has its own virtual environment, and the others share one:
 #   make demo     install the core and print the breakdown of a bundled sample trace
 #   make collect  install torch and related packages, train a tiny model for a few steps under the
 #                 profiler and print its breakdown (ARGS: options of tracekit collect)
 #   make test     install the developers' tools and run the gate: all checks and the tests without
 #                 the mark `nightly`
 #   make test-all   the gate, the tests marked `nightly`, and the manual
-#   make fuzz     search for input that makes tracekit fail, for some MINUTES; saves finds to
-#                 tests/corpus. Where there is cc, a tenth of the time is for native/ under
-#                 sanitizers
-#   make docs     build the manual into build/docs; a dead link or anchor stops it
+#   make fuzz     search for input that makes tracekit fail, for MINUTES minutes; saves it to
+#                 tests/corpus. If cc exists, a tenth of the time tests native/ with sanitizers
+#   make docs     build the manual into build/docs; fails at a broken link or anchor
 #   make benchmark  measure this tree and the last tag, or the commit AGAINST, in pairs
 #   make predictions  predict loops and loads, run them, and write the errors into the manual
-#   make advice       put faults into programs, and write into the manual whether advice finds them
-#   make agents       count the tokens of every default answer to assistants, for the manual
+#   make advice       inject faults into programs, and write into the manual whether advice finds them
+#   make agents       count the tokens of every default MCP answer, for the manual
 #   make peers        compare figures with other tools, and write the tables into the manual
 #   make devices      compare predictions of another device with recordings, for the manual
-#   make unprofiled   compare estimates with steps that ran without the profiler, for the manual
+#   make unprofiled   compare estimates with unprofiled steps, for the manual
 #   make truth        compare figures of GPU recordings with CUDA events, for the manual
 #   make published    compare the published tables with the paper's TEXT
-#   make sets         try tracekit with old and new versions of Python, torch and transformers
+#   make sets         test tracekit with old and new versions of Python, torch, and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
-#   make release      check the release, build it, and print what is left to upload
-# Single checks, for quick turns: lint, types, imports, sql, gate, pytest (ARGS="-k timeline").
-# make docs-update writes the output of commands into the manual's pages and notebooks, and the
-# picture (ARGS="docs/speed.md": the outputs of that page alone).
-# make docs-pictures renews the manual's pictures of pages and screens; needs Chromium
-# (ARGS="report browse": those alone).
-# PYTHON chooses the interpreter (3.11 or later) for a new environment.
+#   make release      check and build the release, and print the remaining steps
+# Single checks: lint, types, imports, sql, gate, pytest (ARGS="-k timeline").
+# make docs-update updates the command outputs, notebooks, and the picture in the manual
+# (ARGS="docs/speed.md": only the outputs of that page).
+# make docs-pictures updates the screenshots in the manual; needs Chromium
+# (ARGS="report browse": only these).
+# PYTHON is the interpreter (3.11 or later) for new environments.
 
 PYTHON ?= python3
 SAMPLE := sample_traces/h200_finetune_L
@@ -36,10 +35,10 @@ DEV := .venv-dev
 ARGS ?=
 MINUTES ?= 10
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
-# Planning of statements is most of what tests do. With jemalloc, which Ray ships, six small traces with two
-# analyses each take 3.0 CPU-seconds instead of 4.0.
+# Tests spend most of their time planning SQL statements. With jemalloc, which Ray includes, two analyses of six small
+# traces take 3.0 instead of 4.0 CPU-seconds.
 JEMALLOC = $(wildcard $(DEV)/lib/python3*/site-packages/ray/core/libjemalloc.so)
-# Programs that measure and fill tables of the manual: run by name, by no check.
+# Programs that measure and update tables of the manual. No check runs them.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
 NATIVE := $(wildcard native/*.c native/*.h native/*.py)
 SANITIZE := -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Inative
@@ -48,8 +47,8 @@ CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno
 # Suppress pip's warnings, which do not apply here; errors are shown.
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 
-# Of the ten thousand files of torch and its kin a quarter is ever imported: they are compiled when
-# they are, and kept, wherever somebody has switched that off.
+# Only a quarter of the ten thousand files of torch and its dependencies is ever imported. Compile them at import, and
+# cache the result even if the user has disabled that.
 export PYTHONDONTWRITEBYTECODE :=
 
 # The checks are independent of each other; all other targets run sequentially.
@@ -82,11 +81,11 @@ test: $(DEV)/.installed
 test-all: $(DEV)/.installed
 	@$(call run_tests,checks docs)
 
-# The environments alone.
+# Only the environments.
 tools: $(DEV)/.installed
 collects: $(DEV)/.collects
 
-# The longest first.
+# Longest first.
 checks: $(DEV)/.installed
 	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql lint imports gate
 
@@ -112,7 +111,7 @@ sql: $(DEV)/.installed
 	@echo "== sqruff"
 	@$(DEV)/bin/sqruff --nocolor lint queries > $(DEV)/sql.log 2>&1 || { cat $(DEV)/sql.log >&2; exit 1; }
 
-# Not with --quiet: it would hide the warnings from --strict, too.
+# No --quiet, because it would also hide warnings from --strict.
 docs: $(DEV)/.installed
 	@echo "== manual"
 	@NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict > $(DEV)/docs.log 2>&1 || \
@@ -124,7 +123,7 @@ docs-update: $(DEV)/.installed
 docs-pictures: $(DEV)/.installed
 	@PYTHONPATH=docs $(DEV)/bin/python -m generate.screenshots $(ARGS)
 
-# The gate that tracekit is for others, on a sample: what is found in it must not change.
+# tracekit's CI check on a sample, whose results must not change.
 gate: $(DEV)/.installed
 	@echo "== tracekit check"
 	@$(DEV)/bin/tracekit check sample_traces/pretrain_Naive --rules tests/checking/gate/rules.toml \
@@ -148,26 +147,26 @@ format: $(DEV)/.installed
 	@$(DEV)/bin/ruff format --quiet .
 	@$(DEV)/bin/sqruff fix --quiet queries
 
-# What this tree costs beside another commit: AGAINST=COMMIT, or the last tag.
+# Time and memory of this tree relative to AGAINST=COMMIT, or the last tag.
 benchmark: $(DEV)/.installed
 	@$(DEV)/bin/python evaluations/benchmarks/bench_pairs.py $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
-# On a quiet machine, for a quarter of an hour: what differs is times.
+# Takes a quarter of an hour on an idle machine, because it compares times.
 predictions: $(DEV)/.installed
 	@$(EVALUATE) predictions $(ARGS)
 
 advice: $(DEV)/.installed
 	@$(EVALUATE) advice $(ARGS)
 
-# TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
+# TRACEKIT_TRACELENS and TRACEKIT_HTA name clones; without a clone, its tables are unchanged.
 peers: $(DEV)/.installed
 	@$(EVALUATE) peers $(ARGS)
 
-# All that is said of every trace there is, into OUT; AGAINST=FOLDER compares it with what was written there.
+# Complete results of all traces, written to OUT; AGAINST=FOLDER compares them with an earlier OUT.
 golden: $(DEV)/.installed
 	@$(EVALUATE) golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
 
-# ARGS="--traces FOLDER" names the recordings and their truth.
+# ARGS="--traces FOLDER" names the recordings and their measured times.
 truth: $(DEV)/.installed
 	@$(EVALUATE) h200 $(ARGS)
 
@@ -177,20 +176,19 @@ devices: $(DEV)/.installed
 unprofiled: $(DEV)/.installed
 	@$(EVALUATE) unprofiled $(ARGS)
 
-# TEXT is the text of arXiv 2311.03687, the cells of a table's line between tabs.
+# TEXT is the text of arXiv 2311.03687, with tabs between the cells of tables.
 published: $(DEV)/.installed
 	@TRACEKIT_PAPER_TEXT=$(TEXT) $(DEV)/bin/python -m pytest --quiet evaluations/published $(ARGS)
 
-# On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
+# TRACEKIT_PUBLIC_TRACES names the folder of public traces.
 agents: $(DEV)/.installed
 	@$(EVALUATE) agents $(ARGS)
 
-# ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
+# ARGS selects sets; TORCH_INDEX= TORCH=torch==VERSION installs torch from PyPI.
 sets:
 	@$(PYTHON) evaluations/version_sets $(ARGS)
 
-# From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
-# made by .github/workflows/wheels.yml.
+# Built from a copy of the commit, without uncommitted files. .github/workflows/wheels.yml builds wheels of other systems.
 wheel: $(DEV)/.installed
 	@rm -rf build/release dist && mkdir -p build/release
 	@git archive HEAD | tar --extract --directory build/release
@@ -198,7 +196,7 @@ wheel: $(DEV)/.installed
 		{ cat $(DEV)/wheel.log >&2; exit 1; }
 	@ls dist
 
-# It uploads nothing, and stops at the first thing that is not ready.
+# Uploads nothing, and stops at the first failed check.
 release: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tracekit/__init__.py)
 release:
 	@test -z "$$(git status --porcelain)" || { echo "the working tree has changes: commit them" >&2; exit 1; }
@@ -215,7 +213,7 @@ release:
 clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# A stamp in the environment says that it holds what these files ask for.
+# A stamp file marks an environment that meets the requirements in these files.
 $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE)
 	@echo "== installing tracekit into $(DEMO)" >&2
 	@$(call new_environment,$(DEMO))
@@ -242,7 +240,7 @@ $(DEV)/.installed: $(DEV)/.collects
 		--requirement /dev/stdin
 	@touch $@
 
-# The pip that a Python brings may look at every version of a package for seconds.
+# Upgrade pip, because old versions may spend seconds on every version of a package.
 define new_environment
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tracekit needs Python 3.11 or later; this is " \
 	+ sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 ...")' && \

@@ -24,24 +24,23 @@ def run(
     `program` is a user's training script with arguments, which runs instead of a stage;
     `serving_figures` returns summary lines from analyses of a serving run folder.
 
-    Returns:
-        The run folder, and the exit code: that of the program, 0 for a stage.
+    Returns: The run folder, and the exit code: of the program, or 0 for a stage.
 
     Raises:
         TracekitError: arguments are invalid, something is missing, or the workload failed.
     """
-    asked = validated(values, is_program=bool(program))
+    options = validated(values, is_program=bool(program))
     if not program:
         # Must be set before torch is loaded; otherwise its profiler logs every start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    with sampling(bool(asked.pop("power", False)), echo) as keep:
-        ended = _run(asked, command, echo, program, serving_figures)
+    with sampling(bool(options.pop("power", False)), echo) as keep:
+        ended = _run(options, command, echo, program, serving_figures)
         keep(ended.folder)
     return ended
 
 
 def _run(
-    asked: dict[str, Any],
+    options: dict[str, Any],
     command: Sequence[str],
     echo: Callable[[str], None],
     program: Sequence[str],
@@ -51,14 +50,14 @@ def _run(
     if program:
         from .loop.wrap import run as run_program
 
-        return run_program(asked, list(program), list(command), echo)
-    if asked["stage"] == "serve":
+        return run_program(options, list(program), list(command), echo)
+    if options["stage"] == "serve":
         from .serving.run import run as run_load
 
-        return Ended(run_load(asked, list(command), echo, figures=serving_figures), 0)
+        return Ended(run_load(options, list(command), echo, figures=serving_figures), 0)
     from .training.run import run as run_training
 
-    return Ended(run_training(asked, list(command), echo), 0)
+    return Ended(run_training(options, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

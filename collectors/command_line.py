@@ -15,7 +15,7 @@ from tracekit.units import parse_bytes, parse_duration
 TRAINING = ("pretrain", "finetune")
 STAGES = (*TRAINING, "serve")
 PROGRAM = "program"
-"""Name that stands for the user's own program among the stages of an option."""
+"""Name of the user's own program in the stages of an option."""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
@@ -65,7 +65,7 @@ class Option(click.Option):
         meaning: help text, one phrase.
         type: type of the value; text if None.
         default: default value shown in the help.
-        metavar: name of the value in the help; None for that of the type.
+        metavar: name of the value in the help; None for the name of the type.
         stages: stages that accept the option; with other stages, it is a `UsageError`.
         group: heading under which the help lists the option.
         is_flag: whether the option takes no value.
@@ -145,16 +145,16 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
         UsageError: a value is invalid, or an option does not exist.
     """
     known = {option.key: option for option in options}
-    found = {}
+    result = {}
     for key, value in values.items():
         if key not in known:
             raise UsageError(f"unknown option {key!r}")
         if value is not None and value is not False:
             try:
-                found[key] = known[key].type.convert(value, known[key], None)
+                result[key] = known[key].type.convert(value, known[key], None)
             except click.BadParameter as error:
                 raise UsageError(error.format_message()) from None
-    return found
+    return result
 
 
 def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
@@ -169,10 +169,10 @@ def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
 
 def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
     """Return the arguments of `Profile` from the options of a run."""
-    asked = {
+    options = {
         name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
     }
-    return {"record_shapes": not values.get("no_shapes"), **asked}
+    return {"record_shapes": not values.get("no_shapes"), **options}
 
 
 def range_options(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -308,10 +308,10 @@ def validated(values: Mapping[str, Any], *, is_program: bool = False) -> dict[st
     Raises:
         UsageError: a value is invalid, or the option does not apply to the stage or program.
     """
-    asked = given(values, OPTIONS)
-    stage = asked.setdefault("stage", "pretrain")
+    options = given(values, OPTIONS)
+    stage = options.setdefault("stage", "pretrain")
     for option in OPTIONS:
-        if option.key not in asked or (PROGRAM if is_program else stage) in option.stages:
+        if option.key not in options or (PROGRAM if is_program else stage) in option.stages:
             continue
         name = option.opts[0]
         if is_program:
@@ -324,4 +324,4 @@ def validated(values: Mapping[str, Any], *, is_program: bool = False) -> dict[st
             )
         takers = " and ".join(taker for taker in option.stages if taker in STAGES)
         raise UsageError(f"{name} is for --stage {takers}, not for {stage}")
-    return asked
+    return options

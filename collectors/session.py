@@ -179,14 +179,14 @@ class Collection(Observer):
         self._place = Place(0, 0, 1)
         self._force = force
         self._folder: LoopFolder | None = None
-        self._watch = LoopWatch(self, "told")
+        self._watch = LoopWatch(self, "reported")
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
 
     @property
     def folder(self) -> Path | None:
         """The run folder, once this rank has written it."""
-        return None if self._folder is None else self._folder.made
+        return None if self._folder is None else self._folder.final_path
 
     def __enter__(self) -> Self:
         self._place = current_place()
@@ -240,7 +240,7 @@ class Collection(Observer):
     def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
         """Begin to record, now that the first step has shown which models are called."""
         self._watch.stop()
-        self._watch = LoopWatch(self, "told")
+        self._watch = LoopWatch(self, "reported")
         model = next(iter(outermost(list(called))), self._model)
         self._record(folder, model).skip_first()
         self._watch.start()
@@ -389,7 +389,7 @@ class Collection(Observer):
             report = recorder.report
             reason = f"rank {report.rank}: {report.reason}, after the recording was complete"
             folder.end(self._run, None, report.outcome, reason)
-        if folder.made is None and (self._place.local_rank == 0 or error is not None):
+        if folder.final_path is None and (self._place.local_rank == 0 or error is not None):
             wait_s = _FAILED_WAIT_S if error is not None else _WAIT_S
             deadline = time.monotonic() + wait_s
             while folder.path.exists() and time.monotonic() < deadline:
@@ -415,7 +415,7 @@ class Collection(Observer):
         try:
             (folder.work / "committed").mkdir()  # atomic: succeeds for only one rank
         except OSError:
-            return folder.made is not None or not folder.path.exists()
+            return folder.final_path is not None or not folder.path.exists()
         failed = first_failure(reports)
         outcome: Outcome = "ok" if failed is None else failed.outcome
         reason = None if failed is None else f"rank {failed.rank}: {failed.reason}"
@@ -425,7 +425,7 @@ class Collection(Observer):
             folder.close()
         if reason is not None:
             write_notice(reason)
-        for line in summary(run, folder.made or folder.target):
+        for line in summary(run, folder.final_path or folder.target):
             write_notice(line)
         return True
 

@@ -1,27 +1,27 @@
-"""Parts of the manual's pages that a command writes, between two marks; all else is by hand."""
+"""Generated parts of the manual's pages, which are between two marks."""
 
 from __future__ import annotations
 
 
 def marks(command: str) -> tuple[str, str]:
-    """Return what stands before and after the part that a command writes."""
+    """Return the marks before and after the part that a command writes."""
     return f"<!-- begin: {command} -->", f"<!-- end: {command} -->"
 
 
-def filled(page: str, command: str, made: str) -> str:
-    """Return the page with this text between the command's marks.
+def filled(page: str, command: str, text: str) -> str:
+    """Return the page with the given text between the marks of a command.
 
     Raises:
-        ValueError: it has no such marks.
+        ValueError: the page does not have the marks.
     """
     begin, end = marks(command)
     head, rest = page.split(begin)
     _, tail = rest.split(end)
-    return f"{head}{begin}\n\n{made.strip()}\n\n{end}{tail}"
+    return f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
 
 
 def part(page: str, command: str) -> str:
-    """Return what the command wrote there."""
+    """Return the text between the marks of a command."""
     begin, end = marks(command)
     return page.split(begin)[1].split(end, maxsplit=1)[0].strip()
 

@@ -1,7 +1,7 @@
-"""How often a difference is found, by its size, the number of steps and their spread.
+"""Measures how often differences are detected, by size, number of steps, and noise.
 
-Steps of a real run are drawn again and again for both sides, and those of one side made longer. The
-run is noisier than most, so its noise is also shrunk to smaller spreads; its long tail stays.
+Steps of a real run are resampled for both sides, and the steps of one side are lengthened. The run
+is noisier than most, so its noise is also scaled down; its long tail remains.
 
     python evaluations/noise_curve.py
 
@@ -36,12 +36,12 @@ def real_steps() -> list[float]:
 
 
 def with_spread(steps: Sequence[float], spread_pct: float) -> list[float]:
-    """Return steps with their noise shrunk or stretched to a spread.
+    """Return steps with their noise scaled to a spread.
 
     Args:
-        steps: as they were, ns.
-        spread_pct: the standard deviation that the median distance from the median stands for, in
-            percent of the median.
+        steps: recorded steps, ns.
+        spread_pct: standard deviation estimated from the median absolute deviation, percent of the
+            median.
     """
     middle = median(steps)
     factor = spread_pct / 100 * middle / spread(steps)
@@ -49,33 +49,33 @@ def with_spread(steps: Sequence[float], spread_pct: float) -> list[float]:
 
 
 def verdicts(steps: Sequence[float], count: int, effect_pct: float, pairs: int) -> Counter[str]:
-    """Return how often each verdict was given over pairs of drawn series.
+    """Return the number of each verdict over pairs of resampled series.
 
     Args:
-        steps: what is drawn from, ns.
+        steps: steps to sample from, ns.
         count: steps on each side.
-        effect_pct: by how much those of the new side are longer, percent.
-        pairs: how many pairs are drawn.
+        effect_pct: how much longer the steps of the new side are, percent.
+        pairs: number of pairs.
     """
     draw = random.Random(f"{count} {effect_pct}")
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for _ in range(pairs):
         base = draw.choices(steps, k=count)
         new = [step * (1 + effect_pct / 100) for step in draw.choices(steps, k=count)]
-        found[str(compare_series(base, new).verdict)] += 1
-    return found
+        result[str(compare_series(base, new).verdict)] += 1
+    return result
 
 
 def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
     """Return how often consecutive steps of one run differ significantly.
 
-    Its first ten steps, which are far slower, are left out.
+    The first ten steps, which are far slower, are omitted.
 
     Args:
         count: steps on each side.
-        pairs: how many pairs are taken, each from another place of the run.
-        is_in_turn: one step for the one side, the next for the other; else each side has steps
-            in a row, elsewhere in the run.
+        pairs: number of pairs, each from a different part of the run.
+        is_in_turn: whether steps alternate between the sides; otherwise, each side has consecutive
+            steps from a different part of the run.
     """
     steps, draw, alarms = real_steps()[10:], random.Random(count), 0
     for _ in range(pairs):
@@ -90,7 +90,7 @@ def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
 
 
 def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
-    """Return how often the best test would find a difference in normal noise of known size, %."""
+    """Return how often the best test would detect a difference in normal noise of known size, %."""
     normal = NormalDist()
     shift = effect_pct / (spread_pct * math.sqrt(2 / count))
     z = normal.inv_cdf(1 - ALPHA / 2)
@@ -98,7 +98,7 @@ def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
 
 
 def table() -> str:
-    """Return the curve as a Markdown table: found, and in parentheses what the best test would."""
+    """Return a table of detection rates in Markdown, with the best possible ones in parentheses."""
     steps = real_steps()
     heads = [f"{effect:g} % longer" for effect in EFFECTS_PCT[1:]]
     lines = [
@@ -111,15 +111,17 @@ def table() -> str:
             cells = []
             for effect in EFFECTS_PCT:
                 pairs = PAIRS if effect else PAIRS_WITHOUT_DIFFERENCE
-                found = verdicts(shrunk, count, effect, pairs)
-                told = 100 * (found["slower"] + found["faster"]) / pairs
+                result = verdicts(shrunk, count, effect, pairs)
+                detected_pct = 100 * (result["slower"] + result["faster"]) / pairs
                 if effect:
-                    wrong = found["same"] if effect > 1 else 0
+                    wrong = result["same"] if effect > 1 else 0
                     ideal = ideal_pct(count, effect, spread_pct)
-                    text = f"{told:.1f} % ({ideal:.1f} %)" + (f", {wrong} × same" if wrong else "")
+                    text = f"{detected_pct:.1f} % ({ideal:.1f} %)" + (
+                        f", {wrong} × same" if wrong else ""
+                    )
                     cells.append(text)
                 else:
-                    cells.append(f"{told:.1f} %")
+                    cells.append(f"{detected_pct:.1f} %")
             lines.append(f"| {spread_pct:g} % | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,8 +1,7 @@
-"""Build backend: setuptools, with the library in C as one wheel for every Python of a system.
+"""Build backend: setuptools with the C library, as one wheel per platform for all Python versions.
 
-The library needs no header of Python. It is compiled with ``$CC``, else with ``cc``; where there is
-neither, with the C compiler of PyPI's package ``ziglang``, which is asked for as a requirement of
-the build. ``$CFLAGS`` come last.
+The library does not need Python headers. It is compiled with ``$CC`` or ``cc``. If neither exists,
+the build requires PyPI's package ``ziglang`` and uses its C compiler. ``$CFLAGS`` come last.
 """
 
 from __future__ import annotations
@@ -43,39 +42,39 @@ ZIG = "ziglang>=0.13"
 
 
 def system_compiler() -> list[str] | None:
-    """Return the command of the C compiler that is there, None for none."""
+    """Return the command of the installed C compiler, or None."""
     if os.environ.get("CC", "").strip():
         return shlex.split(os.environ["CC"])
     return ["cc"] if shutil.which("cc") else None
 
 
 def compiler() -> list[str]:
-    """Return the command of the C compiler that is used.
+    """Return the command of the C compiler to use.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: no C compiler is available.
     """
-    found = system_compiler()
-    if found is not None:
-        return found
+    command = system_compiler()
+    if command is not None:
+        return command
     if find_spec("ziglang") is None:
         sys.exit(
-            "tracekit needs a C compiler to be installed from source: install one as the command "
-            "cc, name one in $CC, or install PyPI's package ziglang"
+            "tracekit needs a C compiler to install from source: install one as cc, set $CC, or "
+            "install PyPI's package ziglang"
         )
-    # Without a CPU, the library would run on none that is older than the one here.
+    # By default, zig targets this machine's CPU, and the library would not run on older CPUs.
     return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
 
 
 class BuildLibrary(build_ext):
-    """Compiles the library, whose name has no version of Python."""
+    """Compiles the library under a name without a Python version."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the path of the library in the wheel."""
         return os.path.join(*fullname.split(".")) + ".so"  # noqa: PTH118
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile all files at once: they take a few seconds."""
+        """Compile all files with one command, which takes a few seconds."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = shlex.split(os.environ.get("CFLAGS", ""))
@@ -85,14 +84,14 @@ class BuildLibrary(build_ext):
         except OSError as error:
             sys.exit(f"tracekit cannot be compiled: {command[0]}: {error.strerror}")
         if done.returncode:
-            sys.exit(f"tracekit cannot be compiled: {command[0]} failed, for the reason above")
+            sys.exit(f"tracekit cannot be compiled: {command[0]} failed (see the output above)")
 
 
 class PlatformWheel(bdist_wheel):
-    """A wheel of a system, for every Python."""
+    """A wheel of a platform, for all Python versions."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the wheel's tag."""
+        """Return the tag of the wheel."""
         return "py3", "none", super().get_tag()[2]
 
 
@@ -101,12 +100,12 @@ def _requirements(of_setuptools: list[str]) -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """Return what building a wheel needs."""
+    """Return the requirements of a wheel build."""
     return _requirements(build_meta.get_requires_for_build_wheel(config_settings))
 
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
-    """Return what an editable installation needs."""
+    """Return the requirements of an editable installation."""
     return _requirements(build_meta.get_requires_for_build_editable(config_settings))
 
 

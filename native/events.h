@@ -21,7 +21,7 @@ typedef enum {
     TEXT_ENDS,    /* at the next event, or inside it */
     ARRAY_ENDS,   /* after the closing bracket of the array */
     ODD_EVENT,    /* at a well-formed object, followed by another event or the bracket */
-    DAMAGED,      /* at text that is no event, or not followed by one */
+    DAMAGED,      /* at text that is not an event, or is not followed by one */
     OUT_OF_MEMORY,
 } Stop;
 

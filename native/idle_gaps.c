@@ -15,7 +15,7 @@ enum {
     DEVICE, PIECE, STREAM, CORRELATION, LAUNCH, DELAY, OP, MODULE, STEP, CALL, RETURNED,
 };
 
-/* The flags are those of queries/idle/idle_gap.sql. */
+/* The flags of queries/idle/idle_gap.sql. */
 enum { LIMITS, WORK, STEPS, THREAD_WAITS, MISSING_CALLS, HOST };
 enum { IS_COMM = 1, IS_COPY_TO_HOST = 2, IS_INFERRED = 4, IS_GRAPH = 8, BY_CPU = 16, BY_CALL = 32,
        LACKS_LAUNCH = 64, IS_COARSE = 128 };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Arithmetic modulo 2^64: sums of differences are right even if one of them overflows. */
+/* Arithmetic modulo 2^64: sums of differences are correct even if one difference overflows. */
 static int64_t minus(int64_t one, int64_t other)
 {
     return (int64_t)((uint64_t)one - (uint64_t)other);

@@ -15,7 +15,7 @@ typedef struct {
 
 #define WEIGHTS 5
 
-/* The group of an edge is that of its target node, or NOTHING; in RUN_STEPS it is the trace. */
+/* The group of an edge is the group of its target node, or NOTHING; in RUN_STEPS it is the trace. */
 typedef struct {
     int64_t group, weights[WEIGHTS];
 } WeightedEdge;

@@ -456,8 +456,8 @@ EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArr
         if (strcmp(kinds[i]->name, name) == 0)
             kind = kinds[i];
     bool is_narrow[MAX_SWEEP_COLUMNS];
-    const char *wrong = kind == NULL ? "no such sweep:"
-        : source->release == NULL    ? "nothing to read for"
+    const char *wrong = kind == NULL ? "unknown sweep:"
+        : source->release == NULL    ? "no input for"
         : !has_columns(source, kind->input_types, is_narrow)
         ? "wrong column types for"
         : NULL;

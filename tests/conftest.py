@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
     """Check that each `nightly` mark gives a reason.
 
     Raises:
-        pytest.UsageError: one gives none.
+        pytest.UsageError: a mark has no reason.
     """
     for item in items:
         if any(not mark.args for mark in item.iter_markers("nightly")):
@@ -101,7 +101,7 @@ def shared_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def opened(shared_folder):
-    """Return a function that opens a trace, ingested once for all workers and only ever read."""
+    """Return a function that opens a trace read-only, ingested once for all workers."""
     traces = {}
     cache = shared_folder / "stores"
     cache.mkdir(exist_ok=True)
@@ -121,9 +121,9 @@ def opened(shared_folder):
 
 @pytest.fixture(scope="session")
 def keep_stores(opened):
-    """Return a function that makes a cache one of somebody who has asked some traces before.
+    """Return a function that fills a cache with the stores of traces.
 
-    It takes the folder of the cache and the paths of the traces, and copies their stores there.
+    It takes the folder of the cache and the paths of the traces.
     """
 
     def keep(cache, *paths):
@@ -137,9 +137,9 @@ def keep_stores(opened):
 
 @pytest.fixture(scope="session")
 def answered(opened):
-    """Return a function that gives the answers of the trace at a path, each made once.
+    """Return a function that returns the results of the trace at a path, each computed once.
 
-    Those of one trace are held at a time.
+    Results of only one trace are cached at a time.
     """
     held = {}
 
@@ -205,8 +205,8 @@ def cli(tmp_path, keep_stores):
 def tiny_trace(tmp_path):
     """Return a function that writes a trace of a few events to a file.
 
-    It takes a list of events, or the raw text or bytes of the file. A name that ends in `.gz` is
-    compressed; further keywords become top-level keys beside `traceEvents`.
+    It takes a list of events, or the raw text or bytes of the file. A file name that ends in `.gz`
+    is compressed; other keywords become top-level keys next to `traceEvents`.
     """
 
     def write(content, name="trace.json", **top_level):
@@ -226,7 +226,7 @@ def tiny_trace(tmp_path):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Return the folder of a cache of the test's own; its temporary files are its own, too."""
+    """Return the folder of a cache for this test, with its own temporary files."""
     folder, temporary = tmp_path / "cache", tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
@@ -247,10 +247,10 @@ def kernels(tiny_trace):
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Return a function that makes a run folder: its name, requests, members of the manifest.
+    """Return a function that creates a run folder from a name, requests, and manifest members.
 
-    A pre-training run unless the members say otherwise. `requests` and `benchmarks` are dicts or
-    the raw lines of `requests.jsonl` and `benchmarks.jsonl`; `into` is a folder below the test's.
+    By default, a pre-training run. `requests` and `benchmarks` are dicts or the raw lines of
+    `requests.jsonl` and `benchmarks.jsonl`; `into` is a folder below the test's.
     """
 
     def make(name, requests=None, *, benchmarks=None, into=".", **members):

@@ -1,6 +1,6 @@
-"""Prints what some extras ask for, a requirement a line: `python tests/extras.py EXTRA…`.
+"""Prints the requirements of extras, one per line: `python tests/extras.py EXTRA…`.
 
-pip installs that next to an installed tracekit, which it would otherwise build again.
+With these, pip does not rebuild an installed tracekit.
 """
 
 import sys
@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
 def requirements(extras: list[str]) -> list[str]:
-    """Return what some extras ask for, and the core, without what is named twice."""
+    """Return the requirements of the core and of extras, without duplicates."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     asked = [*project["dependencies"]]
     for extra in extras:

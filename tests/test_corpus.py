@@ -1,4 +1,4 @@
-"""Every input that fuzzing ever failed on passes."""
+"""All inputs that failed in fuzzing pass."""
 
 import importlib.util
 import sys

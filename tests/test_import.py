@@ -12,7 +12,7 @@ HEAVY = ("duckdb", "_duckdb", "polars", "rich", "click", "torch")
 
 
 def test_imports_are_lazy():
-    """Local paths need nothing that reads URLs."""
+    """Local paths do not import modules for URLs."""
     code = (
         f"import sys, tracekit; print([m for m in {HEAVY!r} if m in sys.modules]);"
         "from tracekit.storage import place_of; place_of('trace.json');"

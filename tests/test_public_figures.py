@@ -82,7 +82,7 @@ def test_the_eight_ranks_of_a_run(opened, public_traces, expected):
 
 # Figures of single traces; the comments say what other tools report.
 REFERENCE = {
-    # Kernels of DeepEP: HTA and TraceLens find no communication at all.
+    # DeepEP kernels; HTA and TraceLens find no communication.
     "deepseek_train_h800": {"comm_ns": 113_440_000, "exposed_comm_ns": 4_186_000}
     | {"window_ns": 129_012_000, "overlapped_comm_pct": pytest.approx(96.3099, abs=1e-4)},
     # HTA drops the last step (4,876 events) and rounds to µs: 57 % too much idle time.

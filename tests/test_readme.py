@@ -1,7 +1,7 @@
-"""The README and the manual tell only what works today: every command in them is run.
+"""Runs every command in the README and the manual, and compares its output.
 
-`python tests/test_readme.py` (or `make docs-update`) writes the outputs anew;
-look at the difference before you commit it.
+`python tests/test_readme.py` (or `make docs-update`) updates the outputs; review the diff before
+you commit it.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from generate.sessions import (
 
 _PYCON = re.compile(r"(?<=```pycon\n).*?(?=```)", re.DOTALL)
 _PYTHON = re.compile(r"(?<=```python\n).*?(?=```)", re.DOTALL)
-# Examples that need nothing but tracekit and a bundled sample.
+# Examples that need only tracekit and a bundled sample.
 _RUNS_ALONE = "import tracekit\n"
 
 PAGES = [path.relative_to(REPO).as_posix() for path in hand_written()]
@@ -39,7 +39,7 @@ _OTHER_PAGE = pytest.mark.nightly("pages other than the README")
 
 
 def _pages(shows):
-    """Return the pages whose text shows something to run; all but the README run nightly."""
+    """Return the pages with commands; all pages except the README run nightly."""
     return [
         pytest.param(page, marks=() if page == README.name else _OTHER_PAGE)
         for page in PAGES
@@ -49,7 +49,7 @@ def _pages(shows):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, keep_stores):
-    """Return where the commands of all pages keep what they write; samples are ingested already."""
+    """Return the output folder of the commands of all pages, with ingested samples."""
     folder = tmp_path_factory.mktemp("manual")
     keep_stores(folder / "cache", *SAMPLES)
     # `make collect` and `make docs` create them, and need not run before the tests.

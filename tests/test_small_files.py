@@ -1,4 +1,4 @@
-"""Small files of others are refused in one sentence, in time linear in their size."""
+"""Untrusted small files are rejected in one sentence, in time linear in their size."""
 
 import json
 import os

@@ -39,7 +39,7 @@ def test_sql_cannot_change_the_store(kernels, cache):
         store = trace.store_path
         before = store.read_bytes()
         assert refused(trace, ON_THE_STORE, store=store) == []
-        # Nor under the name that DuckDB uses.
+        # Also not under DuckDB's name.
         for (path,) in trace.sql("SELECT path FROM duckdb_databases() WHERE NOT internal").rows:
             by_name = [statement for statement in ON_THE_STORE if "read_blob" not in statement]
             assert path is None or refused(trace, by_name, store=path) == []

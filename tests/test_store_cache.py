@@ -116,7 +116,7 @@ def test_the_least_recently_used_stores_are_evicted(kernels, tiny_trace, cache, 
         assert set(stores(cache)) == {first, trace.store_path}
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
     with tracekit.open(tiny_trace(kernels.read_bytes(), name="4.json")) as trace:
-        assert stores(cache) == [trace.store_path]  # Never the one in use.
+        assert stores(cache) == [trace.store_path]  # Never the store in use.
 
 
 def test_clearing_the_cache(kernels, cache):

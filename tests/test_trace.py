@@ -84,7 +84,7 @@ def test_an_unknown_rank_is_unknown(tiny_trace):
 
 
 def test_ranks_of_a_run(tiny_trace):
-    """Rank 1 is missing, rank 2 comes twice, one file says nothing."""
+    """Rank 1 is missing, rank 2 is duplicated, and one file has no rank."""
     tiny_trace([kernel()], name="run/a.json", **job(0))
     tiny_trace([kernel(dur=2)], name="run/b.json", **job("2"))
     tiny_trace([kernel(dur=3)], name="run/c.json", **job(2))

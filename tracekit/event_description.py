@@ -166,7 +166,7 @@ LINKS = (
     EventColumn(
         "python_module_id",
         "BIGINT",
-        "number of the nn.Module among those of its class",
+        "number of the nn.Module within its class",
         "argument",
         ("Python module id",),
         since=_PYTHON_MODULE,

@@ -43,7 +43,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
   interrupted, and finished measurements are kept.
 - `oom`: it ran out of memory.
 - `failed`: any other failure. A user's program that fails after it was recorded keeps its figures
-  and its trace; otherwise there are none, or those of the finished steps.
+  and its trace; otherwise, it has no figures, or only figures of the finished steps.
 """
 
 # The outcome of a job is the first outcome in this order that a fragment has.
@@ -300,11 +300,11 @@ def tokens_per_s(run: Manifest) -> float | None:
     Returns:
         Tokens/s, or None without known tokens.
     """
-    given = [rank for rank in run.ranks if rank.token_count]
-    wall_ns = max((rank.wall_ns for rank in given), default=0)
+    ranks = [rank for rank in run.ranks if rank.token_count]
+    wall_ns = max((rank.wall_ns for rank in ranks), default=0)
     if not wall_ns:
         return None
-    mean = sum(rank.token_count for rank in given) / len(given)
+    mean = sum(rank.token_count for rank in ranks) / len(ranks)
     return mean * (run.parallel.data_size or 1) * NS_PER_S / wall_ns
 
 

@@ -118,8 +118,8 @@ class _Library:
 
     def capsule(self, kind: Literal["array", "stream"], pointer: int) -> CapsuleType:
         """Return a capsule that owns an Arrow array or stream."""
-        made: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
-        return made
+        result: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
+        return result
 
 
 @cache
@@ -256,8 +256,8 @@ class EventColumns:
                 count += read.event_count
                 if read.stop != _ODD_EVENT:
                     break
-                with memoryview(text) as whole:
-                    odd = bytes(whole[read.used : read.odd_end])
+                with memoryview(text) as view:
+                    odd = bytes(view[read.used : read.odd_end])
                 row = read_odd(odd, read.used, first_event_id + count)
                 if row is False:
                     return count, read.used, "damaged"
@@ -315,7 +315,7 @@ class EventColumns:
             if array is None:
                 return
             if self._quick.move_array(library.pointer_in(array, b"arrow_array"), target):
-                raise ValueError("these events were already taken")
+                raise ValueError("these events were already consumed")
 
         callback = _Callback(_NextArray, move_next)
         stream = self._quick.columns_stream(self._columns, callback.function)

@@ -228,7 +228,7 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
                 "FROM bench_peak_rates('peak_rate_point')"
             ).fetchall()
             points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM peak_rate_point")
-            found = points.fetchall()
+            rows = points.fetchall()
     finally:
         shutil.rmtree(work_folder, ignore_errors=True)
     if rejected_count:
@@ -242,7 +242,7 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
             f"{run}: no benchmark point is a peak rate",
             hint="peak rates need successful GEMM, copy, or collective benchmarks",
         )
-    return found
+    return rows
 
 
 def _is_cache_safe() -> bool:
@@ -362,8 +362,8 @@ FROM timed
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
     """Warn about traces whose times do not overlap, because they may be from different runs."""
-    found = connection.execute(_OTHER_TIMES).fetchone()
-    if found and found[0]:
+    row = connection.execute(_OTHER_TIMES).fetchone()
+    if row and row[0]:
         _log.warning(
             "the traces have no ranks and were recorded one after the other; they are shown as one "
             "run, but may be different runs (to compare two: tracekit compare OLD NEW)"
@@ -382,17 +382,17 @@ def _open_dataset(
     from tracekit.dataset.opening import open_dataset
 
     with contextlib.ExitStack() as on_error:
-        found = open_dataset(dataset, on_error, unsafe=is_unsafe)
+        result = open_dataset(dataset, on_error, unsafe=is_unsafe)
         # Checking a remote dataset would require reading it completely.
-        if dataset.local_path is not None and found.manifest.traces:
-            size_bytes = sum(one.size_bytes for one in found.manifest.files)
-            session_of(found.connection).limit_s = check_rows(
-                found.connection, dataset.shown, size_bytes
+        if dataset.local_path is not None and result.manifest.traces:
+            size_bytes = sum(one.size_bytes for one in result.manifest.files)
+            session_of(result.connection).limit_s = check_rows(
+                result.connection, dataset.shown, size_bytes
             )
         given_stores.append(dataset.shown)
-        _warn_of_other_make(dataset.shown, found.manifest.made_by)
-        missing = tuple((one.location, one.reason) for one in found.manifest.missing)
-        store = OpenStore(found.connection, dataset.local_path, missing=missing)
+        _warn_of_other_make(dataset.shown, result.manifest.made_by)
+        missing = tuple((one.location, one.reason) for one in result.manifest.missing)
+        store = OpenStore(result.connection, dataset.local_path, missing=missing)
         return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
 
 

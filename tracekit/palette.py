@@ -114,16 +114,16 @@ def classes(names: Sequence[str]) -> dict[str, Colour]:
     The rules define them. The color of a class in the user's rules depends on its name.
     """
     known = _classes()
-    found = {}
+    result = {}
     for name in names:
         kind = name.partition("_")[0]
         if name in known:
-            found[name] = NAMED[known[name]["colour"]]
+            result[name] = NAMED[known[name]["colour"]]
         elif kind in ("comm", "memcpy"):
-            found[name] = KIND[kind]
+            result[name] = KIND[kind]
         else:
-            found[name] = SERIES[sum(name.encode()) % len(SERIES)]
-    return found
+            result[name] = SERIES[sum(name.encode()) % len(SERIES)]
+    return result
 
 
 @cache

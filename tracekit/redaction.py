@@ -127,24 +127,24 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 def secrets_in_words(words: Sequence[str]) -> set[str]:
     """Return the values that `mask_words` removes."""
-    found: set[str] = set()
+    results: set[str] = set()
     is_value = False
     for word in words:
         if is_value and not word.startswith("--"):
-            found.add(word)
-        found |= secrets_in_text(word)
+            results.add(word)
+        results |= secrets_in_text(word)
         is_value = _is_option(word)
-    return found
+    return results
 
 
 def secrets_in_text(text: str) -> set[str]:
     """Return the values that `mask_text` removes."""
-    found = {text[start:end] for start, end in _spans(text)}
+    result = {text[start:end] for start, end in _spans(text)}
     try:
         value = json.loads(text) if text.lstrip().startswith(("{", "[")) else None
     except (ValueError, RecursionError):
         value = None
-    return found | _secrets_in_json(value)
+    return result | _secrets_in_json(value)
 
 
 def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
@@ -267,16 +267,16 @@ def _is_secret_member(name: str) -> bool:
 
 
 def _is_option(word: str) -> bool:
-    found = _OPTION_NAME.fullmatch(word)
-    return found is not None and is_secret_name(found["name"])
+    match = _OPTION_NAME.fullmatch(word)
+    return match is not None and is_secret_name(match["name"])
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each secret in a text, in order."""
-    return sorted(_found(text))
+    return sorted(_secret_spans(text))
 
 
-def _found(text: str) -> Iterator[tuple[int, int]]:
+def _secret_spans(text: str) -> Iterator[tuple[int, int]]:
     for url in re.finditer(_URL, text):
         yield url.span("user" if url["value"] is None else "value")
     for pattern in (_PAIR, _OPTION):
@@ -295,7 +295,7 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _secrets_in_json(value: Any) -> set[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     waiting = [(False, value)]
     while waiting:
         is_secret, item = waiting.pop()
@@ -304,7 +304,7 @@ def _secrets_in_json(value: Any) -> set[str]:
         elif isinstance(item, list):
             waiting += [(is_secret, part) for part in item]
         elif isinstance(item, str):
-            found |= {item} if is_secret else secrets_in_text(item)
+            results |= {item} if is_secret else secrets_in_text(item)
         elif is_secret and item is not None and not isinstance(item, bool):
-            found.add(json.dumps(item))
-    return found
+            results.add(json.dumps(item))
+    return results

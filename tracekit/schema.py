@@ -255,7 +255,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("family", "VARCHAR", "gemm, memcpy, collective, or launch"),
         ("op", "VARCHAR", "mm, h2d, all_reduce, empty_kernel, …"),
         ("series", "VARCHAR", "curve of the point: N4096_K4096, llama2-7b/qkv, …"),
-        ("device", "VARCHAR", "cpu or cuda:0; for a collective that of rank 0"),
+        ("device", "VARCHAR", "cpu or cuda:0; for a collective, the device of rank 0"),
         ("device_name", "VARCHAR", "product name from the driver or the processor"),
         ("unit_count", "INTEGER", "multiprocessors or compute units of the device; NULL for a CPU"),
         ("thread_count", "INTEGER", "compute threads on the host"),
@@ -279,7 +279,7 @@ RUN_TABLES: tuple[Table, ...] = (
         (
             "sample_ns",
             "DOUBLE[]",
-            "time per call in each sample, ns; for a collective that of the slowest rank",
+            "time per call in each sample, ns; for a collective, on the slowest rank",
         ),
         ("median_ns", "DOUBLE", "median of sample_ns, ns"),
         ("low_ns", "DOUBLE", "lower bound of its confidence interval, ns; NULL with few samples"),
@@ -367,8 +367,8 @@ TABLES: tuple[Table, ...] = (
             "file_bytes",
             "BIGINT",
             (
-                "size of the file on disk, bytes; for a merged file, counted at its first rank "
-                "only and 0 for the others"
+                "size of the file on disk, bytes; a merged file counts only for its first rank, "
+                "and is 0 for its other ranks"
             ),
         ),
         ("text_bytes", "BIGINT", "size of the JSON text, bytes"),
@@ -570,7 +570,7 @@ TABLES: tuple[Table, ...] = (
         _TRACE_ID,
         ("event_id", "BIGINT", "begin event in table event, or end event in table span_end"),
         ("is_begin", "BOOLEAN", "whether it is a begin event"),
-        ("reason", "VARCHAR", "what is missing, and how it is counted"),
+        ("reason", "VARCHAR", "missing data, and how it is counted"),
     ),
     *RUN_TABLES,
 )

@@ -69,8 +69,8 @@ def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) 
             return _select_literals(columns, values)
     lists = zip(*values, strict=True) if values else ((),) * len(columns)
     parts = (
-        f"unnest(from_json({quote(json.dumps(held))}, {quote(json.dumps([kind]))})) AS {name}"
-        for (name, kind), held in zip(columns.items(), lists, strict=True)
+        f"unnest(from_json({quote(json.dumps(cells))}, {quote(json.dumps([kind]))})) AS {name}"
+        for (name, kind), cells in zip(columns.items(), lists, strict=True)
     )
     return "SELECT " + ", ".join(parts)
 

@@ -194,10 +194,10 @@ class Trace:
         Raises:
             QueryError: the device is unknown.
         """
-        from tracekit.analysis.device_peaks import DEVICE_PEAK, lay_peaks
+        from tracekit.analysis.device_peaks import DEVICE_PEAK, insert_peaks
         from tracekit.analysis.relations import Relations
 
-        lay_peaks(self.connection, device, peaks)
+        insert_peaks(self.connection, device, peaks)
         self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
         # A recreated store would lack the given peak rates.
@@ -372,9 +372,9 @@ class Trace:
         """
         from tracekit.prediction.predicting import predict
 
-        asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
+        queries = [lambda statement, run=run: run.sql(statement).rows for run in further]
         place = None if timeline is None else Path(timeline)
-        predictor = functools.partial(self._predictor, tuple(asked), is_recorded=is_recorded)
+        predictor = functools.partial(self._predictor, tuple(queries), is_recorded=is_recorded)
         return self._ask(lambda: predict(self.connection, predictor, changes, place))
 
     def _predictor(self, further: Sequence[Ask] = (), *, is_recorded: bool = False) -> Predictor:
@@ -491,7 +491,7 @@ class Trace:
         return int(count)
 
     def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
-        """Return the data-quality checks of traces, followed by those of their run's manifest."""
+        """Return the data-quality checks of traces, followed by the checks of the manifest."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.scopes import several
@@ -511,12 +511,12 @@ class Trace:
         if self._known_contents is None:
             from tracekit.analysis.run import run_sql
 
-            (found,) = run_sql(
+            (result,) = run_sql(
                 self._connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
                 "EXISTS (FROM benchmark) FROM run",
             )
-            self._known_contents = Contents(found[0], tuple(found[1] or ()), *found[2:])
+            self._known_contents = Contents(result[0], tuple(result[1] or ()), *result[2:])
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:

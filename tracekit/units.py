@@ -55,11 +55,11 @@ def parse_bytes(text: str) -> int:
     Raises:
         ValueError: the text is not a size.
     """
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r:.100} is not a size: write 800MB or 4GiB")
-    power = " kmgt".index(found[2].lower() or " ")
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    power = " kmgt".index(match[2].lower() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def parse_duration(text: str) -> int:
@@ -68,8 +68,8 @@ def parse_duration(text: str) -> int:
     Raises:
         ValueError: the text is not a positive duration.
     """
-    found = _DURATION.fullmatch(text)
-    ns = round(float(found[1]) * _DURATION_UNITS[found[2]]) if found else 0
+    match = _DURATION.fullmatch(text)
+    ns = round(float(match[1]) * _DURATION_UNITS[match[2]]) if match else 0
     if not ns:
         raise ValueError(f"{text!r:.100} is not a time: write 41.4ms or 1.2s")
     return ns

@@ -1,7 +1,7 @@
 """Collectives across all ranks with torch.distributed.
 
-Message sizes are those of nccl-tests: the buffer of a rank for all-reduce, reduce, and broadcast;
-the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
+Message sizes are defined as in nccl-tests: the buffer of a rank for all-reduce, reduce, and
+broadcast; the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
 all-to-all. Point-to-point is nccl-tests' ring: each rank sends to the next and receives from the
 previous one at the same time.
 
@@ -34,7 +34,7 @@ _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 DTYPES = tuple(_BYTES)
 
 
-def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
+def total_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
     """Return the largest message up to a size that divides equally among all ranks."""
     unit = _BYTES[dtype] * group_size
     return max(size_bytes // unit, 1) * unit
@@ -58,8 +58,7 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
     """Return the call of a collective on tensors of `count` elements, `part_count` per rank.
 
-    Raises:
-        UnsupportedError: this torch version has no such collective.
+    Raises: UnsupportedError: this torch version does not have the collective.
     """
     import torch.distributed as dist
 
@@ -76,15 +75,15 @@ def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_coun
     if op == "reduce_scatter":
         scatter, part = _newest("reduce_scatter_single", "reduce_scatter_tensor"), zeros(part_count)
         return lambda: scatter(part, whole)
-    taken = zeros(count)
+    received = zeros(count)
     if op == "all_to_all":
-        return lambda: dist.all_to_all_single(taken, whole)
+        return lambda: dist.all_to_all_single(received, whole)
     rank, group_size = dist.get_rank(), dist.get_world_size()
     if group_size == 1:
         raise UnsupportedError("send/recv needs more than one rank")
     operations = [
         dist.P2POp(dist.isend, whole, (rank + 1) % group_size),
-        dist.P2POp(dist.irecv, taken, (rank - 1) % group_size),
+        dist.P2POp(dist.irecv, received, (rank - 1) % group_size),
     ]
 
     def send_recv() -> None:

@@ -1,4 +1,4 @@
-"""GEMMs like those of linear layers: activations [M, K] times weights [N, K]^T.
+"""GEMMs as in linear layers: activations [M, K] times weights [N, K]^T.
 
 Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
 are the same in every call, so small operands stay in the cache of the device.
@@ -105,10 +105,10 @@ def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device)
 def _torch_type(point: Point) -> torch.dtype:
     import torch
 
-    found = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
-    if found is None:
+    result = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
+    if result is None:
         raise UnsupportedError(f"this torch version has no {point.dtype}")
-    return found
+    return result
 
 
 @contextlib.contextmanager

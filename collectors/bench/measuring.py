@@ -178,11 +178,11 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 
 
 def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
-    """Run a function on all ranks; raise the error of this rank, or that of another rank."""
+    """Run a function on all ranks; raise the error of this rank, or of another rank."""
     error: Exception | None = None
-    made = None
+    result = None
     try:
-        made = action()
+        result = action()
     except Exception as caught:  # noqa: BLE001 - reported to the other ranks, then raised
         error = caught
     own = "ok" if error is None else outcome_of(error)[0]
@@ -191,7 +191,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
         raise error
     if worst:
         raise _ElsewhereError(_OUTCOMES[int(worst)])
-    return made
+    return result
 
 
 def outcome_of(error: BaseException) -> tuple[Outcome, str]:
@@ -203,7 +203,7 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
     text = " ".join(str(error).split())[:_REASON_LENGTH]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
     is_unsupported = isinstance(error, NotImplementedError) or any(
-        said in text for said in _SAY_UNSUPPORTED
+        phrase in text for phrase in _SAY_UNSUPPORTED
     )
     return ("unsupported" if is_unsupported else "failed"), reason
 
@@ -223,7 +223,7 @@ def _free(device: torch.device, *, after_failure: bool) -> None:
     try:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
-        # Pinned memory has its own caching allocator (torch 2.5).
+        # Since torch 2.5, pinned memory has its own caching allocator.
         empty_host_cache = getattr(torch._C, "_host_emptyCache", None)
         if empty_host_cache is not None:
             empty_host_cache()

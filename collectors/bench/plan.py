@@ -155,7 +155,7 @@ def _collectives(
     device_type: str,
 ) -> Iterator[Point]:
     for dtype, op in product(dtypes, collectives.OPS):
-        whole = (collectives.whole_bytes(size, group_size, dtype) for size in sizes)
+        whole = (collectives.total_bytes(size, group_size, dtype) for size in sizes)
         for size_bytes in dict.fromkeys(whole):
             yield Point(
                 "collective",

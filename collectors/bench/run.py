@@ -89,15 +89,15 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
                 raise
             traceback.print_exc()
             stopped = f"a rank failed ({type(error).__name__}: {error})"
-        made = bench.finish(command, stopped, None if place is None else place.world_size)
-        folder.commit(made)
-    for note in made.notes:
+        result = bench.finish(command, stopped, None if place is None else place.world_size)
+        folder.commit(result)
+    for note in result.notes:
         echo(f"note: {note}")
     if is_interrupted:
-        echo(f"{target}: {made.reason}")
+        echo(f"{target}: {result.reason}")
         raise KeyboardInterrupt
-    if made.outcome != "ok":
-        raise WorkloadError(f"{target}: {made.reason}", hint=f"see the logs in {target}/logs")
+    if result.outcome != "ok":
+        raise WorkloadError(f"{target}: {result.reason}", hint=f"see the logs in {target}/logs")
     return target
 
 
@@ -275,13 +275,13 @@ def _load_note(load: float | None) -> list[str]:
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []
-    said = f"other programs were running at the start (load {load:.1f} on {cores} cores)"
-    return [f"{said}: host times are longer than the machine needs"]
+    note = f"other programs were running at the start (load {load:.1f} on {cores} cores)"
+    return [f"{note}: host times are longer than the machine needs"]
 
 
 def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str]:
     notes = []
-    for outcome, said in (
+    for outcome, meaning in (
         ("oom", "did not fit into memory"),
         ("unsupported", "are not supported here"),
         ("failed", "failed"),
@@ -291,5 +291,5 @@ def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str
         reasons = Counter(line["reason"] for line in lines if line["outcome"] == outcome)
         shown = "; ".join(str(reason) for reason, _ in reasons.most_common(_MOST_REASONS))
         count = outcomes[outcome]
-        notes.append(f"{count} point{'' if count == 1 else 's'} {said}: {shown}")
+        notes.append(f"{count} point{'' if count == 1 else 's'} {meaning}: {shown}")
     return notes

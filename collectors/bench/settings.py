@@ -105,8 +105,8 @@ OPTIONS: tuple[Option, ...] = (
 class Settings:
     """Selection of benchmark points and time limits.
 
-    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. For settings that are None, the
-    device determines the value; an empty `ops` selects all ops.
+    `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale. For settings that are
+    None, the device determines the value; an empty `ops` selects all ops.
     """
 
     families: tuple[str, ...]
@@ -147,16 +147,16 @@ def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str,
     Raises:
         UsageError: a value is malformed or does not apply to the selected benchmarks.
     """
-    asked = given(values, OPTIONS)
+    options = given(values, OPTIONS)
     families = WHAT[what]
-    scale, shapes, sizes_bytes = _sizes(asked.pop("sizes", None), families)
-    rank_count = asked.pop("nproc", None)
+    scale, shapes, sizes_bytes = _sizes(options.pop("sizes", None), families)
+    rank_count = options.pop("nproc", None)
     if rank_count is not None and "collective" not in families:
         raise UsageError(f"--nproc {rank_count} applies only to collectives")
-    device, backend = asked.pop("device", None), asked.pop("backend", None)
+    device, backend = options.pop("device", None), options.pop("backend", None)
     if backend == "nccl" and device == "cpu":
         raise UsageError("--backend nccl needs GPUs, and --device is cpu")
-    dtype = asked.pop("dtype", None)
+    dtype = options.pop("dtype", None)
     if dtype is not None and not {"gemm", "collective"} & set(families):
         raise UsageError("--dtype applies only to GEMMs and collectives")
     dtypes = gemm.DTYPES if "gemm" in families else collectives.DTYPES
@@ -166,14 +166,16 @@ def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str,
         rank_count=rank_count,
         backend=backend,
         dtypes=_chosen("--dtype", dtype, dtypes),
-        ops=_chosen("--ops", asked.pop("ops", None), [op for one in families for op in _OPS[one]]),
+        ops=_chosen(
+            "--ops", options.pop("ops", None), [op for one in families for op in _OPS[one]]
+        ),
         scale=scale,
         shapes=shapes,
         sizes_bytes=sizes_bytes,
-        point_s=asked.pop("seconds_per_point", 0.25),
-        width_pct=asked.pop("width", 2.0),
+        point_s=options.pop("seconds_per_point", 0.25),
+        width_pct=options.pop("width", 2.0),
     )
-    return settings, asked
+    return settings, options
 
 
 def _words(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from tracekit.errors import TracekitError, WorkloadError
 from ..process.distributed import Place, device_of, process_group
 from ..process.launch import run_as_rank
 from ..run.environment import probe
-from ..run.manifest import write_whole
+from ..run.manifest import write_atomically
 from .point import Point, to_text
 from .settings import Settings
 
@@ -71,7 +71,7 @@ class Part:
     def write_plan(self, points: Sequence[Point]) -> None:
         environment = dataclasses.asdict(probe())
         (self._work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
-        write_whole(self._plan, json.dumps([dataclasses.asdict(point) for point in points]))
+        write_atomically(self._plan, json.dumps([dataclasses.asdict(point) for point in points]))
 
     def write_lines(self, lines: Iterable[Mapping[str, Any]]) -> None:
         with self.lines.open("a", encoding="utf-8") as file:

@@ -1,8 +1,8 @@
 """Records the loop of a trainer with callbacks.
 
 A trainer may call a wrapper or a part of its model. Therefore the first step only shows which
-models are called, and counts as warm-up; recording starts with the second. Step numbers are those
-of the trainer.
+models are called, and counts as warm-up; recording starts with the second. Step numbers come from
+the trainer.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def _wrapper_child(model: nn.Module) -> str | None:
     # PEFT's base model is at either of two depths. Only PEFT's own classes are checked, because a
     # method with this name may do anything in other classes.
     if any(kind.__module__.startswith("peft.") for kind in type(model).__mro__):
-        found = model.get_base_model() if hasattr(model, "get_base_model") else None
+        result = model.get_base_model() if hasattr(model, "get_base_model") else None
         return next(
-            (name for name, inner in model.named_modules() if name and inner is found), None
+            (name for name, inner in model.named_modules() if name and inner is result), None
         )
     return None
 

@@ -1,9 +1,10 @@
 """Reruns single ops with recorded arguments and prints their times.
 
 `tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
-types, strides, numbers, and lists of numbers are those that torch.profiler records with
+types, strides, numbers, and lists of numbers are as recorded by torch.profiler with
 `record_shapes`. Traces do not contain tensor values: floating-point tensors are random; other
-tensors are zero, which is valid for indices. Times come from the profiler, like those of the trace.
+tensors are zero, which is valid for indices. Times come from the profiler, like the times in the
+trace.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
     kind, dims, value = (case[name][place] for name in ("types", "shapes", "numbers"))
     strides = case["strides"][place] if place < len(case["strides"]) else []
     if kind == "TensorList":
-        # Traces lack the types of tensors in lists; `list_type` is that of the other arguments.
+        # Traces lack the types of tensors in lists; `list_type` is the type of the other arguments.
         strides = strides or [[] for _ in dims]
         return [
             tensor(*one, device)
@@ -116,17 +117,17 @@ def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
     """Return a function that calls the first matching overload of the op."""
     namespace, _, name = case["op"].partition("::")
     packet = getattr(getattr(torch.ops, namespace), name)
-    given = [argument(case, place, device) for place in range(len(case["types"]))]
+    arguments = [argument(case, place, device) for place in range(len(case["types"]))]
     for overload in packet.overloads():
         op = getattr(packet, overload)
         wanted = op._schema.arguments
-        if len(wanted) != len(given):
+        if len(wanted) != len(arguments):
             continue
-        if not all(fits(str(w.type), one) for w, one in zip(wanted, given, strict=True)):
+        if not all(fits(str(w.type), one) for w, one in zip(wanted, arguments, strict=True)):
             continue
         passed = [
             (w, one)
-            for w, one in zip(wanted, given, strict=True)
+            for w, one in zip(wanted, arguments, strict=True)
             if one is not None or not w.has_default_value()
         ]
         missing = [w.name for w, one in passed if one is None and "Optional" not in str(w.type)]
@@ -164,13 +165,13 @@ def measure(cases: list[dict[str, Any]], device: str) -> list[dict[str, Any]]:
         reasons = [repeat(case, f"replay {at}", device) for at, case in enumerate(cases)]
         if device == "cuda":
             torch.cuda.synchronize()
-    found: list[dict[str, Any]] = [{"reason": why, "host": [], "device": []} for why in reasons]
+    results: list[dict[str, Any]] = [{"reason": why, "host": [], "device": []} for why in reasons]
     for event in profiler.events():
         name = "" if event.cpu_parent is None else event.cpu_parent.name
         if name.startswith("replay ") and event.name == cases[int(name[7:])]["op"]:
-            found[int(name[7:])]["host"].append(event.time_range.elapsed_us())
-            found[int(name[7:])]["device"].append(event.device_time_total)
-    return found
+            results[int(name[7:])]["host"].append(event.time_range.elapsed_us())
+            results[int(name[7:])]["device"].append(event.device_time_total)
+    return results
 
 
 def shown(times_us: list[float]) -> str:

@@ -133,9 +133,9 @@ def _watch(folder: str) -> None:
 def step() -> None:
     """Report that the training loop has finished a step.
 
-    Only needed for an optimizer that is not a `torch.optim.Optimizer`, such as those of fastai and
-    Keras: call it after each of its steps. It does nothing unless `tracekit collect` records the
-    program.
+    Only needed for an optimizer that is not a `torch.optim.Optimizer`, such as the optimizers of
+    fastai and Keras: call it after each of its steps. It does nothing unless `tracekit collect`
+    records the program.
     """
     hooks = sys.modules.get("tracekit.collectors.calls.training_hooks")
     if hooks is not None:

@@ -64,17 +64,17 @@ def autocast_type(device: torch.device) -> str | None:
 
 def precision_of(model: nn.Module, inner: nn.Module) -> str | None:
     """Return the compute type of a model without autocast, from its wrappers."""
-    for asked in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
-        if asked is not None:
-            return asked
+    for dtype in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
+        if dtype is not None:
+            return dtype
     kinds = {p.dtype for p in inner.parameters() if p.is_floating_point()}
     return _PRECISIONS.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def _deepspeed_precision(model: nn.Module) -> str | None:
     for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")):
-        asked = getattr(model, name, None)
-        if callable(asked) and asked() is True:
+        check = getattr(model, name, None)
+        if callable(check) and check() is True:
             return kind
     return None
 
@@ -108,9 +108,9 @@ def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
     if world_size == 1:
         return Parallel()
     for ask in (_megatron, _deepspeed, _meshes, _groups):
-        found = ask(model, world_size)
-        if found is not None:
-            return found if found.data_size else None
+        result = ask(model, world_size)
+        if result is not None:
+            return result if result.data_size else None
     return None
 
 
@@ -140,7 +140,7 @@ def _deepspeed(model: nn.Module, world_size: int) -> Parallel | None:
 def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
     """Return the layout of device meshes: FSDP and replica dimensions split data, others do not."""
     meshes = (getattr(parameter, "device_mesh", None) for parameter in model.parameters())
-    mesh: Any = next((found for found in meshes if found is not None), None)
+    mesh: Any = next((one for one in meshes if one is not None), None)
     if mesh is None:
         return None
     data_size = _fsdp_size(model) or _group_size(model)
@@ -172,11 +172,11 @@ def _fsdp_groups(model: nn.Module) -> Iterator[Any]:
     for module in model.modules():
         state = getattr(module, "_get_fsdp_state", None)
         if callable(state):
-            found = state()
-            group = getattr(found, "_fsdp_param_group", None)
+            result = state()
+            group = getattr(result, "_fsdp_param_group", None)
             if group is not None:
                 yield group
-            yield from getattr(found, "_fsdp_param_groups", ())
+            yield from getattr(result, "_fsdp_param_groups", ())
 
 
 def _group_size(model: nn.Module) -> int | None:

@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError
 
 from ..run.folder import LIGHT, LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
-from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
+from ..run.stale_dirs import WORK, register_owner, remove_stale, temporary_sibling, working_folder
 from ..run.trace_file import compress
 from .plan import LoopPlan
 from .rank_lock import holder_of, rejected_count
@@ -35,7 +35,7 @@ class LoopFolder:
         self, target: Path, plan: LoopPlan, command: Sequence[str], mark: str, *, force: bool
     ) -> None:
         self.target = target
-        self.made: Path | None = None
+        self.final_path: Path | None = None
         self._plan = plan
         self._command = command
         self._force = force
@@ -55,12 +55,12 @@ class LoopFolder:
         The folder is renamed first, because processes that the program left running may still
         write into it.
         """
-        gone = made_beside(self.path)
+        trash = temporary_sibling(self.path)
         try:
-            self.path.replace(gone)
+            self.path.replace(trash)
         except OSError:
-            gone = self.path
-        shutil.rmtree(gone, ignore_errors=True)
+            trash = self.path
+        shutil.rmtree(trash, ignore_errors=True)
 
     def commit(
         self,
@@ -69,7 +69,7 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Build the run folder or a fragment of it, and store its path in `made`.
+        """Build the run folder or a fragment of it, and store its path in `final_path`.
 
         If the run folder exists, a later recorded loop replaces its content.
         """
@@ -78,14 +78,14 @@ class LoopFolder:
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
         self.note_processes(reports, run)
-        if self.made is not None:
+        if self.final_path is not None:
             with disk_errors(self.target):
-                self._move_traces(reports, self.made)
-                rewrite(run, self.made)
+                self._move_traces(reports, self.final_path)
+                rewrite(run, self.final_path)
         else:
             with self._aside() as aside:
                 self._move_traces(reports, aside)
-                self.made = commit_fragment(aside, self.target, run, force=self._force)
+                self.final_path = commit_fragment(aside, self.target, run, force=self._force)
         self.add_windows(reports, run)
         return run
 
@@ -105,24 +105,24 @@ class LoopFolder:
             (folder / LIGHT / f"rank{report.rank}.json.gz").unlink(missing_ok=True)
             if report.light_trace is not None:
                 (folder / LIGHT).mkdir(exist_ok=True)
-                made = self.path / report.folder / report.light_trace
-                made.replace(folder / report.light_trace)
+                source = self.path / report.folder / report.light_trace
+                source.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
         """Add new windows after the first; return the total number of later windows.
 
         Each window is a run folder inside the run folder: `step-<first step>`.
         """
-        found = sorted(
+        result = sorted(
             (window["first_step"], window["step_count"], report.rank, path)
             for report in reports
             for window in report.windows
             if (path := self.path / report.folder / window["trace"]).is_file()
         )
-        if self.made is None:
+        if self.final_path is None:
             return self._window_count
-        for first_step in dict.fromkeys(entry[0] for entry in found):
-            entries = [entry for entry in found if entry[0] == first_step]
+        for first_step in dict.fromkeys(entry[0] for entry in result):
+            entries = [entry for entry in result if entry[0] == first_step]
             self._add_window(run, first_step, entries)
             self._window_count += 1
         return self._window_count
@@ -134,18 +134,18 @@ class LoopFolder:
         outcome: manifest.Outcome,
         reason: str | None,
     ) -> None:
-        if self.made is None:
+        if self.final_path is None:
             return
         run = dataclasses.replace(run, exit_code=exit_code)
         if reason is not None:
             run.outcome, run.reason = outcome, reason
-        rewrite(run, self.made)
+        rewrite(run, self.final_path)
 
     def _add_window(
         self, run: manifest.Manifest, first_step: int, entries: Sequence[tuple[int, int, int, Path]]
     ) -> None:
         traces = {}
-        assert self.made is not None
+        assert self.final_path is not None
         with self._aside() as aside:
             for _, _, rank, trace in entries:
                 packed = compress(trace)
@@ -162,12 +162,12 @@ class LoopFolder:
                 light_traces=[],
                 steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
             )
-            commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
+            commit_fragment(aside, self.final_path / f"step-{first_step}", window, force=True)
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Path]:
         """Provide a temporary folder for traces that are moved out of the working folder."""
-        aside = made_beside(self.path)
+        aside = temporary_sibling(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
             try:

@@ -76,7 +76,7 @@ class _Loop(Observer):
         self._pid = os.getpid()
         self._error_before: BaseException | None = None
         # The earlier loop that was recorded, or else the longest earlier loop.
-        self._kept: LoopRecorder | None = None
+        self._earlier: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
         # If a later loop became longer: the number of later loops, and the steps of the longer one.
         self._outgrown: tuple[int, int] | None = None
@@ -116,13 +116,13 @@ class _Loop(Observer):
                     self._later.after_optimizer_step(optimizer)
         elif not recorder.is_done and not recorder.report.is_recorded:
             recorder.give_up()
-            if self._kept is not None and self._kept.report.is_recorded:
-                self.recorder = self._kept
+            if self._earlier is not None and self._earlier.report.is_recorded:
+                self.recorder = self._earlier
                 self._watch_for_longer(self._before_count, recorder.report.step_count)
                 return
             self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
             self._fitted = self._plan.fitted(self._before_count)
-            self._kept, self.recorder = self._best, None
+            self._earlier, self.recorder = self._best, None
             self._called = WeakKeyDictionary(dict.fromkeys(called))
             self._profilers.attach()
 
@@ -134,7 +134,7 @@ class _Loop(Observer):
             steps = f"the first {self._before_count} steps"
             recorder.report.note(f"{steps} are excluded: fewer optimizers stepped then")
             recorder.report.loop_number, recorder.report.before_count = self._loop_count, 0
-            self._kept, self._before_count = None, 0
+            self._earlier, self._before_count = None, 0
 
     def optimizer_stepped(self, parameter: Any) -> None:
         """Treat the first step of an optimizer as the end of the first step."""
@@ -224,8 +224,8 @@ class _Loop(Observer):
         if self.recorder is not None:
             how = "inside a compiled function" if has_compiled() else "bypassing nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and "
-                "modules and tokens are unknown"
+                f"the model is called {how}: steps are optimizer steps, and modules and tokens are "
+                "unknown"
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
@@ -251,8 +251,8 @@ class _Loop(Observer):
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
-        # Each recording has its own folder, because another one may be in the middle of its move
-        # into the run folder.
+        # Each recording has its own folder, because another recording may be moving into the run
+        # folder.
         self._recorder_count += 1
         is_first = self._recorder_count == 1 and not self._first_step
         name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"
@@ -321,7 +321,7 @@ class _Loop(Observer):
         report = best.report
         if before is not None:
             report.later_count, report.longest_later = before.loop_count, before.longest
-        elif best is self._kept and self._outgrown is not None:
+        elif best is self._earlier and self._outgrown is not None:
             # The later loop ended before it could replace this one.
             now = 0 if self.recorder is None else self.recorder.report.step_count
             report.later_count = self._outgrown[0]
@@ -362,7 +362,7 @@ class _Loop(Observer):
         if loop_count and before_count:
             self._loop_count, self._before_count = self._loop_count + loop_count, before_count
         self._fitted = None
-        self._kept, self._first_step = self._best, step_count
+        self._earlier, self._first_step = self._best, step_count
         self._watch_anew()
         training_hooks.unlisten(later)
 
@@ -377,12 +377,12 @@ class _Loop(Observer):
     @property
     def _best(self) -> LoopRecorder | None:
         """Return the loop to report: the last recorded one, else the longest."""
-        now, kept = self.recorder, self._kept
-        if now is None or kept is None:
-            return now or kept
-        is_longer = now.report.step_count >= kept.report.step_count
-        is_better = now.report.is_recorded or (is_longer and not kept.report.is_recorded)
-        return now if is_better else kept
+        now, best = self.recorder, self._earlier
+        if now is None or best is None:
+            return now or best
+        is_longer = now.report.step_count >= best.report.step_count
+        is_better = now.report.is_recorded or (is_longer and not best.report.is_recorded)
+        return now if is_better else best
 
     def _publish(self) -> None:
         best = self._best
@@ -415,7 +415,7 @@ class _Loop(Observer):
             self._later = _LaterLoops((), 0, self._record_longer, self._reject)
             training_hooks.listen(self._later, backward=False)
         else:
-            self._pid, self._kept, self._recorder_count = os.getpid(), None, 0
+            self._pid, self._earlier, self._recorder_count = os.getpid(), None, 0
             self._watch_anew()
 
     def _reject(self, step_count: int) -> bool:

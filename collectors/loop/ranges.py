@@ -1,7 +1,7 @@
 """Ranges of a recorded loop: steps, phases, and modules.
 
 The forward phase is the call of a model, and of anything else called outside models in a step, such
-as a loss. Calls in evaluation mode, including those of a copy of the model, are evaluation; text
+as a loss. Calls in evaluation mode, including calls of a copy of the model, are evaluation; text
 generated for a step to train on is generation. The backward phase is every backward pass, and the
 optimizer phase is every step of a `torch.optim.Optimizer`. For engines with their own `backward`
 and `step` methods, such as DeepSpeed, the phases enclose these methods and therefore include their
@@ -36,7 +36,7 @@ class LoopRanges(training_hooks.Listener):
     other than `thread` have no phase.
 
     The first of `models` is the trained one, possibly an engine: its paths have no prefix, while
-    those of the other models begin with their class name. `optimizer` is an optimizer that is not a
+    paths of other models begin with their class name. `optimizer` is an optimizer that is not a
     `torch.optim.Optimizer`, if any. Models are referenced only while ranges are attached.
     """
 

@@ -96,7 +96,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             measured: self._begin_measured,
             ranged: self._begin_ranged,
             profiled: self._begin_profiled,
-            profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
+            profiled + PROFILER_WARMUP_COUNT: self._begin_recorded,
         }
         # Whether the timed steps after the profiled ones are in progress, and where they began.
         self._is_after = False
@@ -251,7 +251,7 @@ class LoopRecorder(CallListener, ProfilerListener):
                 if self._planned >= self.plan.warmup_count:
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
-            if self._times.is_evaluating and self._watch.bounds != "found":
+            if self._times.is_evaluating and self._watch.bounds != "detected":
                 # A later pipeline stage begins its step early; so far it waited for the evaluation.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
@@ -303,7 +303,7 @@ class LoopRecorder(CallListener, ProfilerListener):
     def _end_for_theirs(self) -> None:
         """Stop tracekit's profiler because the loop starts its own."""
         # If the optimizer has stepped, the profiler starts between two steps.
-        is_between = self._watch.steps.is_over and self._watch.bounds == "found"
+        is_between = self._watch.steps.is_over and self._watch.bounds == "detected"
         if is_between:
             self._watch.steps.begin()
             self.end_step()
@@ -396,7 +396,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self.is_done or not is_recording:
             return False
         self.report.note("the loop's thread ended; other threads are not recorded")
-        self.close(is_over=self._watch.bounds == "found")
+        self.close(is_over=self._watch.bounds == "detected")
         return True
 
     def abandon(self) -> None:
@@ -485,7 +485,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         else:
             self._traces.begin(self.plan.profiled_count, self._folder)
 
-    def _begin_kept(self) -> None:
+    def _begin_recorded(self) -> None:
         if self._traces.is_open:
             self._times.begin()
 
@@ -503,7 +503,9 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._is_light, self._is_after = light_count > 0, not light_count
         if light_count:
             self._parts_begin[self.plan.step_count] = self._begin_light
-            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = self._begin_kept_light
+            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = (
+                self._begin_recorded_light
+            )
         self._parts_begin[self._light_end] = self._begin_after
         self._publish()
 
@@ -517,7 +519,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         except Exception as error:  # noqa: BLE001
             self._drop_light(sentence(error))
 
-    def _begin_kept_light(self) -> None:
+    def _begin_recorded_light(self) -> None:
         if self._traces.is_light:
             self._times.begin()
 
@@ -527,7 +529,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._is_light, self._is_after = False, True
         if self._traces.is_light:
             try:
-                step_ns = self._times.end() if self._traces.kept_count else []
+                step_ns = self._times.end() if self._traces.recorded_count else []
                 self._traces.end_light(median_ns(step_ns))
             except Exception as error:  # noqa: BLE001
                 self._drop_light(sentence(error))
@@ -570,7 +572,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def _write_trace(self) -> None:
         if self._traces.is_open:
-            step_ns = self._times.end() if self._traces.kept_count else []
+            step_ns = self._times.end() if self._traces.recorded_count else []
             self._traces.end(median_ns(step_ns))
 
     def _begin_window_if_due(self) -> None:

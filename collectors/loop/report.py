@@ -20,7 +20,7 @@ from ..machine import memory
 from ..process.distributed import Place
 from ..process.job import job_id, local_rank_count
 from ..run.environment import of_ranks
-from ..run.manifest import manifest_of, sentence, step_cost, write_whole
+from ..run.manifest import manifest_of, sentence, step_cost, write_atomically
 from .plan import LoopPlan, default_ranks, is_traced
 
 EVALUATION_NOTE = (
@@ -55,7 +55,7 @@ class LoopReport:
     the last `after_count` of these steps came after the profiled ones. `plain_ns` are the durations
     on which the step time is based, or None for all.
 
-    `memory` has members of `manifest.RankMemory`, and `environment` has those of
+    `memory` has members of `manifest.RankMemory`, and `environment` members of
     `manifest.Environment`; both are empty if the rank ended before they were known. `trace` is a
     file name in the run folder.
 
@@ -146,7 +146,7 @@ class LoopReport:
 
     def write(self, folder: Path) -> None:
         """Write the report to a folder atomically."""
-        write_whole(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
+        write_atomically(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
 
     def note_accumulation(self, counts: Sequence[int]) -> None:
         """Record the number of backward passes before each optimizer step."""
@@ -173,11 +173,11 @@ class LoopReport:
 
 def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
     """Return the readable reports in a folder, by rank."""
-    found = []
+    results = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            found.append(kind(**json.loads(path.read_text("utf-8"))))
-    return sorted(found, key=lambda report: report.rank)
+            results.append(kind(**json.loads(path.read_text("utf-8"))))
+    return sorted(results, key=lambda report: report.rank)
 
 
 def loop_notes(reports: Sequence[LoopReport]) -> list[str]:

@@ -131,13 +131,13 @@ class StepClock:
 
     def phases(self) -> list[dict[str, int]]:
         """Return the time of each phase of each step, ns, after the clock was stopped."""
-        found = []
+        results = []
         for parts in self._phases:
             times: dict[str, int] = {}
             for name, begin, end in parts if len(parts) < _MAX_PARTS else ():
                 times[name] = times.get(name, 0) + _between_ns(begin, end)
-            found.append(times)
-        return found
+            results.append(times)
+        return results
 
     def _mark(self) -> Any:
         return (self._device and accelerator.event(self._device)) or time.perf_counter_ns()

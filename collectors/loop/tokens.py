@@ -91,11 +91,11 @@ class TokenCounter:
             return
         if self._counted not in (None, id(module)):
             return
-        for given in _first_tensors(args, kwargs):
-            ids, shape = _unbatched(given)
+        for tensor in _first_tensors(args, kwargs):
+            ids, shape = _unbatched(tensor)
             if not shape:
                 if self._counted is None:
-                    self.is_without_ids = given.is_floating_point() or given.is_complex()
+                    self.is_without_ids = tensor.is_floating_point() or tensor.is_complex()
                 continue
             self._counted, self.is_without_ids = id(module), False
             if self._is_batch_first:
@@ -147,9 +147,9 @@ def _only(values: set[int]) -> int | None:
 
 def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
     """Return the integer matrix that looks like the token ids of a call, if any."""
-    given = next(iter(_first_tensors(args, kwargs)), None)
-    is_ids = given is not None and given.ndim == 2 and _unbatched(given)[1] is not None
-    return given if is_ids else None
+    tensor = next(iter(_first_tensors(args, kwargs)), None)
+    is_ids = tensor is not None and tensor.ndim == 2 and _unbatched(tensor)[1] is not None
+    return tensor if is_ids else None
 
 
 def _first_tensors(
@@ -163,16 +163,16 @@ def _first_tensors(
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
-        found = [value] if isinstance(value, torch.Tensor) else [*_of_dicts(value)]
-        if found:
-            return found
+        results = [value] if isinstance(value, torch.Tensor) else [*_of_dicts(value)]
+        if results:
+            return results
     return ()
 
 
 def _of_dicts(value: object, depth: int = 2) -> Iterator[torch.Tensor]:
-    found = _named(value) if isinstance(value, Mapping) else None
-    if isinstance(found, torch.Tensor):
-        yield found
+    result = _named(value) if isinstance(value, Mapping) else None
+    if isinstance(result, torch.Tensor):
+        yield result
     elif depth and isinstance(value, Mapping):
         for one in value.values():
             yield from _of_dicts(one, depth - 1)

@@ -45,7 +45,7 @@ class LoopTraces:
         return self._begin + PROFILER_WARMUP_COUNT
 
     @property
-    def kept_count(self) -> int:
+    def recorded_count(self) -> int:
         """Number of complete steps in the profile."""
         return max(0, self._report.step_count - self.first_step)
 
@@ -78,11 +78,11 @@ class LoopTraces:
 
     def end_light(self, step_ns: int | None) -> None:
         """End a light profile and report its trace if it has a complete step; blocks the loop."""
-        kept, report = self.kept_count, self._report
+        count, report = self.recorded_count, self._report
         profile = self._profile
         if profile is None:
             return
-        if not kept:
+        if not count:
             self.abandon()
             return
         begin_ns = time.perf_counter_ns()
@@ -115,13 +115,13 @@ class LoopTraces:
     def end(self, step_ns: int | None) -> None:
         """End the profile and report its trace if it has a complete step; blocks the loop.
 
-        The trace is that of the run, reported with the mean step time, or that of a later window.
+        The trace belongs to the run, reported with the mean step time, or to a later window.
         """
         profile, self._profile = self._profile, None
-        kept, report = self.kept_count, self._report
+        count, report = self.recorded_count, self._report
         if profile is None:
             return
-        if not kept:
+        if not count:
             profile.abandon()
             return
         begin_ns = time.perf_counter_ns()
@@ -132,14 +132,14 @@ class LoopTraces:
         if report.is_recorded:
             trace = f"{path.parent.name}/{path.name}"
             report.windows.append(
-                {"first_step": self.first_step, "step_count": kept, "trace": trace}
+                {"first_step": self.first_step, "step_count": count, "trace": trace}
             )
             return
-        report.profiled_step_ns, report.profiled_count = step_ns, kept
+        report.profiled_step_ns, report.profiled_count = step_ns, count
         report.trace, report.is_recorded = path.name, True
-        report.is_cut_short = kept < self._plan.profiled_count
+        report.is_cut_short = count < self._plan.profiled_count
         if report.is_cut_short:
-            report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
+            report.note(f"{count} of {self._plan.profiled_count} steps were profiled")
 
     def abandon(self) -> None:
         profile, self._profile, self.is_light = self._profile, None, False

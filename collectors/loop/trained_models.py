@@ -21,19 +21,19 @@ def outermost(called: list[nn.Module]) -> list[nn.Module]:
         for module in called
         if module not in inside
     }
-    found = sorted(sizes, key=lambda module: -sizes[module])
+    result = sorted(sizes, key=lambda module: -sizes[module])
     # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a trained model.
-    is_trained = bool(found) and any(p.requires_grad for p in found[0].parameters())
-    return found if is_trained else []
+    is_trained = bool(result) and any(p.requires_grad for p in result[0].parameters())
+    return result if is_trained else []
 
 
 def owner_of(parameter: object) -> nn.Module | None:
     """Return the outermost module that contains a parameter, searching all objects."""
     best, best_count = None, 0
-    for found in _modules():
-        count = sum(1 for _ in found.modules())
-        if count > best_count and any(p is parameter for p in found.parameters()):
-            best, best_count = found, count
+    for one in _modules():
+        count = sum(1 for _ in one.modules())
+        if count > best_count and any(p is parameter for p in one.parameters()):
+            best, best_count = one, count
     return best
 
 
@@ -47,18 +47,18 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
-    for found in _modules() if len(parts) > 1 else ():
-        inside = set(found.modules())
+    for each in _modules() if len(parts) > 1 else ():
+        inside = set(each.modules())
         if inside.issuperset(parts) and (best is None or len(inside) < best_count):
-            best, best_count = found, len(inside)
+            best, best_count = each, len(inside)
     return best, parts if best is not None else []
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module in a root with the most trained parameters of its own.
+    """Return the module in a root that directly has the most trained parameters.
 
-    Without trained parameters, all parameters count. The mode of this module stands for that of the
-    root, which may be a loss or wrapper around the model whose mode the program does not set.
+    Without trained parameters, all parameters count. The mode of this module counts as the mode of
+    the root, which may be a loss or wrapper whose mode the program does not set.
     """
 
     def weight(module: nn.Module) -> tuple[bool, int]:
@@ -87,7 +87,7 @@ def is_alike(module: nn.Module, other: nn.Module) -> bool:
 
 def _modules() -> Iterator[nn.Module]:
     """Yield all modules in memory."""
-    for found in gc.get_objects():
+    for one in gc.get_objects():
         # isinstance() would have side effects on some objects, such as lazy proxies.
-        if issubclass(type(found), nn.Module) and "_modules" in found.__dict__:
-            yield found
+        if issubclass(type(one), nn.Module) and "_modules" in one.__dict__:
+            yield one

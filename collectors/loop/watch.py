@@ -31,7 +31,7 @@ from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
-StepBounds = Literal["found", "told", "optimizer"]
+StepBounds = Literal["detected", "reported", "optimizer"]
 _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
@@ -98,12 +98,12 @@ class LoopWatch(training_hooks.Listener):
 
     `bounds` selects how step boundaries are determined:
 
-    - `found`: they are detected from calls.
-    - `told`: the program reports them.
+    - `detected`: they are detected from calls.
+    - `reported`: the program reports them.
     - `optimizer`: every optimizer step ends a step.
     """
 
-    def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
+    def __init__(self, observer: Observer, bounds: StepBounds = "detected") -> None:
         self._observer = observer
         self.bounds = bounds
         self.thread = RecordingThread()
@@ -136,8 +136,8 @@ class LoopWatch(training_hooks.Listener):
         self._last_optimizer: int | None = None
         # Whether only a single step identifies the loop's thread, which may have been a warm-up.
         self.may_move = False
-        # Version of one parameter of each root; under key `self`, that of the parameter `_leaf`,
-        # which backward passes reach.
+        # Version of one parameter of each root; under key `self`, the version of the parameter
+        # `_leaf`, which backward passes reach.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
         # Whether optimizer steps are visible only as changes of parameter versions.
@@ -189,7 +189,7 @@ class LoopWatch(training_hooks.Listener):
             self._last_shape = None
             self._note_trained_text(args, kwargs)
         is_of_step = kind in ("training", "gradless", "generation")
-        if is_of_step and self.bounds == "found" and self.steps.is_over:
+        if is_of_step and self.bounds == "detected" and self.steps.is_over:
             self._observer.step_is_over(is_part=self.steps.begin())
         if self._observer.recorder is not None:
             self._observer.recorder.root_begins(module, kind, args, kwargs)
@@ -234,7 +234,7 @@ class LoopWatch(training_hooks.Listener):
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """Detect that a step begins here, if the optimizer calls the model."""
         del optimizer
-        is_over = self.bounds == "found" and self.steps.is_over
+        is_over = self.bounds == "detected" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
             self._observer.step_is_over(is_part=self.steps.begin())
         if self._observer.recorder is not None and not self._is_other_loop:
@@ -275,7 +275,7 @@ class LoopWatch(training_hooks.Listener):
         if one in self._optimizers:
             return
         mine = _parameters(optimizer)
-        left = {
+        remaining = {
             other: models
             for other, models in self._optimizers.items()
             if (known := other()) is not None
@@ -286,22 +286,22 @@ class LoopWatch(training_hooks.Listener):
                 or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
-        if one in self._replaced and left:
+        if one in self._replaced and remaining:
             self._observer.loop_goes_on()
-        gone = self._optimizers.keys() - left.keys()
-        for other in gone:
+        ended = self._optimizers.keys() - remaining.keys()
+        for other in ended:
             self.steps.forget(other)
             del self._step_counts[other]
-        self._replaced |= gone
+        self._replaced |= ended
         called = list(self._called)
-        if gone and not left:
+        if ended and not remaining:
             self.steps = StepFinder()
             self.trained = WeakKeyDictionary({one: self._is_training(one) for one in called})
             self._kin.clear()
             self._copies.clear()
             self._called_at.clear()
             self._observer.loop_begins(called, optimizer)
-        self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
+        self._optimizers = {**remaining, one: [weakref.ref(module) for module in called]}
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
         """Return whether an optimizer's loop is no longer running."""
@@ -430,8 +430,8 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_training(self, root: nn.Module) -> bool:
         """Return whether a root is in training mode, as indicated by its trained part."""
-        held = self._trained_parts.get(root)
-        part = None if held is None else held()
+        reference = self._trained_parts.get(root)
+        part = None if reference is None else reference()
         if part is None:
             part = trained_part(root)
             self._trained_parts[root] = weakref.ref(part)
@@ -439,22 +439,22 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_copy(self, module: nn.Module) -> bool:
         """Return whether a root is a copy of a trained model, or contains one."""
-        found = self._copies.get(module)
-        if found is None:
+        result = self._copies.get(module)
+        if result is None:
             trained = [unwrapped(root) for root, is_training in self.trained.items() if is_training]
-            found = any(is_alike(inner, root) for inner in module.modules() for root in trained)
+            result = any(is_alike(inner, root) for inner in module.modules() for root in trained)
             if trained:
-                self._copies[module] = found
-        return found
+                self._copies[module] = result
+        return result
 
     def _is_kin(self, module: nn.Module) -> bool:
         """Return whether a root is, contains, or is part of a trained model."""
         if module in self.trained:
             return True
-        found = self._kin.get(module)
-        if found is None:
-            found = self._kin[module] = shares_modules(module, self.trained)
-        return found
+        result = self._kin.get(module)
+        if result is None:
+            result = self._kin[module] = shares_modules(module, self.trained)
+        return result
 
 
 def _parameters(optimizer: Any) -> set[int]:
@@ -544,19 +544,18 @@ class StepFinder:
 
     @property
     def _is_part(self) -> bool:
-        """Whether this step has new optimizers, and none of the previous step's."""
+        """Whether this step has new optimizers, but no optimizer of the previous step."""
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:
         """Return whether new optimizers have begun to participate since the last call."""
-        found, self._has_changed = self._has_changed, False
-        return found
+        result, self._has_changed = self._has_changed, False
+        return result
 
     def begin(self) -> bool:
         """Begin a step; return whether the previous one belongs to the one before it.
 
-        It does if new optimizers have stepped in it, and none of the step before: the two steps
-        are parts of one iteration.
+        It does if only new optimizers have stepped in it: the two steps are parts of one iteration.
         """
         is_part = self._is_part
         self._begun_count += not is_part

@@ -79,18 +79,18 @@ class Windows:
         if self._plan.request is None:
             return
         try:
-            found = os.stat(self._plan.request)  # noqa: PTH116 - once a step: as cheap as it gets
+            result = os.stat(self._plan.request)  # noqa: PTH116 - once a step: as cheap as it gets
         except OSError:
             return
-        mark = (found.st_mtime_ns, found.st_ino)
+        mark = (result.st_mtime_ns, result.st_ino)
         if mark == self._handled:
             return
-        if not found.st_size and not self._stays_empty(mark):
+        if not result.st_size and not self._stays_empty(mark):
             return
         self._handled = mark
         self._requested_count = _count_in(Path(self._plan.request)) or self._plan.profiled_count
         first = step_number + (_AHEAD if self._place.world_size > 1 else 0)
-        agreed = agree(f"window/{found.st_mtime_ns}", str(first))
+        agreed = agree(f"window/{result.st_mtime_ns}", str(first))
         self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:

@@ -4,7 +4,7 @@ Anything that eventually runs Python can start the program: `python`, `torchrun`
 `accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes and
 records the training loop. The program's behavior is unchanged, and its exit code is returned. The
 run folder is written as soon as every rank has a trace, while the program continues; a program that
-fails also gets a run folder with what was recorded.
+fails also gets a run folder with the recorded data.
 
 If several instances of this command run a job together, one per node (`torchrun --nnodes`) or per
 rank (`srun`, or `torchrun … -m tracekit.collectors`), each writes the output of its own ranks;
@@ -116,7 +116,7 @@ class _Wrapped:
             self._folder.close()
             if self._plan.request is not None:
                 Path(self._plan.request).unlink(missing_ok=True)
-        return Ended(self._folder.made, shell_code(code))
+        return Ended(self._folder.final_path, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
         """Print lines immediately, on the terminal that the program uses."""
@@ -202,7 +202,9 @@ class _Wrapped:
         if self._run is not None:
             more = ("of a longer loop, replacing the previous one", *more)
         run = self._run = self._folder.commit(reports, outcome, reason, exit_code)
-        self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
+        self._echo(
+            *summary(run, self._folder.final_path or self._folder.target), *more, begin=begin
+        )
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:
@@ -214,7 +216,7 @@ class _Wrapped:
             count = self._folder.add_windows(reports, self._run)
             self._note_end(self._run, code, reports)
             if count:
-                self._echo(f"{count} more windows: {self._folder.made}/step-*")
+                self._echo(f"{count} more windows: {self._folder.final_path}/step-*")
             return
         if not reports and not code:
             self._echo(self._nothing_seen())
@@ -235,7 +237,7 @@ class _Wrapped:
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
             is_whole = not _unfinished_steps(reports, code)
-            self._echo(f"{reason}; {self._folder.made} is complete" if is_whole else reason)
+            self._echo(f"{reason}; {self._folder.final_path} is complete" if is_whole else reason)
         outcome = "failed" if failed is None else failed.outcome
         known = {*run.notes}
         run.notes += [note for note in loop_notes(reports) if note not in known]

@@ -20,8 +20,8 @@ def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
     It is the first accelerator among the `device` attribute of the model or its engine, the devices
-    of the parameters and buffers (which are on the host if offloaded), and those of the inputs.
-    Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
+    of the parameters and buffers (which are on the host if offloaded), and the devices of the
+    inputs. Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):
@@ -46,25 +46,25 @@ def event(device: torch.device) -> Any:
     module = _module(device)
     if device.type == "cpu" or not hasattr(module, "Event"):
         return None
-    made = module.Event(enable_timing=True)
+    result = module.Event(enable_timing=True)
     stream = getattr(module, "current_stream", None)
     if stream is None:
-        made.record()
+        result.record()
     else:
-        made.record(stream(device))
-    return made
+        result.record(stream(device))
+    return result
 
 
 def profiler_activities() -> list[Any]:
     """Return the activities that the profiler can record: CPU, and each supported accelerator."""
     from torch import profiler
 
-    found = set(profiler.supported_activities())
+    result = set(profiler.supported_activities())
     # Kineto reports all activities that it was built with, even without such a device.
     if not torch.cuda.is_available():
-        found.discard(profiler.ProfilerActivity.CUDA)
-    found.add(profiler.ProfilerActivity.CPU)
-    return sorted(found, key=str)
+        result.discard(profiler.ProfilerActivity.CUDA)
+    result.add(profiler.ProfilerActivity.CPU)
+    return sorted(result, key=str)
 
 
 def device_activities(device: torch.device) -> list[Any]:

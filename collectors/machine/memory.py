@@ -28,8 +28,8 @@ _OUT_OF_MEMORY = re.compile(
 def limit(size_bytes: int, device: torch.device) -> None:
     """Limit the memory of this process: on a CUDA device, or else on the host.
 
-    On the host, the limit applies to all private writable memory of the process, including that of
-    libraries, as counted by the kernel (RLIMIT_DATA).
+    On the host, the limit applies to all private writable memory of the process, including memory
+    of libraries, as counted by the kernel (RLIMIT_DATA).
     """
     if device.type == "cuda":
         import torch
@@ -60,7 +60,7 @@ def peak(device: torch.device) -> dict[str, int]:
 
     Without that call, it is the peak since the process began, or since the program itself reset it.
     """
-    found = {"host_bytes": _host_peak_bytes()}
+    result = {"host_bytes": _host_peak_bytes()}
     if device.type != "cpu":
         for name, function in (
             ("device_allocated_bytes", "max_memory_allocated"),
@@ -68,29 +68,29 @@ def peak(device: torch.device) -> dict[str, int]:
         ):
             figure = _statistics(device, function)
             if figure is not None:
-                found[name] = figure
-    return found
+                result[name] = figure
+    return result
 
 
 def _statistics(device: torch.device, function: str) -> int | None:
     """Call a statistics function of a device's allocator; None if it has none."""
     import torch
 
-    found = getattr(getattr(torch, device.type, None), function, None)
-    return None if found is None else found(device)
+    result = getattr(getattr(torch, device.type, None), function, None)
+    return None if result is None else result(device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error or one of its causes is an out-of-memory error."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, MemoryError):
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, MemoryError):
             return True
-        if isinstance(seen, RuntimeError | OSError | ImportError) and _OUT_OF_MEMORY.search(
-            str(seen)
+        if isinstance(current, RuntimeError | OSError | ImportError) and _OUT_OF_MEMORY.search(
+            str(current)
         ):
             return True
-        seen = seen.__cause__ or seen.__context__
+        current = current.__cause__ or current.__context__
     return False
 
 

@@ -1,7 +1,7 @@
 """Built-in model configurations; weights are random.
 
-Nothing is downloaded. The sizes are those of the models in the paper; `tiny` has the same structure
-and is small enough to train and serve on a CPU.
+Nothing is downloaded. The sizes are the sizes of the models in the paper; `tiny` has the same
+structure and is small enough to train and serve on a CPU.
 """
 
 from __future__ import annotations

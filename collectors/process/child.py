@@ -67,7 +67,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id, which is also that of its session and group."""
+        """Process id, which is also the id of its session and group."""
         return self._process.pid
 
     @property

@@ -96,9 +96,9 @@ def from_first_rank(text: str | None) -> str | None:
     """Return rank 0's value on every rank."""
     import torch.distributed as dist
 
-    given = [text]
-    dist.broadcast_object_list(given, src=0)
-    return given[0]
+    values = [text]
+    dist.broadcast_object_list(values, src=0)
+    return values[0]
 
 
 def barrier(device: torch.device) -> None:

@@ -54,8 +54,8 @@ def last_error(log: Path, exit_code: int) -> str:
             return text[:_LINE_LENGTH]
     if -exit_code in (signal.SIGKILL, signal.SIGTERM):
         return ""
-    said = [line for line in lines if "Warning: " not in line]
-    return " | ".join(said[-_TAIL_LINES:])[-_LINE_LENGTH:]
+    messages = [line for line in lines if "Warning: " not in line]
+    return " | ".join(messages[-_TAIL_LINES:])[-_LINE_LENGTH:]
 
 
 def _lines(text: str) -> list[str]:

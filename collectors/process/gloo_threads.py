@@ -41,12 +41,12 @@ def states(tasks: Path) -> list[str]:
 
     `tasks` is the `/proc/<pid>/task` of a process; `R` means running or runnable.
     """
-    found = []
+    results = []
     try:
         for task in tasks.iterdir():
             stat = read_stat(task / "stat")
             if stat is not None and stat[0].startswith(_NAME):
-                found.append(stat[1][0])
+                results.append(stat[1][0])
     except OSError:
         pass
-    return found
+    return results

@@ -129,10 +129,10 @@ def agree(what: str, proposal: str) -> str | None:
     try:
         from torch.distributed.distributed_c10d import _get_default_store
 
-        found = _get_default_store().compare_set(f"{_STORE_KEY}/{what}", "", proposal)
+        result = _get_default_store().compare_set(f"{_STORE_KEY}/{what}", "", proposal)
     except Exception:  # noqa: BLE001 - stores raise various exceptions; the value is optional
         return None
-    return found.decode() if isinstance(found, bytes) else str(found)
+    return result.decode() if isinstance(result, bytes) else str(result)
 
 
 def _digest(*identifiers: str) -> str:

@@ -1,4 +1,4 @@
-"""Starts and monitors the ranks of a run on this machine, and ends all of them."""
+"""Starts, monitors, and ends the ranks of a run on this machine."""
 
 from __future__ import annotations
 

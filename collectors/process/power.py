@@ -83,12 +83,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def packages(powercap: Path) -> list[Path]:
-    found = []
+    results = []
     for folder in sorted(powercap.glob("*-rapl:*")):
         with suppress(OSError, ValueError):
             if (folder / "name").read_text().startswith("package") and _read(folder) >= 0:
-                found.append(folder)
-    return found
+                results.append(folder)
+    return results
 
 
 def _read(folder: Path, name: str = "energy_uj") -> int:
@@ -135,8 +135,8 @@ class _Smi:
         for line in lines:
             at, *cells = line.strip().split(b", ")
             if len(cells) == 2:
-                moment = at.replace(b"/", b"-").replace(b" ", b"T")
-                yield b"%sZ,%s,%s,\n" % (moment, self._numbers.get(cells[0], cells[0]), cells[1])
+                timestamp = at.replace(b"/", b"-").replace(b" ", b"T")
+                yield b"%sZ,%s,%s,\n" % (timestamp, self._numbers.get(cells[0], cells[0]), cells[1])
 
     def end(self) -> Iterator[bytes]:
         if self.process:

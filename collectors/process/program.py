@@ -72,8 +72,8 @@ def run_program(
 def _next_signal(limit_s: float) -> int | None:
     """Return the number of a pending or arriving signal."""
     if hasattr(signal, "sigtimedwait"):
-        found = signal.sigtimedwait(_WAITED_FOR, limit_s)
-        return None if found is None else found.si_signo
+        result = signal.sigtimedwait(_WAITED_FOR, limit_s)
+        return None if result is None else result.si_signo
     if not signal.sigpending() & _WAITED_FOR:
         time.sleep(limit_s)
     pending = signal.sigpending() & _WAITED_FOR
@@ -111,7 +111,7 @@ class _Witness:
         if self._pid == 0:
             try:
                 _close_others({asked, answered})
-                # The pipe closes when tracekit ends for whatever reason, which ends this process.
+                # The pipe closes when tracekit ends for any reason, which ends this process.
                 while number := os.read(asked, 1):
                     pending = signal.sigpending() & {*number}
                     if pending:
@@ -140,9 +140,9 @@ class _Witness:
             os.waitpid(self._pid, 0)
 
 
-def _close_others(kept: set[int]) -> None:
+def _close_others(inherited: set[int]) -> None:
     """Close all other files, because readers of inherited pipes would wait for their end."""
     for path in list(Path("/dev/fd").iterdir()):
-        if int(path.name) not in kept:
+        if int(path.name) not in inherited:
             with contextlib.suppress(OSError):
                 os.close(int(path.name))

@@ -4,8 +4,8 @@
 
 Run as a script, this is the guard of a session: `child` starts it together with a process that
 could outlive tracekit, and holds the other end of its stdin. When that end closes because tracekit
-has ended for whatever reason, the guard terminates the remaining processes of the session, and then
-kills them. The script therefore imports nothing of tracekit, and nothing from the current folder or
+has ended for any reason, the guard terminates the remaining processes of the session, and then
+kills them. The script therefore does not import tracekit, or anything from the current folder or
 the environment.
 """
 

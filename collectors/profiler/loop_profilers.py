@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-from ..run.trace_file import whole_file
+from ..run.trace_file import complete_file
 from .profile import is_own_profiler_call
 
 _MARKERS = ("emit_nvtx", "emit_itt")
@@ -141,6 +141,6 @@ def keep_copy(path: Path, folder: Path, name: str) -> str:
 
     It is copied immediately, because the loop may delete or overwrite the file.
     """
-    with whole_file(folder / f"{name}.json") as aside:
+    with complete_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)
     return f"{name}.json"

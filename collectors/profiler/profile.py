@@ -24,7 +24,7 @@ from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
 from ..process.gloo_threads import wait_until_idle
-from ..run.trace_file import pack, whole_file
+from ..run.trace_file import complete_file, pack
 
 _STDERR = 2
 _SILENT_SINCE = TorchVersion("2.13")
@@ -215,7 +215,7 @@ class Profile:
             WorkloadError: nothing was recorded, or the file cannot be written.
         """
         self._check_recorded()
-        with whole_file(self.path) as aside:
+        with complete_file(self.path) as aside:
             if self.path.suffix == ".gz":
                 plain = aside.with_suffix("")
                 self._export_json(plain)
@@ -228,7 +228,7 @@ class Profile:
         """Write the trace as plain JSON; return its path, without `.gz`."""
         self._check_recorded()
         plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
-        with whole_file(plain) as aside:
+        with complete_file(plain) as aside:
             self._export_json(aside)
         return plain
 
@@ -276,7 +276,7 @@ class Profile:
                 )
             # Kineto stores the path of the file, which is in a temporary folder.
             name = json.dumps(self.path.name).encode()
-            tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
+            tail = _TRACE_NAME.sub(lambda result: result[1] + name, tail)
             file.seek(tail_at)
             file.write(tail)
             file.truncate()

@@ -80,10 +80,10 @@ class ModuleRanges:
 
     def add(self, model: nn.Module) -> None:
         """Add ranges for a second model, such as a teacher: its paths begin with its class."""
-        taken = {name or class_name(unwrapped(one)) for one, name in self._models.items()}
+        used_names = {name or class_name(unwrapped(one)) for one, name in self._models.items()}
         base = name = class_name(unwrapped(model))
         number = 1
-        while name in taken:
+        while name in used_names:
             number += 1
             name = f"{base}_{number}"
         self._models[model] = name
@@ -327,7 +327,7 @@ def _first_with_grad(value: object) -> torch.Tensor | None:
             return None
         value = value.values()
     for inner in value:
-        found = _first_with_grad(inner)
-        if found is not None:
-            return found
+        result = _first_with_grad(inner)
+        if result is not None:
+            return result
     return None

@@ -1,8 +1,8 @@
-"""Open ranges of each thread, and range names except those of modules.
+"""Open ranges of each thread, and range names except module names.
 
 The names are a contract with the analyses, and users see them in Perfetto and Nsight:
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and those of `modules`. Each range is a profiler
-annotation, and also an NVTX range if an NVTX tool is attached (see `use_nvtx`).
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and the names in `modules`. Each range is a
+profiler annotation, and also an NVTX range if an NVTX tool is attached (see `use_nvtx`).
 
 **Cost.** `record_function` goes through the dispatcher, where dispatch modes of the program see it,
 and takes 10 to 22 µs per range under a profiler. Calling the ops below it directly takes 3 µs.

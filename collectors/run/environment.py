@@ -55,7 +55,7 @@ def probe() -> Environment:
     Devices and threads are queried only if torch is already loaded, because a parent process must
     not load it.
     """
-    found = Environment(
+    result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),
         python_version=platform.python_version(),
@@ -68,16 +68,16 @@ def probe() -> Environment:
     )
     torch = sys.modules.get("torch")
     if torch is not None:
-        found.thread_count = torch.get_num_threads()
+        result.thread_count = torch.get_num_threads()
     if torch is not None and torch.cuda.is_available():
         count = torch.cuda.device_count()
-        found.devices = [torch.cuda.get_device_name(index) for index in range(count)]
-        found.device_memory_bytes = torch.cuda.get_device_properties(0).total_memory
-    return found
+        result.devices = [torch.cuda.get_device_name(index) for index in range(count)]
+        result.device_memory_bytes = torch.cuda.get_device_properties(0).total_memory
+    return result
 
 
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
-    """Return the environment of a run: that of the first rank, and the threads common to all ranks.
+    """Return the environment of the first rank, with the thread count common to all ranks.
 
     `environments` are results of `probe`; empty for ranks that failed earlier.
     """
@@ -85,9 +85,9 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
     if not known:
         return dataclasses.replace(probe(), thread_count=None)
     counts = {environment.get("thread_count") for environment in known}
-    found = Environment(**known[0])
-    found.thread_count = counts.pop() if len(counts) == 1 else None
-    return found
+    result = Environment(**known[0])
+    result.thread_count = counts.pop() if len(counts) == 1 else None
+    return result
 
 
 @functools.cache

@@ -163,12 +163,12 @@ def _content(target: Path) -> tuple[bool, bool]:
     return True, value.get("outcome", "ok") != "failed" or bool(value.get("traces"))
 
 
-def _replace(made: Path, target: Path) -> None:
+def _replace(source: Path, target: Path) -> None:
     """Rename a folder to its final name; an older run with that name is removed afterwards."""
-    old = made.with_name(made.name + ".old")
+    old = source.with_name(source.name + ".old")
     if target.is_dir():
         target.rename(old)
-    made.rename(target)
+    source.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -20,35 +20,35 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TraceError
 
 from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
-from .manifest import write_whole
+from .manifest import write_atomically
 
 _LOCK_S = 20.0
-"""Maximum wait for a lock: many ranks may arrive at once, and each holds it only briefly."""
+"""Maximum wait for a lock. Many ranks may arrive at once, but each needs the lock only briefly."""
 
 _STALE_S = 60.0
 _POLL_S = 0.05
 _MOST_NAMES = 1000
 
 
-def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
+def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Rename a folder to a run folder, or merge it into the existing one.
 
-    `made` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
+    `fragment` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
     the run: `target`, or `target-2` and so on if another run has the name.
 
     Raises:
-        StoreError: the folder cannot be written; `made` still exists.
+        StoreError: the folder cannot be written; `fragment` still exists.
     """
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):
             if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
                 folder = RunFolder(place, force=True)
-                folder.join(made)
+                folder.join(fragment)
                 folder.commit(run)
                 return place
-            if is_locked and _add(made, place, run):
+            if is_locked and _add(fragment, place, run):
                 return place
-    raise StoreError(f"{target}: no free name for the run folder; the data is in {made}")
+    raise StoreError(f"{target}: no free name for the run folder; the data is in {fragment}")
 
 
 def _names(target: Path) -> Iterator[Path]:
@@ -57,7 +57,7 @@ def _names(target: Path) -> Iterator[Path]:
         yield target.with_name(f"{target.name}-{number}")
 
 
-def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
+def _add(fragment: Path, place: Path, run: manifest.Manifest) -> bool:
     """Add a fragment to the folder of its job; return False if it belongs to another job."""
     try:
         there = manifest.read(place)
@@ -66,7 +66,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
     if not manifest.are_fragments([there, run]):
         return False
     # The manifest is written last, after all files that it names.
-    for path in sorted(made.iterdir()):
+    for path in sorted(fragment.iterdir()):
         if path.name in (LOGS, LIGHT):
             (place / path.name).mkdir(exist_ok=True)
             for file in path.iterdir():
@@ -76,7 +76,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
         elif path.name != manifest.FILE_NAME:
             path.replace(place / path.name)
     _write(manifest.join_fragments([there, run]), place)
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(fragment, ignore_errors=True)
     return True
 
 
@@ -92,7 +92,7 @@ def _add_window(window: Path, place: Path) -> None:
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
     """Replace the manifest atomically."""
-    write_whole(folder / manifest.FILE_NAME, manifest.to_json(run))
+    write_atomically(folder / manifest.FILE_NAME, manifest.to_json(run))
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:

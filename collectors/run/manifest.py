@@ -28,7 +28,7 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a file atomically."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.write_text(text, "utf-8")

@@ -30,7 +30,7 @@ def working_folder(target: Path, mark: str) -> Path:
     return whole.parent / f".{whole.name}.partial-{mark}"
 
 
-def made_beside(folder: Path) -> Path:
+def temporary_sibling(folder: Path) -> Path:
     """Return the temporary folder of this process next to a working folder."""
     return folder.with_name(f"{folder.name}.made-{os.getpid()}")
 
@@ -50,20 +50,20 @@ def register_owner(folder: Path) -> None:
 def remove_stale(target: Path) -> None:
     """Remove stale working folders of a run on this machine."""
     prefix = working_folder(target, "").name
-    for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
-        makers = _makers(left, left.name.removeprefix(prefix))
+    for path in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
+        makers = _makers(path, path.name.removeprefix(prefix))
         if makers and not any(map(is_alive, makers)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _makers(folder: Path, mark: str) -> list[int]:
     """Return the process ids of the owners on this machine; empty if unknown."""
-    made = _MADE.search(mark)
+    match = _MADE.search(mark)
     who, _, host = _MADE.sub("", mark).partition(".")
     if host not in ("", host_mark()):
         return []
-    if made:
-        return [int(made[1])]
+    if match:
+        return [int(match[1])]
     if who.isdecimal():
         return [int(who)]
     with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ _COPY_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def complete_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path, and move the complete file to its final place.
 
     Other files in the temporary folder are removed, such as the one that Kineto renames at the end.
@@ -46,7 +46,7 @@ def compress(plain: Path) -> Path:
         WorkloadError: the disk is full or the folder is not writable; the plain file still exists.
     """
     target = plain.with_name(f"{plain.name}.gz")
-    with whole_file(target) as aside:
+    with complete_file(target) as aside:
         pack(plain, aside)
     plain.unlink()
     return target

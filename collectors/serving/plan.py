@@ -136,9 +136,9 @@ class LoadPlan:
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
     Warm-up requests are sent first, all at once, and must end before the load begins; their ids
-    follow those of the load. `profile_prompts` are for the second, profiled pass: different prompts
-    of the same number and lengths. `concurrency` limits the requests in flight: a request that is
-    due at the limit waits until another ends.
+    follow the ids of the load. `profile_prompts` are for the second, profiled pass: different
+    prompts of the same number and lengths. `concurrency` limits the requests in flight: a request
+    that is due at the limit waits until another ends.
     """
 
     prompts: Sequence[Prompt]

@@ -92,19 +92,19 @@ def run(
 
 
 def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redactor:
-    found = secrets_in_environment(os.environ) | secrets_in_words(command)
+    result = secrets_in_environment(os.environ) | secrets_in_words(command)
     for key in _TEXTS:
-        found |= secrets_in_text(values.get(key) or "")
+        result |= secrets_in_text(values.get(key) or "")
     # The text may not be a valid URL, so it is not parsed as one.
     user, at, _ = (values.get("url") or "").rpartition("@")
     if at:
         user = user.rpartition("://")[2]
         plain = urllib.parse.unquote(user)
         for text in (user, plain):
-            found.add(text.partition(":")[2] or text)
+            result.add(text.partition(":")[2] or text)
         # The form in which it is sent (HTTP basic authentication).
-        found.add(base64.b64encode(plain.encode()).decode())
-    return Redactor(found)
+        result.add(base64.b64encode(plain.encode()).decode())
+    return Redactor(result)
 
 
 def _run(
@@ -118,8 +118,8 @@ def _run(
     name = values.get("engine") or DEFAULT_ENGINE
     wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
     engine = _engine(name, values, redactor)
-    asked = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
-    model = [Path(asked).name] if asked else []
+    model_name = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
+    model = [Path(model_name).name] if model_name else []
     target = values.get("out") or default_target("serve", name, *model)
     with (
         RunFolder(target, force=bool(values.get("force"))) as folder,
@@ -166,11 +166,11 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
         raise UsageError(
             f"--engine {name!r} is not a serving engine", hint=f"engines: {', '.join(names)}"
         )
-    given = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
-    if name == DEFAULT_ENGINE and given is not None:
+    option = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
+    if name == DEFAULT_ENGINE and option is not None:
         others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
         raise UsageError(
-            f"--{given.replace('_', '-')} needs a server, and --engine transformers has none",
+            f"--{option.replace('_', '-')} needs a server; --engine transformers has none",
             hint=f"choose an engine with a server: --engine {others}",
         )
     if name != DEFAULT_ENGINE:
@@ -225,9 +225,9 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
     notes = []
     if facts.count_tokens is None:
         source = "token_ids"
-        made = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
+        prompts = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
     else:
-        made, measured_count = text_prompts(total, token_count, seed, facts.count_tokens)
+        prompts, measured_count = text_prompts(total, token_count, seed, facts.count_tokens)
         source = "text" if measured_count is None else "usage"
         if measured_count is None:
             notes.append(
@@ -240,11 +240,11 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
                 "number of words yields"
             )
     plan = LoadPlan(
-        prompts=made[:count],
+        prompts=prompts[:count],
         arrival_ns=wanted.arrival.schedule_ns(count, seed),
         max_new_token_count=load.max_new_token_count,
-        warmup_prompts=made[2 * count :],
-        profile_prompts=made[count : 2 * count],
+        warmup_prompts=prompts[2 * count :],
+        profile_prompts=prompts[count : 2 * count],
         concurrency=load.concurrency,
         timeout_ns=round(wanted.timeout_s * NS_PER_S),
         retry_count=load.retry_count,

@@ -156,7 +156,7 @@ class LoadRunner:
 
 
 def records_of(plan: LoadPlan) -> list[RequestRecord]:
-    """Return new records of the measured requests, followed by those of the warm-up."""
+    """Return new records of the measured requests, followed by the warm-up records."""
     return [
         *_new_records(0, plan.prompts),
         *_new_records(len(plan.prompts), plan.warmup_prompts, is_warmup=True),

@@ -133,9 +133,9 @@ def run_cell(
     reason = ended.last_line("error") or ended.describe()
     run = make_manifest(cell.spec, [], outcome="failed", reason=reason)
     run.command = ["python", *COLLECT, *arguments]
-    with RunFolder(folder, force=True) as made:
-        (made.path / LOGS / LOG).write_text(ended.text, "utf-8")
-        made.commit(run)
+    with RunFolder(folder, force=True) as run_folder:
+        (run_folder.path / LOGS / LOG).write_text(ended.text, "utf-8")
+        run_folder.commit(run)
     return run
 
 

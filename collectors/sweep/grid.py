@@ -146,15 +146,15 @@ def _cell(values: dict[str, object], limit: object) -> Cell:
     is_max = values.get("batch_size") == MAX
     if is_max:
         del values["batch_size"]
-    asked = validated(values)
-    is_bounded = limit is not None or asked.get("memory_limit") is not None
+    options = validated(values)
+    is_bounded = limit is not None or options.get("memory_limit") is not None
     if is_max and not is_bounded and not accelerator_count():
         raise UsageError(
             "--batch-size max needs a limit on a machine without a GPU",
             hint="pass --memory-limit, for example 8GB, or --max-batch-size",
         )
-    spec = make_spec(asked, [])
-    return Cell(_name(spec, is_max), asked, spec, is_max)
+    spec = make_spec(options, [])
+    return Cell(_name(spec, is_max), options, spec, is_max)
 
 
 def _name(spec: TrainingSpec, is_max: bool) -> str:

@@ -144,19 +144,19 @@ class _ProbeFailedError(Exception):
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:
     """Return the validated sweep for the arguments; None and False mean not given."""
-    asked = given(values, OPTIONS)
+    options = given(values, OPTIONS)
     if place_in(os.environ) is not None:
         raise UsageError(
             "a sweep starts its own ranks, but RANK and WORLD_SIZE are set",
             hint="run it without torchrun or deepspeed",
         )
-    if "out" not in asked:
+    if "out" not in options:
         raise UsageError("--out is missing", hint="pass a folder for the runs")
-    out: Path = asked["out"]
+    out: Path = options["out"]
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder")
-    limit = asked.get("max_batch_size", MAX_BATCH_SIZE)
-    return Sweep(make_grid(asked), out, limit, bool(asked.get("force")))
+    limit = options.get("max_batch_size", MAX_BATCH_SIZE)
+    return Sweep(make_grid(options), out, limit, bool(options.get("force")))
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:

@@ -1,6 +1,6 @@
 """Parses `--opt`, the optimization methods of a run, and checks their combinations.
 
-The canonical order is that of arXiv 2311.03687: fine-tuning method, F, R, Q, ZeRO stage, O,
+The canonical order is from arXiv 2311.03687: fine-tuning method, F, R, Q, ZeRO stage, O,
 gradient compression; `z3+r` becomes `R+Z3`.
 """
 

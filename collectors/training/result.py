@@ -17,7 +17,7 @@ from .spec import TrainingSpec
 
 @dataclass(slots=True, kw_only=True)
 class RankResult(LoopReport):
-    """Measurements of one rank: `step_ns` covers all repeats; losses are those of its own data."""
+    """Measurements of one rank: `step_ns` covers all repeats; losses are from its own data."""
 
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None

@@ -77,19 +77,19 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
 
 def _require_packages(spec: TrainingSpec) -> None:
     needed = {"torch": "torch", "transformers": "transformers"}
-    asked = f"--opt {spec.opt_text}"
+    option = f"--opt {spec.opt_text}"
     if spec.engine == "deepspeed":
         needed["deepspeed"] = "deepspeed"
     if spec.engine == "megatron":
         if not accelerator_count():
-            raise WorkloadError("--engine megatron needs CUDA devices, and this machine has none")
+            raise WorkloadError("--engine megatron needs CUDA devices, but this machine has none")
         needed["megatron.core"] = "megatron-core"
-        asked = "--engine megatron"
+        option = "--engine megatron"
     if spec.opt.is_quantized:
         needed["bitsandbytes"] = "bitsandbytes"
     if spec.opt.adapter:
         needed["peft"] = "peft"
-    require(needed, asked)
+    require(needed, option)
 
 
 def _failed_manifest(
@@ -102,8 +102,8 @@ def _failed_manifest(
     elif memory.was_killed_for_memory(failure.exit_code, kill_count):
         outcome = "oom"
         reason = f"rank {failure.rank}: killed by the kernel, out of memory"
-    # If the reported rank left a result, the rank that failed first is the cause. If it left none,
-    # a signal killed it.
+    # If the reported rank left a result, the rank that failed first is the cause. If there is no
+    # result, a signal killed it.
     elif first is not None and any(
         one.rank == failure.rank and one.outcome == "failed" for one in results
     ):
@@ -148,10 +148,10 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
                 stack.enter_context(folder)
             except TracekitError as error:
                 refusal = error
-        made = distributed.from_first_rank(None if refusal else str(folder.path))
-        if made is None:
+        path = distributed.from_first_rank(None if refusal else str(folder.path))
+        if path is None:
             raise refusal or WorkloadError(f"{target}: rank 0 could not create the run folder")
-        folder.join(Path(made))
+        folder.join(Path(path))
         say = echo if place.rank == 0 else lambda _: None
         result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
         if result.outcome != "ok":

@@ -107,8 +107,10 @@ def make_spec(
     if world_size is None and 0 < device_count < rank_count:
         raise UsageError(f"--nproc is {rank_count}, but the machine has {device_count} GPUs")
     opt = opt_module.parse(chosen["opt"], chosen["stage"])
-    asked = chosen.get("engine") or opt_module.default_engine(opt)
-    engine = opt_module.check_engine(opt, asked, tensor_size=chosen["tp"], stage=chosen["stage"])
+    engine_name = chosen.get("engine") or opt_module.default_engine(opt)
+    engine = opt_module.check_engine(
+        opt, engine_name, tensor_size=chosen["tp"], stage=chosen["stage"]
+    )
     if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
         # After a single overflow, the residual would contain infinity forever.
         raise UsageError(

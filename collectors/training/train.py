@@ -75,7 +75,7 @@ def train(
         },
     )
     # The watch is never started, because this program marks its own steps and phases.
-    watch = LoopWatch(Observer(), "told")
+    watch = LoopWatch(Observer(), "reported")
     recorder = LoopRecorder(
         plan, place, folder, [engine.module], watch, LoopProfilers(), report=result, device=device
     )

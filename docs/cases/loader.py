@@ -38,7 +38,7 @@ model = nn.Sequential(
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 began = 0.0
 for number, ids in enumerate(DataLoader(Lines(), batch_size=16, num_workers=options.workers)):
-    if number == 5:  # workers have started and memory is there
+    if number == 5:  # workers have started and memory is allocated
         began = time.perf_counter()
     loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
     loss.backward()

@@ -1,6 +1,6 @@
-"""Makes what the manual does not say by hand: the reference, the outputs of commands, pictures.
+"""Generates the reference pages, command outputs, and pictures of the manual.
 
-The reference is made whenever the site is built, from the headers of the SQL files, the schema, the
-manifest, docstrings and the help of the commands, and is committed nowhere. `make docs-update`
-writes outputs and the picture into the tree; tests/docs compares.
+Each build of the site generates the reference from SQL headers, the schema, the manifest classes,
+docstrings, and command help; it is not committed. `make docs-update` writes command outputs and the
+picture of a breakdown into the repository, and tests/docs checks that they are current.
 """

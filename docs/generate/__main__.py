@@ -1,7 +1,7 @@
-"""`make docs-update`: rewrite the outputs of commands, notebooks, and the picture.
+"""`make docs-update`: regenerate command outputs, notebooks, and the picture of a breakdown.
 
-With names of pages written by hand, only the outputs of their commands. Look at the difference
-before you commit it.
+With page names as arguments, only the command outputs of these pages are regenerated. Review the
+diff before you commit it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .sessions import with_outputs
 
 
 def main(names: list[str]) -> None:
-    """Write what is generated into the pages.
+    """Write the generated parts into the pages.
 
     Args:
-        names: pages written by hand, as paths from the current folder; if none, all is written.
+        names: paths of hand-written pages; if empty, everything is regenerated.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""A page for each subject of analyses, and the list of them, from the headers of the SQL files."""
+"""Reference pages of analyses: an index and one page per subject, from SQL headers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .subjects import by_subject
 FOLDER = "docs/reference/analyses"
 
 _SCOPES = {
-    "trace": "each trace by itself",
+    "trace": "one trace at a time",
     "run": "the traces of one run together",
-    "runs": "runs, from their manifests; no trace is read",
+    "runs": "runs, from their manifests, without reading traces",
 }
 _MAX_LINES = 24
-# So many rows of an analysis that takes a limit.
+# `--limit` in examples of analyses that have this option.
 _LIMIT = 3
-# Of what must be asked for something, the sample and what is asked for.
-_ASKED = {
+# Sample and options in the examples of analyses with required options.
+_EXAMPLES = {
     "why": ("docs/samples/made_up_step.json", " --event-id 24"),
     "waited_for": ("docs/samples/made_up_step.json", " --event-id 24"),
 }
@@ -37,7 +37,7 @@ def analysis_pages(folder: Path) -> dict[str, str]:
     """Return the pages by their path from the root of the repository.
 
     Args:
-        folder: where the stores of the samples are kept meanwhile.
+        folder: temporary folder for the stores of the samples.
     """
     catalog = load_catalog()
     with opened_once():
@@ -55,22 +55,22 @@ def analysis_pages(folder: Path) -> dict[str, str]:
 
 
 def page_of(subject: str) -> str:
-    """Return the page of a subject, from the root of the repository."""
+    """Return the path of a subject's page, relative to the repository."""
     return f"{FOLDER}/{subject}.md"
 
 
-def place_of(spec: Spec) -> str:
-    """Return where an analysis stands: its page from the root of the repository, and its anchor."""
+def link_target(spec: Spec) -> str:
+    """Return the page and anchor of an analysis, relative to the repository."""
     return f"{page_of(spec.subject)}#{spec.name}"
 
 
 def options(params: tuple[Param, ...]) -> str:
-    """Return the table of an analysis' options."""
+    """Return the table of an analysis's options."""
     rows = []
     for param in params:
         flag = _flag(param.name)
         kind = " or ".join(f"`{choice}`" for choice in param.choices) or param.type
-        default = "needed" if param.is_required else _default(param)
+        default = "required" if param.is_required else _default(param)
         rows.append((flag, kind, default, prose(param.meaning)))
     return table(("option", "value", "default", "meaning"), rows)
 
@@ -84,12 +84,12 @@ def columns(spec: Spec) -> str:
 
 
 def _type(column: ColumnSpec) -> str:
-    """Return the type of a column, and what it joins where the header says so."""
+    """Return the type of a column, and the column that it joins, if any."""
     return f"{column.type} → `{column.key}`" if column.key else column.type
 
 
-def rests_on(spec: Spec, page: str) -> str:
-    """Return links to what a SQL file is made of."""
+def dependency_links(spec: Spec, page: str) -> str:
+    """Return links to the relations and functions that an SQL file reads."""
     links = dict.fromkeys(_link_to(name, page) for name in reads(spec.name))
     return ", ".join(filter(None, links)) or "nothing else"
 
@@ -105,7 +105,7 @@ def _default(param: Param) -> str:
 def _link_to(name: str, page: str) -> str:
     catalog = load_catalog()
     if name.endswith("()") or is_relation(name):
-        return link(f"`{name}`", place_of(catalog.analysis(name.removesuffix("()"))), page)
+        return link(f"`{name}`", link_target(catalog.analysis(name.removesuffix("()"))), page)
     homes = {
         "docs/reference/derived.md": {**catalog.tables, **catalog.views},
         "docs/reference/macros.md": catalog.functions,
@@ -122,17 +122,17 @@ def _index(catalog: Catalog) -> str:
     parts = [
         "# Analyses\n",
         (
-            "An analysis is one SQL query. `tracekit query NAME TRACE` runs it; from Python it"
-            " is `trace.query(NAME)`. Each subject has a page, made from its SQL files.\n"
+            "An analysis is an SQL query. Run it with `tracekit query NAME TRACE`, or in Python"
+            " with `trace.query(NAME)`. This page is generated from the SQL headers.\n"
         ),
-        "Scope says what a row is computed from: "
+        "The scope names the input of an analysis: "
         + "; ".join(f"`{scope}`: {meaning}" for scope, meaning in _SCOPES.items())
         + ".\n",
     ]
     for subject, specs in by_subject(catalog.analyses.values()).items():
         parts.append(f"## {subject.title}\n\n{prose(subject.sentence)}\n")
         rows = (
-            (link(f"`{s.name}`", place_of(s), page), s.scope or "", prose(s.question))
+            (link(f"`{s.name}`", link_target(s), page), s.scope or "", prose(s.question))
             for s in specs
         )
         parts.append(table(("analysis", "scope", "description"), rows))
@@ -146,61 +146,57 @@ def _section(spec: Spec, folder: Path) -> str:
         f"## {spec.name}\n",
         f"**{prose(spec.question)}**\n",
         *([f"{prose(spec.description)}\n"] if spec.description else []),
-        f"Scope `{spec.scope}`: {_SCOPES[spec.scope or 'trace']}. {_made_of(spec, page)}\n",
+        f"Scope `{spec.scope}`: {_SCOPES[spec.scope or 'trace']}.\n",
+        f"Based on: {dependency_links(spec, page)}.\n",
         *(f"{prose(note[0].upper() + note[1:])}.\n" for note in spec.notes),
         *(
-            ["Without rows, its reason: " + prose("; ".join(why for _, why in spec.empty)) + ".\n"]
+            ["Message without rows: " + prose("; ".join(why for _, why in spec.empty)) + ".\n"]
             if spec.empty
             else []
         ),
         columns(spec),
-        *_kept(spec),
+        *_narrow_columns(spec),
     ]
     if spec.params:
         parts += [options(spec.params)]
     if spec.needs:
-        parts += [f"One at least of {' and '.join(map(_flag, spec.needs))} must be given.\n"]
+        parts += [f"At least one of {' and '.join(map(_flag, spec.needs))} is required.\n"]
     if spec.invariants:
-        parts += ["True in every row:\n", *(f"- `{text}`" for text in spec.invariants), ""]
+        parts += ["Each row satisfies:\n", *(f"- `{text}`" for text in spec.invariants), ""]
     parts += [_example(spec, folder)]
     words = load_catalog().analyses.words(spec.name)
     parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {words} --explain`\n"]
     return "\n".join(parts)
 
 
-def _made_of(spec: Spec, page: str) -> str:
-    """Return the sentences that say what an analysis reads."""
-    return f"Based on: {rests_on(spec, page)}."
-
-
-def _kept(spec: Spec) -> list[str]:
-    """Return the sentence about the columns that a narrow terminal shows longest."""
+def _narrow_columns(spec: Spec) -> list[str]:
+    """Return a sentence with the columns that narrow terminals omit last."""
     if not spec.keep:
         return []
     names = ", ".join(f"`{name}`" for name in spec.keep)
-    return [f"On a narrow terminal the last to go are {names}; `--wide` shows all.\n"]
+    return [f"Narrow terminals omit the columns {names} last; `--wide` shows all columns.\n"]
 
 
 def _example(spec: Spec, folder: Path) -> str:
     options = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
     samples: Iterable[str] = RUN_SAMPLES if spec.scope == "runs" else SAMPLES
-    if spec.name in _ASKED:
-        sample, options = _ASKED[spec.name]
+    if spec.name in _EXAMPLES:
+        sample, options = _EXAMPLES[spec.name]
         samples = [sample]
     for sample in samples:
         words = load_catalog().analyses.words(spec.name)
         command = f"tracekit query {words} {sample}{options}"
         output = run(command, folder)
-        if _says_something(output):
+        if _has_rows(output):
             break
     else:
-        return "None of the bundled samples has what this is about.\n"
+        return "No bundled sample has rows for this analysis.\n"
     if output.count("\n") > _MAX_LINES:
         command += f" | head -n {_MAX_LINES}"
         output = "".join(output.splitlines(keepends=True)[:_MAX_LINES])
     return console(command, output)
 
 
-def _says_something(output: str) -> bool:
+def _has_rows(output: str) -> bool:
     lines = output.splitlines()
     return not any(line == "no rows" or line.startswith("error: ") for line in lines)

@@ -1,4 +1,4 @@
-"""Pictures of `tracekit browse`: the screen of 80 columns as its keys lead to it, as SVG."""
+"""SVG pictures of `tracekit browse` on an 80-column screen, after a sequence of keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tracekit.browse.app import Browser
 
 from .places import REPO
 
-# Fonts from elsewhere, which no page fetches.
+# References to web fonts, removed because pages load nothing from the network.
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Which keys lead to a picture, and of which sample."""
+    """Keys to press for a picture, and the sample to open."""
 
     name: str
     sample: str
@@ -35,17 +35,17 @@ WALKS = (
 
 
 def screen(walk: Walk) -> str:
-    """Return the screen at the end of a walk as SVG."""
+    """Return the screen after all keys of a walk, as SVG."""
     path = f"sample_traces/{walk.sample}"
 
-    async def walked() -> str:
+    async def screenshot() -> str:
         with tracekit.open(REPO / path) as trace:
             browser = Browser(trace, [path])
             async with browser.run_test(size=(80, 24)) as pilot:
                 for key in ("", *walk.keys):
                     if key:
                         await pilot.press(key)
-                    # Where its rows are there, the screen says how many.
+                    # The status line shows the number of rows once they are loaded.
                     while browser.workers or not str(
                         browser.screen.query_one("#status", Static).render()
                     ).startswith(("rows", "no rows")):
@@ -53,4 +53,4 @@ def screen(walk: Walk) -> str:
                 await pilot.pause(0.2)
                 return browser.export_screenshot(title=f"tracekit browse {path}")
 
-    return _FONTS.sub("", asyncio.run(walked()))
+    return _FONTS.sub("", asyncio.run(screenshot()))

@@ -1,4 +1,4 @@
-"""The page of the command line, from the help that the commands print."""
+"""Reference page of the command line, from the help of each command."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ PAGE = "docs/reference/command-line.md"
 
 
 def command_line_page(folder: Path) -> dict[str, str]:
-    """Return the page: every command's help, as it prints it.
+    """Return the page by its path.
 
     Args:
-        folder: where commands keep what they write.
+        folder: temporary folder for files that commands write.
     """
     parts = [
         "# Command line\n",
         (
-            "The help of every command, as it prints it. `tracekit query NAME --help` also shows"
-            " the columns of an analysis, which stand [by subject](analyses/index.md).\n"
+            "The help of every command. `tracekit query NAME --help` also shows the columns of an"
+            " analysis, which are listed [by subject](analyses/index.md).\n"
         ),
         console("tracekit --help", run("tracekit --help", folder)),
     ]

@@ -1,4 +1,4 @@
-"""What of an event in a trace file goes into which column, from the description of events."""
+"""Reference section on the columns of trace events, from the description of events."""
 
 from __future__ import annotations
 
@@ -10,50 +10,49 @@ from tracekit.event_description import EVENT_COLUMNS, KINDS, MEMORY_COLUMNS, Eve
 from .markdown import link, prose, table
 from .places import in_repo
 
-TITLE = "What becomes of an event"
+TITLE = "Event fields and columns"
 
 DESCRIPTION = in_repo(inspect.getfile(event_description))
 _READER = "tracekit/ingest/event_reader.py"
 _DAY_US = 86_400 * 10**6
-_HEADERS = ("in the file", "column", "type", "meaning", "NULL also for", "written by, since")
+_HEADERS = ("in the file", "column", "type", "meaning", "also NULL for", "written by, since")
 
 
 def event_members(page: str) -> str:
-    """Return the section of a page that tells it.
+    """Return the section that maps event fields to columns.
 
     Args:
-        page: the page, from the root of the repository.
+        page: path of the page, relative to the repository.
     """
-    given = [column for column in EVENT_COLUMNS if column.source != "reader"]
-    made = [column for column in EVENT_COLUMNS if column.source == "reader"]
-    names = ", ".join(f"`{column.name}`" for column in made)
+    recorded = [column for column in EVENT_COLUMNS if column.source != "reader"]
+    computed = [column for column in EVENT_COLUMNS if column.source == "reader"]
+    names = ", ".join(f"`{column.name}`" for column in computed)
     days = event_description.MAX_DUR_US / _DAY_US
     return "\n".join(
         [
             f"## {TITLE}\n",
             (
-                "An event of a trace file is a JSON object. Its members and, of those in `args`,"
-                " the arguments below have columns in table [`record`](#record); its other columns"
-                f" ({names}) are made by the reader. {link(DESCRIPTION, DESCRIPTION, page)} is"
-                " the one description of it: the tables are created from it, both readers read by"
-                f" it, and this section is made from it. How a value is read is defined in"
-                f" {link(_READER, _READER, page)}.\n"
+                "An event of a trace file is a JSON object. Its members, and the members of `args`"
+                " listed below, are columns of table [`record`](#record). The reader computes the"
+                f" other columns ({names}). The tables, both readers, and this section are based"
+                f" on {link(DESCRIPTION, DESCRIPTION, page)}, and {link(_READER, _READER, page)}"
+                " defines how values are parsed.\n"
             ),
             (
-                "A column whose member or argument is absent is NULL, never 0. Times are decimal"
-                " microseconds in the file and whole nanoseconds here; an event that begins before"
+                "A column is NULL, never 0, if its member or argument is absent. Times are decimal"
+                " microseconds in the file and integer nanoseconds in the table. So that sums fit"
+                " into 64 bits, an event that starts before"
                 f" {event_description.MIN_TIME_US:,} µs or after {event_description.MAX_TIME_US:,}"
                 f" µs, or takes longer than {event_description.MAX_DUR_US:,} µs ({days:.1f} days),"
-                " is set aside in table [`rejected`](#rejected), so that sums stay within 64"
-                " bits.\n"
+                " is stored in table [`rejected`](#rejected) instead.\n"
             ),
             table(
                 _HEADERS,
-                map(_row, given),
+                map(_row, recorded),
             ),
-            "The kind of an event, and so the view that shows it, follows from its phase:\n",
+            "The phase (`ph`) of an event determines its kind, and each kind has a view:\n",
             table(
-                ("view", "phase (`ph`)", "of the name"),
+                ("view", "phase (`ph`)", "event name"),
                 (
                     (
                         f"[`{kind.name}`](#{kind.name})",
@@ -64,8 +63,8 @@ def event_members(page: str) -> str:
                 ),
             ),
             (
-                "What an allocator's event says has no columns of its own in `record`; view"
-                " [`memory`](#memory) takes it from `args`:\n"
+                "Table `record` has no columns for the fields of allocator events. View"
+                " [`memory`](#memory) reads them from `args`:\n"
             ),
             table(
                 _HEADERS,

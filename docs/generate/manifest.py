@@ -1,4 +1,4 @@
-"""The page of `run.json`, from the classes that write and read it."""
+"""Reference page of `run.json`, from the classes that write and read it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SOURCE = in_repo(inspect.getfile(manifest.Manifest))
 
 
 def manifest_page() -> dict[str, str]:
-    """Return the page: every member of a manifest with its type and what it is if left out."""
+    """Return the page: every member of a manifest with its type and default."""
     parts = [
         "# The manifest: run.json\n",
         f"{prose(inspect.getdoc(manifest) or '')}\n",
         (
-            f"Members are those of the classes in {link(_SOURCE, _SOURCE, PAGE)}, which this page"
-            f" is made from. `schema_version` is {manifest.SCHEMA_VERSION}: it is raised when a"
-            " member changes its meaning, and a manifest of a later version is refused. SQL sees a"
-            f" manifest as a row of table {link('`run`', 'docs/reference/tables.md#run', PAGE)}.\n"
+            f"This page is generated from the classes in {link(_SOURCE, _SOURCE, PAGE)}."
+            f" `schema_version` is {manifest.SCHEMA_VERSION}. It increases if the meaning of a"
+            " member changes, and tracekit rejects manifests with a later version. In SQL, each"
+            f" manifest is a row of table {link('`run`', 'docs/reference/tables.md#run', PAGE)}.\n"
         ),
     ]
     for described in _classes(manifest.Manifest):
@@ -35,22 +35,22 @@ def manifest_page() -> dict[str, str]:
         parts += [
             f"## {described.__name__}\n",
             f"{prose(inspect.getdoc(described) or '')}\n",
-            table(("member", "type", "if left out"), rows),
+            table(("member", "type", "default"), rows),
         ]
     parts += ["## Outcomes\n", "How a run ended:\n", _outcomes()]
     return {PAGE: "\n".join(parts)}
 
 
 def _classes(first: type) -> list[type]:
-    """Return a class and those that its members are made of, each once, in their order."""
-    found = [first]
-    for described in found:
+    """Return a class and the classes of its members, recursively, each once."""
+    classes = [first]
+    for described in classes:
         for member in dataclasses.fields(described):
             for name in re.findall(r"\b[A-Z]\w+", str(member.type)):
                 inner = getattr(manifest, name, None)
                 if isinstance(inner, type) and dataclasses.is_dataclass(inner):
-                    found += [inner] if inner not in found else []
-    return found
+                    classes += [inner] if inner not in classes else []
+    return classes
 
 
 def _type(member: dataclasses.Field[object]) -> str:
@@ -58,8 +58,8 @@ def _type(member: dataclasses.Field[object]) -> str:
     return re.sub(r"\b([A-Z]\w+)\b", _linked, f"{text}")
 
 
-def _linked(found: re.Match[str]) -> str:
-    name = found[1]
+def _linked(match: re.Match[str]) -> str:
+    name = match[1]
     inner = getattr(manifest, name, None)
     if isinstance(inner, type) and dataclasses.is_dataclass(inner):
         return f"[{name}](#{name.lower()})"
@@ -70,13 +70,13 @@ def _default(member: dataclasses.Field[object]) -> str:
     if member.default is not dataclasses.MISSING:
         return f"`{member.default!r}`" if member.default is not None else "null"
     if member.default_factory is not dataclasses.MISSING:
-        return "empty" if not member.default_factory() else "as below"
-    return "needed"
+        return "empty" if not member.default_factory() else "see below"
+    return "required"
 
 
 def _outcomes() -> str:
-    """Return the list of outcomes from the text that stands below their type."""
+    """Return the list of outcomes from the docstring of their type."""
     sources = [*REPO.glob("tracekit/manifest*.py"), *REPO.glob("tracekit/manifest/*.py")]
     text = "\n".join(source.read_text("utf-8") for source in sorted(sources))
-    (found,) = re.findall(r'^Outcome = .*\n"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
-    return str(found).partition("\n\n")[2].strip() + "\n"
+    (docstring,) = re.findall(r'^Outcome = .*\n"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+    return str(docstring).partition("\n\n")[2].strip() + "\n"

@@ -1,4 +1,4 @@
-"""Texts of the code as Markdown, and links from page to page."""
+"""Helpers that write Markdown: escaped prose, tables, links, anchors, and console blocks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 _CODE = re.compile(r"(`[^`]*`)")
-# What Markdown or HTML would read as its own.
+# Characters with a meaning in Markdown or HTML.
 _SIGNS = re.compile(r"[*<|\[\]]")
 _ENTITIES = {"<": "&lt;", "*": "\\*", "|": "\\|", "[": "\\[", "]": "\\]"}
 
 
 def prose(text: str) -> str:
-    """Return a text of a header as Markdown; what stands between backticks stays code."""
+    """Return text as Markdown: escape everything outside backticks."""
     parts = _CODE.split(text)
     return "".join(
         part.replace("|", "\\|")
         if part.startswith("`")
-        else _SIGNS.sub(lambda found: _ENTITIES[found[0]], part)
+        else _SIGNS.sub(lambda match: _ENTITIES[match[0]], part)
         for part in parts
     )
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose cells are Markdown already."""
+    """Return a table from cells in Markdown."""
     lines = [headers, ["---"] * len(headers), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
@@ -34,9 +34,9 @@ def link(text: str, target: str, page: str) -> str:
     """Return a link.
 
     Args:
-        text: what is shown.
-        target: a file from the root of the repository, an anchor behind it if wanted.
-        page: the page that holds the link, from the root of the repository.
+        text: the link text.
+        target: path relative to the repository, with an optional `#anchor`.
+        page: path of the page with the link, relative to the repository.
     """
     path, _, anchor = target.partition("#")
     relative = os.path.relpath(path, PurePosixPath(page).parent)
@@ -44,11 +44,11 @@ def link(text: str, target: str, page: str) -> str:
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub and the manual's site make it."""
-    kept = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
-    return kept.strip().replace(" ", "-")
+    """Return the anchor that GitHub and the site of the manual generate for a heading."""
+    text = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
+    return text.strip().replace(" ", "-")
 
 
 def console(command: str, output: str) -> str:
-    """Return a block that shows a command and what it prints."""
+    """Return a console block with a command and its output."""
     return f"```console\n$ {command}\n{output}```\n"

@@ -1,10 +1,9 @@
-"""What the manual's site needs beyond Markdown in docs/.
+"""MkDocs hook: adds the reference, notebooks, and linked source files to the site.
 
-- A link from a page to a file outside of docs/ works in the repository; on the site the file comes
-  along below `source/`. A link to something that does not exist stops the build.
-- The reference is made here. A link to a file that it shows, such as that of an analysis, leads to
-  the reference, unless the text of the link is the path of the file.
-- A notebook is a page.
+- Files outside docs/ that pages link to are copied below `source/`. A broken link fails the build.
+- A link to a source file that the reference documents, such as an analysis, points to the
+  reference, unless the link text is the path of the file.
+- Notebooks become pages.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OUTSIDE = "source/"
 _ALL_ANALYSES = "reference/analyses/*"
 _reference: dict[Path, str] = {}
-"""The text of the pages of the reference."""
+"""Text of each reference page by its path."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of the analyses into the menu."""
+    """Add the pages of the analyses to the menu."""
     _expand(config.nav)
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the reference, notebooks as pages, and the files outside of docs/ that pages link to."""
+    """Add the reference, notebooks as pages, and files outside docs/ that pages link to."""
     with tempfile.TemporaryDirectory() as folder:
         _reference.update((REPO / path, text) for path, text in reference(Path(folder)).items())
     for path, text in _reference.items():
@@ -70,50 +69,50 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links that leave docs/ to where their targets are on the site, and show SQL."""
+    """Rewrite links so that they work on the site."""
     del config, files
     uri = page.file.src_uri
     outside = uri.startswith(_OUTSIDE)
     source = REPO / uri.removeprefix(_OUTSIDE) if outside else DOCS / uri
     shown = {} if source in _reference else pages_of_sources()
 
-    def turned(found: re.Match[str]) -> str:
-        target = _resolved(source, found["path"])
+    def rewrite(match: re.Match[str]) -> str:
+        target = _resolved(source, match["path"])
         path = os.path.relpath(target, REPO)
-        anchor = found["anchor"] or ""
-        if path in shown and path not in found["text"]:
+        anchor = match["anchor"] or ""
+        if path in shown and path not in match["text"]:
             path, _, name = shown[path].partition("#")
             target, anchor = REPO / path, f"#{name}" if name else ""
         if not (target.exists() or target in _reference):
-            _log.warning("%s links to %s, which does not exist", uri, found["path"])
-            return found[0]
+            _log.warning("%s links to %s, which does not exist", uri, match["path"])
+            return match[0]
         if target.is_dir():
-            return found["text"]
+            return match["text"]
         if _is_in_manual(target):
-            there = _in_docs(target).replace(".ipynb", ".md")
+            site_path = _in_docs(target).replace(".ipynb", ".md")
         else:
-            there = _OUTSIDE + target.relative_to(REPO).as_posix()
-        relative = os.path.relpath(there, Path(uri).parent)
-        return f"[{found['text']}]({relative}{anchor})"
+            site_path = _OUTSIDE + target.relative_to(REPO).as_posix()
+        relative = os.path.relpath(site_path, Path(uri).parent)
+        return f"[{match['text']}]({relative}{anchor})"
 
-    return _outside_of_code(markdown, turned)
+    return _replace_links(markdown, rewrite)
 
 
-def _outside_of_code(text: str, turned: Any) -> str:
-    """Replace links, but where they are code."""
+def _replace_links(text: str, rewrite: Any) -> str:
+    """Rewrite all links outside code blocks."""
     parts, at = [], 0
     for code in _CODE.finditer(text):
-        parts += [_LINK.sub(turned, text[at : code.start()]), code[0]]
+        parts += [_LINK.sub(rewrite, text[at : code.start()]), code[0]]
         at = code.end()
-    return "".join([*parts, _LINK.sub(turned, text[at:])])
+    return "".join([*parts, _LINK.sub(rewrite, text[at:])])
 
 
 def _targets(page: Path, text: str) -> list[Path]:
-    return [_resolved(page, found["path"]) for found in _LINK.finditer(_CODE.sub("", text))]
+    return [_resolved(page, match["path"]) for match in _LINK.finditer(_CODE.sub("", text))]
 
 
 def _resolved(page: Path, link: str) -> Path:
-    """Return the file that a link means; of a folder its README, where it has one."""
+    """Return the target of a link; for a folder, its README if it has one."""
     target = Path(os.path.normpath(page.parent / link))
     readme = target / "README.md"
     return readme if readme.is_file() else target
@@ -128,7 +127,7 @@ def _in_docs(path: Path) -> str:
 
 
 def _expand(nav: Any) -> None:
-    """Replace the entry that stands for all analyses by their pages, by subject."""
+    """Replace the placeholder for analyses by their pages, in the order of subjects."""
     if isinstance(nav, dict):
         for inner in nav.values():
             _expand(inner)

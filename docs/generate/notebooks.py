@@ -1,7 +1,7 @@
-"""Run notebooks, and show them as pages.
+"""Runs notebooks, and converts them to pages.
 
-The cells of a notebook are run here one after the other in one process, without a kernel: what a
-cell ends with is shown as a notebook shows it, by `_repr_html_`, else by `repr`.
+The cells of a notebook run in this process, without a Jupyter kernel. The value of a cell's last
+expression is shown as in Jupyter, by `_repr_html_` if it exists, otherwise by `repr`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _INDENT = 1
 
 
 def notebooks() -> list[Path]:
-    """Return the notebooks of the manual."""
+    """Return the paths of all notebooks of the manual."""
     return sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
 def executed(path: Path, folder: Path) -> str:
-    """Return the text of a notebook's file with the outputs that its cells have now.
+    """Run a notebook, and return the text of its file with the new outputs.
 
     Args:
         path: the notebook.
-        folder: where the stores of the samples are kept meanwhile.
+        folder: temporary folder for the stores of the samples.
 
     Raises:
-        Exception: whatever a cell raises.
+        Exception: a cell raised it.
     """
     notebook = json.loads(path.read_text("utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
     count = 0
-    # The cells name the samples from the notebook's own folder.
+    # Paths of samples in the cells are relative to the folder of the notebook.
     with environment(folder), contextlib.chdir(path.parent):
         for cell in notebook["cells"]:
             if cell["cell_type"] == "code":
@@ -48,7 +48,7 @@ def executed(path: Path, folder: Path) -> str:
 
 
 def as_page(path: Path) -> str:
-    """Return a notebook as Markdown: text, code, and what the code shows."""
+    """Return a notebook as Markdown: text, code, and outputs."""
     parts = []
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -65,7 +65,7 @@ def as_page(path: Path) -> str:
 
 
 def _outputs(source: str, names: dict[str, Any], count: int, path: Path) -> list[dict[str, Any]]:
-    """Run a cell and return its outputs in the form of a notebook's file."""
+    """Run a cell and return its outputs in notebook format."""
     tree = ast.parse(source)
     last = tree.body[-1] if tree.body else None
     shown = ast.Expression(last.value) if isinstance(last, ast.Expr) else None
@@ -75,7 +75,7 @@ def _outputs(source: str, names: dict[str, Any], count: int, path: Path) -> list
     printed = io.StringIO()
     value = None
     with contextlib.redirect_stdout(printed):
-        exec(compile(tree, cell, "exec"), names)  # noqa: S102 - that is what a notebook is for
+        exec(compile(tree, cell, "exec"), names)  # noqa: S102 - runs the repository's notebooks
         if shown is not None:
             value = eval(compile(shown, cell, "eval"), names)
     outputs: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ def _outputs(source: str, names: dict[str, Any], count: int, path: Path) -> list
     if value is not None:
         data = {"text/plain": _lines(_plain(value))}
         if hasattr(value, "_repr_html_"):
-            data = {"text/html": _lines(_without_place(value._repr_html_())), **data}
+            data = {"text/html": _lines(_without_repo_path(value._repr_html_())), **data}
         outputs.append(
             {
                 "data": data,
@@ -99,11 +99,11 @@ def _outputs(source: str, names: dict[str, Any], count: int, path: Path) -> list
 
 def _plain(value: object) -> str:
     text = repr(value)
-    # An address is another one each time.
-    return f"<{type(value).__name__}>" if " object at 0x" in text else _without_place(text)
+    # Memory addresses differ between runs.
+    return f"<{type(value).__name__}>" if " object at 0x" in text else _without_repo_path(text)
 
 
-def _without_place(text: str) -> str:
+def _without_repo_path(text: str) -> str:
     return text.replace(f"{REPO}/", "")
 
 

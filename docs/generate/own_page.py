@@ -1,4 +1,4 @@
-"""The page «write your own analysis»: its files are made in a folder, its commands run there."""
+"""Runs the commands of docs/write-your-own-analysis.md in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .places import OWN_PAGE, REPO
 from .sessions import WIDTH
 
 TRACE = Path("tests/traces/cpu_llama_lora/rank0.json.gz")
-"""What the commands of the page read."""
+"""Input trace of the commands on the page."""
 
 _FILE = re.compile(r"`my-queries/(\w+)\.sql`:\n\n```sql\n(.*?)```", re.DOTALL)
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 
 
 def make_files(folder: Path) -> None:
-    """Write the files of the page into a folder, and what its commands read."""
+    """Write the files of the page, and the trace that its commands read, into a folder."""
     queries = folder / "my-queries"
     queries.mkdir(parents=True)
     for name, sql in _FILE.findall(OWN_PAGE.read_text("utf-8")):
@@ -30,21 +30,21 @@ def make_files(folder: Path) -> None:
 
 
 def own_page(folder: Path) -> str:
-    """Return the page with what its commands print now below each.
+    """Return the page with the current output of each command.
 
     Args:
-        folder: where its files are.
+        folder: folder with the files of the page.
     """
 
-    def answered(block: re.Match[str]) -> str:
+    def with_output(block: re.Match[str]) -> str:
         commands = [line for line in block.group().splitlines() if line.startswith("$ ")]
         return "".join(f"{line}\n{_run(line[2:], folder)}" for line in commands)
 
-    return _CONSOLE.sub(answered, OWN_PAGE.read_text("utf-8"))
+    return _CONSOLE.sub(with_output, OWN_PAGE.read_text("utf-8"))
 
 
 def _run(command: str, folder: Path) -> str:
-    """Run a command as a reader would, and return what it prints."""
+    """Run a command in a user's environment, and return its output."""
     environment = {key: text for key, text in os.environ.items() if not key.startswith("TRACEKIT_")}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""The pages of the reference, and which of them shows a source file."""
+"""All pages of the reference, and the page that documents each source file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tracekit.analysis.catalog import load_catalog
 
-from .analyses import analysis_pages, page_of, place_of
+from .analyses import analysis_pages, link_target, page_of
 from .command_line import command_line_page
 from .event_members import DESCRIPTION, TITLE
 from .manifest import PAGE as MANIFEST_PAGE
@@ -20,10 +20,10 @@ from .tables import DERIVED_PAGE, MACROS_PAGE, TABLES_PAGE, table_pages
 
 
 def reference(folder: Path) -> dict[str, str]:
-    """Return the text of every page of the reference by its path from the root of the repository.
+    """Return the text of every reference page by its path, relative to the repository.
 
     Args:
-        folder: where the stores of the samples are kept meanwhile.
+        folder: temporary folder for the stores of the samples.
     """
     return {
         **table_pages(),
@@ -35,7 +35,7 @@ def reference(folder: Path) -> dict[str, str]:
 
 
 def pages_of_sources() -> dict[str, str]:
-    """Return where the reference shows a source file, by the file's path in the repository."""
+    """Return the page and anchor that document each source file, by the path of the file."""
     catalog = load_catalog()
     analyses = by_subject(catalog.analyses.values())
     derived = {**catalog.tables, **catalog.views}
@@ -47,5 +47,5 @@ def pages_of_sources() -> dict[str, str]:
         **{f"queries/{subject.name}": page_of(subject.name) for subject in analyses},
         **{in_repo(spec.path): f"{MACROS_PAGE}#{name}" for name, spec in catalog.functions.items()},
         **{in_repo(spec.path): f"{DERIVED_PAGE}#{name}" for name, spec in derived.items()},
-        **{in_repo(spec.path): place_of(spec) for spec in catalog.analyses.values()},
+        **{in_repo(spec.path): link_target(spec) for spec in catalog.analyses.values()},
     }

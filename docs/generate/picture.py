@@ -1,4 +1,4 @@
-"""The picture of a breakdown in colour, as SVG."""
+"""SVG picture of a breakdown in color."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _THEME = TerminalTheme(
     ],
     [(110, 118, 129)] * 8,
 )
-# The ends of lines, and references to clippings that the frame of rich's own picture defines.
+# Line ends, and references to clip paths that only rich's default frame defines.
 _INDENTED = re.compile(
     r'x="(?P<x>[^"]+)" y="(?P<y>[^"]+)" textLength="(?P<length>[^"]+)">'
     r"(?P<spaces>(?:&#160;)+)(?P<text>[^<\s][^<]*)</text>"
 )
 _LEFT_OVER = re.compile(r' clip-path="url\(#[^)]*\)"|<text [^>]*>\n</text>')
-# Without the frame of a window, and without fonts from elsewhere: no page fetches anything.
+# Like rich's default format, but without a window frame and web fonts.
 _FORMAT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 -10 {width} {height}">
 <style>
@@ -58,10 +58,10 @@ white-space: pre; }}
 
 
 def picture(folder: Path) -> dict[str, str]:
-    """Return the picture of a breakdown by its path in the repository.
+    """Return the picture of a breakdown by its path, relative to the repository.
 
     Args:
-        folder: where the store of the sample is kept meanwhile.
+        folder: temporary folder for the store of the sample.
     """
     console = Console(record=True, width=WIDTH, file=io.StringIO(), markup=False, highlight=False)
     with environment(folder), tracekit.open(REPO / SAMPLE) as trace:
@@ -73,13 +73,10 @@ def picture(folder: Path) -> dict[str, str]:
     return {PATH: _INDENTED.sub(_moved, _LEFT_OVER.sub("", svg))}
 
 
-def _moved(found: re.Match[str]) -> str:
-    """Return a text without the spaces that it begins with, further to the right instead.
-
-    Not every program that shows pictures shows such spaces.
-    """
-    spaces = found["spaces"].count("&#160;")
-    length = float(found["length"])
-    cell = length / len(html.unescape(found["spaces"] + found["text"]))
-    x, rest = float(found["x"]) + spaces * cell, length - spaces * cell
-    return f'x="{x:.1f}" y="{found["y"]}" textLength="{rest:.1f}">{found["text"]}</text>'
+def _moved(match: re.Match[str]) -> str:
+    """Replace leading spaces by a larger x, because some image viewers ignore these spaces."""
+    spaces = match["spaces"].count("&#160;")
+    length = float(match["length"])
+    cell = length / len(html.unescape(match["spaces"] + match["text"]))
+    x, rest = float(match["x"]) + spaces * cell, length - spaces * cell
+    return f'x="{x:.1f}" y="{match["y"]}" textLength="{rest:.1f}">{match["text"]}</text>'

@@ -1,4 +1,4 @@
-"""Where things lie in the repository."""
+"""Paths in the repository."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
 README = REPO / "README.md"
 OWN_PAGE = DOCS / "write-your-own-analysis.md"
-"""The one page whose commands need files of its own (:mod:`generate.own_page`)."""
+"""The page whose commands need additional files (:mod:`generate.own_page`)."""
 NOTEBOOKS = DOCS / "notebooks"
 TOP_PAGES = tuple(REPO / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
-"""Pages outside of docs/ whose commands are run as well."""
+"""Pages outside docs/ whose commands are run."""
 
 SAMPLES = (
     "sample_traces/pretrain_R+Z3",
@@ -21,28 +21,28 @@ SAMPLES = (
     "docs/samples/made_up_memory.json",
     "sample_traces/serve_transformers",
 )
-"""Where the example of an analysis of traces is looked for: the first that gives it a row."""
+"""Samples for examples of trace analyses; an example uses the first sample with rows."""
 
 RUN_SAMPLES = (
     "sample_traces",
     "sample_traces/serve_transformers",
     "docs/samples/made_up_bench",
 )
-"""And that of an analysis of runs."""
+"""Samples for examples of analyses of runs."""
 
 
 def hand_written() -> list[Path]:
-    """Return the pages whose commands are run in the repository."""
+    """Return all pages whose commands run in the repository."""
     return [*TOP_PAGES, *(page for page in sorted(DOCS.rglob("*.md")) if page != OWN_PAGE)]
 
 
 def in_repo(path: str | Path) -> str:
-    """Return a path as it is written from the root of the repository.
+    """Return a path relative to the repository.
 
     Args:
-        path: of a file that the package was loaded from, or of one in the repository.
+        path: path of a file of the loaded package or of the repository.
 
     Raises:
-        ValueError: it lies elsewhere: the package is not installed from this repository.
+        ValueError: the file is outside the repository, because another package is installed.
     """
     return Path(path).resolve().relative_to(REPO).as_posix()

@@ -1,4 +1,4 @@
-"""The page of the Python face, from the docstrings of the public names."""
+"""Reference page of the Python API, from the docstrings of public names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ROLE = re.compile(r":\w+:`~?([^`]+)`|``([^`]+)``")
 
 
 def python_page() -> dict[str, str]:
-    """Return the page: every public name with its signature and docstring."""
+    """Return the page: every public name with signature and docstring."""
     parts = [
         "# Python\n",
         (
-            "The public names of `import tracekit`. They are loaded on first use, so the import"
-            " costs nothing. All errors are kinds of `TracekitError`, with `.message`, `.hint` and"
-            " the `.exit_code` that the command line leaves with.\n"
+            "Public names of `import tracekit`, loaded on first use so that the import is fast."
+            " All exceptions are subclasses of `TracekitError`, with `.message`, `.hint`, and the"
+            " `.exit_code` of the command line.\n"
         ),
     ]
     for name in sorted(tracekit.__all__):
@@ -55,11 +55,11 @@ def _signature(name: str, function: object) -> str:
     if not inspect.isfunction(function):
         return name
     shown = inspect.signature(function)
-    given = [param for key, param in shown.parameters.items() if key != "self"]
-    params = [_param(param) for param in given]
-    marks = [param.kind for param in given]
-    star = next((i for i, kind in enumerate(marks) if kind is inspect.Parameter.KEYWORD_ONLY), None)
-    if star is not None and inspect.Parameter.VAR_POSITIONAL not in marks:
+    listed = [param for key, param in shown.parameters.items() if key != "self"]
+    params = [_param(param) for param in listed]
+    kinds = [param.kind for param in listed]
+    star = next((i for i, kind in enumerate(kinds) if kind is inspect.Parameter.KEYWORD_ONLY), None)
+    if star is not None and inspect.Parameter.VAR_POSITIONAL not in kinds:
         params.insert(star, "*")
     returned = shown.return_annotation
     end = "" if returned is inspect.Signature.empty else f" -> {returned}"
@@ -70,7 +70,7 @@ def _signature(name: str, function: object) -> str:
 
 
 def _param(param: inspect.Parameter) -> str:
-    """Return a parameter as it stands in the code, where annotations have no quotes."""
+    """Return a parameter as in the source, with unquoted annotations."""
     stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(param.kind.name, "")
     default = "" if param.default is param.empty else f" = {param.default!r}"
     annotation = "" if param.annotation is param.empty else f": {param.annotation}"
@@ -78,8 +78,8 @@ def _param(param: inspect.Parameter) -> str:
 
 
 def _text(docstring: str) -> str:
-    """Return a docstring as Markdown: a list for each of its sections."""
-    text = _ROLE.sub(lambda found: f"`{found[1] or found[2]}`", docstring)
+    """Return a docstring as Markdown, with its sections as lists."""
+    text = _ROLE.sub(lambda match: f"`{match[1] or match[2]}`", docstring)
     head, *sections = _SECTION.split(text)
     parts = [prose(head.strip())]
     for title, body in zip(sections[::2], sections[1::2], strict=True):

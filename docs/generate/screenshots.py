@@ -1,8 +1,8 @@
-"""Pictures of reports, screens and the viewer, of the bundled samples: `make docs-pictures`.
+"""`make docs-pictures`: screenshots of reports and of `tracekit browse` for the bundled samples.
 
-They are looked at before they are committed: a browser draws letters as its machine has them, so no
-test holds them against anything. It takes playwright and a Chromium (TRACEKIT_CHROMIUM names it).
-Names of pictures as arguments make those alone.
+Review the pictures before you commit them: fonts differ between machines, so no test compares them.
+Requires playwright and Chromium (set its path with TRACEKIT_CHROMIUM). Arguments select pictures by
+name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium"
 
-# Files of this size load at once on a slow line, too.
+# Keeps pages fast on slow connections.
 MAX_BYTES = 200_000
 
 WIDTH_PX = 1100
@@ -37,7 +37,7 @@ Shot = Callable[["Page"], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture of a page: what makes the page, and what of it is shown."""
+    """A screenshot: its name, a function that creates the page, and one that takes the shot."""
 
     name: str
     html: Callable[[], str]
@@ -45,7 +45,7 @@ class Picture:
 
 
 def pictures() -> tuple[Picture, ...]:
-    """Return the pictures of pages."""
+    """Return all pictures."""
     training = partial(_report, "pretrain_R+Z3")
     serving = partial(_report, "serve_transformers")
     return (
@@ -62,11 +62,11 @@ def main(names: Sequence[str]) -> None:
     """Write the pictures into the manual.
 
     Args:
-        names: which; none for all.
+        names: pictures to write; if empty, all.
     """
     from playwright.sync_api import sync_playwright
 
-    # Screens first: where the browser's event loop runs, no other may.
+    # Create the pages first, because textual cannot run inside playwright's event loop.
     wanted = [one for one in pictures() if not names or one.name in names]
     pages = {one.name: one.html() for one in wanted}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -144,15 +144,15 @@ def _section_top(name: str, height: int) -> Shot:
 
 
 def _timeline(page: Page) -> bytes:
-    place = page.locator("#events-view")
-    place.scroll_into_view_if_needed()
+    view = page.locator("#events-view")
+    view.scroll_into_view_if_needed()
     page.wait_for_selector("#events-view[data-events]")
     page.locator("#events-view select").select_option("phase")
     page.locator("#events-view input").fill("all_gather")
     page.locator("#events-view input").press("Enter")
     page.evaluate("document.getElementById('events-view').timeline.zoom(40)")
     page.wait_for_timeout(300)
-    return place.screenshot()
+    return view.screenshot()
 
 
 if __name__ == "__main__":

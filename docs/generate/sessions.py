@@ -1,8 +1,8 @@
-"""The commands that a page shows, and what they print now.
+"""Runs the commands that pages show, and updates their outputs.
 
-A block of the language `console` holds commands behind `$ ` with their output below them. Commands
-of tracekit are run in this process, one after the other, which takes a tenth of the time that a
-process for each would; all others, and those that start processes themselves, are run by bash.
+A `console` block contains commands after `$ `, each followed by its output. tracekit commands run
+in this process, which is ten times as fast as one process per command. Other commands, and tracekit
+commands that start processes, run in bash.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 MAKE_DEMO = "make demo"
-"""The one command that is not run as written: it would build an environment in the middle of a
-test. What it runs is read from the Makefile instead; .ci/run runs it for real."""
+"""Not run as written, because it would build a virtual environment during a test. The command that
+it runs is read from the Makefile instead; .ci/run runs the original."""
 
 MEASURES = "tracekit collect "
-"""Commands that measure this machine: what they print is compared without its figures and their
-units of time, which are seconds where the machine is busy."""
+"""Commands that measure this machine. Their outputs are compared without numbers and time units,
+because times on a busy machine can be seconds instead of milliseconds."""
 
 WIDTH = 100
 
 _WRITTEN = ("runs/", "build/")
-"""Where commands of pages write."""
+"""Folders that commands on pages write to."""
 
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 _FIGURE = re.compile(r"[+-]?\d[\d,.]*(?: (?:ns|µs|ms|s)\b)?")
@@ -45,47 +45,47 @@ _SHELL_WORDS = {"|", "||", "&", "&&", ";", ">", "<"}
 
 
 class FailsNowError(Exception):
-    """A command of a page fails, and the page does not show it failing."""
+    """A command fails, but the page shows its success."""
 
 
 def sessions(text: str) -> list[tuple[str, str]]:
-    """Return every command of the console blocks with the output that is shown below it."""
-    found: list[tuple[str, str]] = []
+    """Return every command in console blocks with its output."""
+    commands: list[tuple[str, str]] = []
     for block in _CONSOLE.findall(text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             while command.endswith("\\"):
                 line, _, output = output.partition("\n")
                 command = command[:-1] + line.strip()
-            found.append((command, output))
-    return found
+            commands.append((command, output))
+    return commands
 
 
 def run(command: str, folder: Path) -> str:
-    """Run a command in the root of the repository and return what it prints.
+    """Run a command in the root of the repository and return its output.
 
     Args:
-        command: as a page shows it.
-        folder: where the cache is, and what commands write below `runs/` and `build/`.
+        command: the command as shown on a page.
+        folder: folder for the cache, and for files that commands write to `runs/` and `build/`.
     """
     if command.startswith(MAKE_DEMO):
         command = command.replace(MAKE_DEMO, _planned(MAKE_DEMO), 1)
-    # What is written goes where the other files are, and is not there the next time.
-    for place in _WRITTEN:
-        command = command.replace(place, f"{folder}/{place}")
-    words, behind = _first_of_pipe(command)
+    # Redirect output files to the temporary folder, so that each run starts without them.
+    for path in _WRITTEN:
+        command = command.replace(path, f"{folder}/{path}")
+    words, rest = _split_pipe(command)
     if words[:1] != ["tracekit"] or _STARTS_PROCESSES.match(command):
         shown = _run_by_bash(command, folder)
     else:
         shown = run_here(words[1:], folder)
-        shown = _run_by_bash(behind, folder, shown) if behind else shown
-    for place in _WRITTEN:
-        shown = shown.replace(f"{folder}/{place}", place)
+        shown = _run_by_bash(rest, folder, shown) if rest else shown
+    for path in _WRITTEN:
+        shown = shown.replace(f"{folder}/{path}", path)
     return shown.replace(f"{REPO}/", "")
 
 
 def run_here(args: list[str], folder: Path) -> str:
-    """Run tracekit in this process and return its stdout, then its stderr."""
+    """Run tracekit in this process and return its stdout followed by its stderr."""
     from tracekit.cli._main import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -100,16 +100,16 @@ def run_here(args: list[str], folder: Path) -> str:
 
 
 def without_figures(text: str) -> str:
-    """Return a text with 0 for every number, without units of time, and without notes on noise."""
-    steady = re.sub(r"(?m)^note: steps took .* before the profile and .*\n", "", text)
-    return re.sub(r"\b0 (?:ns|µs|ms|s)\b", "0 s", _FIGURE.sub("0", steady))
+    """Replace every number by 0, and remove time units and notes on noise."""
+    text = re.sub(r"(?m)^note: steps took .* before the profile and .*\n", "", text)
+    return re.sub(r"\b0 (?:ns|µs|ms|s)\b", "0 s", _FIGURE.sub("0", text))
 
 
 def with_outputs(text: str, folder: Path) -> str:
-    """Return a page with what its commands print now.
+    """Return a page with the current outputs of its commands.
 
     Raises:
-        FailsNowError: a command fails that did not: an error is not written into the page.
+        FailsNowError: a command fails whose output on the page is not an error.
     """
     for command, shown in sessions(text):
         now = run(command, folder)
@@ -122,22 +122,22 @@ def with_outputs(text: str, folder: Path) -> str:
     return text
 
 
-def _first_of_pipe(command: str) -> tuple[list[str], str]:
-    """Return the words of a command up to the first pipe, and what stands behind it.
+def _split_pipe(command: str) -> tuple[list[str], str]:
+    """Return the words before the first pipe, and the text after it.
 
-    No word if a shell is needed for what stands before it.
+    Return no words if the part before the pipe needs a shell.
     """
     words = shlex.split(command)
     if "|" in words:
         words = words[: words.index("|")]
     if _SHELL_WORDS.intersection(words) or any("$" in word or "`" in word for word in words):
         return [], ""
-    behind = command.split(" | ", maxsplit=1)[1] if len(words) < len(shlex.split(command)) else ""
-    return words, behind
+    rest = command.split(" | ", maxsplit=1)[1] if len(words) < len(shlex.split(command)) else ""
+    return words, rest
 
 
 def _planned(command: str) -> str:
-    """Return the last command that make would run, as it would be with tracekit on the path."""
+    """Return the last command that make would run, with `tracekit` without its path."""
     words = command.split()
     done = subprocess.run(
         [words[0], "--silent", "--dry-run", *words[1:]],
@@ -156,11 +156,11 @@ def _variables(folder: Path) -> dict[str, str]:
 def _run_by_bash(command: str, folder: Path, stdin: str = "") -> str:
     installed = str(Path(sys.executable).parent)
     path = os.pathsep.join([installed, os.environ["PATH"]])
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("TRACEKIT_")}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("TRACEKIT_")}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=REPO,
-        env=kept | {"PATH": path} | _variables(folder),
+        env=inherited | {"PATH": path} | _variables(folder),
         input=stdin,
         capture_output=True,
         encoding="utf-8",
@@ -172,21 +172,18 @@ def _run_by_bash(command: str, folder: Path, stdin: str = "") -> str:
 
 @contextlib.contextmanager
 def opened_once() -> Iterator[None]:
-    """Let commands that open the same traces in the same way share them, and what derives of them.
-
-    Pages show the same few samples some hundred times.
-    """
+    """Share open traces between commands, because pages use a few samples hundreds of times."""
     from tracekit.cli import _open
 
     open_traces = _open.open_traces
     shared: dict[str, Trace] = {}
 
     @contextlib.contextmanager
-    def open_once(traces: Sequence[str], *given: Any, **options: Any) -> Iterator[Trace]:
-        key = repr((traces, given, options))
-        # What only breaks down closes its trace before it has printed all.
+    def open_once(traces: Sequence[str], *args: Any, **options: Any) -> Iterator[Trace]:
+        key = repr((traces, args, options))
+        # A breakdown closes its trace before the end of its output.
         if key not in shared or "for_breakdown" in options:
-            shared[key] = stack.enter_context(open_traces(traces, *given, **options))
+            shared[key] = stack.enter_context(open_traces(traces, *args, **options))
         yield shared[key]
 
     with contextlib.ExitStack() as stack, patch.object(_open, "open_traces", open_once):
@@ -195,10 +192,10 @@ def opened_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def environment(folder: Path) -> Iterator[None]:
-    """Give what runs in this process the width and the cache of the manual's commands.
+    """Set the terminal width and cache folder of the manual's commands in this process.
 
     Args:
-        folder: where the cache is.
+        folder: parent of the cache folder.
     """
     before = dict(os.environ)
     for name in [name for name in before if name.startswith("TRACEKIT_")]:

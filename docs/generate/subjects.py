@@ -1,4 +1,4 @@
-"""The subjects of the SQL files: the folders of queries/, as its page describes them."""
+"""Subjects of SQL files: the folders of queries/ and their descriptions in its README."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROW = re.compile(r"^\| \[(?P<name>\w+)\]\((?P=name)\) \| (?P<meaning>.+) \|$", 
 
 
 class UnknownSubjectError(Exception):
-    """A SQL file lies in a folder that the page of the queries does not describe."""
+    """An SQL file is in a folder that queries/README.md does not describe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A folder of SQL files and what is in it."""
+    """A folder of SQL files and its description."""
 
     name: str
     meaning: str
@@ -34,26 +34,26 @@ class Subject:
 
     @property
     def sentence(self) -> str:
-        """What is in it, as a sentence."""
+        """The description as a sentence."""
         return f"{self.meaning[0].upper()}{self.meaning[1:]}."
 
 
 @cache
 def subjects() -> tuple[Subject, ...]:
-    """Return the subjects in the order of the page that describes them."""
+    """Return the subjects in the order of queries/README.md."""
     text = (REPO / QUERIES_PAGE).read_text("utf-8")
-    return tuple(Subject(found["name"], found["meaning"]) for found in _ROW.finditer(text))
+    return tuple(Subject(match["name"], match["meaning"]) for match in _ROW.finditer(text))
 
 
 def by_subject(specs: Iterable[Spec]) -> dict[Subject, list[Spec]]:
-    """Return SQL files by subject, each subject that has one, sorted by name.
+    """Return SQL files by subject, sorted by name; omit subjects without files.
 
     Raises:
-        UnknownSubjectError: a file lies in a folder that the page does not describe.
+        UnknownSubjectError: queries/README.md does not describe the folder of a file.
     """
-    inside: dict[str, list[Spec]] = {}
+    files: dict[str, list[Spec]] = {}
     for spec in sorted(specs, key=lambda spec: spec.name):
-        inside.setdefault(spec.subject, []).append(spec)
-    if unknown := sorted(inside.keys() - {subject.name for subject in subjects()}):
+        files.setdefault(spec.subject, []).append(spec)
+    if unknown := sorted(files.keys() - {subject.name for subject in subjects()}):
         raise UnknownSubjectError(f"{QUERIES_PAGE} does not describe the folder {unknown[0]}")
-    return {subject: inside[subject.name] for subject in subjects() if subject.name in inside}
+    return {subject: files[subject.name] for subject in subjects() if subject.name in files}

@@ -1,4 +1,4 @@
-"""Pages of what SQL sees: ingested tables, derived tables and views, macros."""
+"""Reference pages of ingested tables, derived tables and views, and macros."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
 from tracekit.schema import TABLES, Table
 
-from .analyses import columns, rests_on
+from .analyses import columns, dependency_links
 from .event_members import TITLE, event_members
 from .markdown import link, prose, slug, table
 from .places import in_repo
@@ -25,7 +25,7 @@ _MACRO = re.compile(r"^CREATE OR REPLACE MACRO (\w+)\(([^)]*)\)", re.MULTILINE)
 
 
 def table_pages() -> dict[str, str]:
-    """Return the pages by their path from the root of the repository."""
+    """Return the pages by their paths, relative to the repository."""
     return {
         TABLES_PAGE: _ingested(),
         DERIVED_PAGE: _derived(),
@@ -38,11 +38,11 @@ def _ingested() -> str:
     parts = [
         "# Ingested tables\n",
         (
-            "What the files said, typed, nothing thrown away. Names carry their units: `_ns`"
-            " nanoseconds, `_bytes`, `_pct` 0 to 100, `_count`, `_per_s`. The"
-            f" {link('derived tables and views', DERIVED_PAGE, page)} say what it means. This page"
-            f" is made from {link(_SCHEMA, _SCHEMA, page)}. Which member or argument of an event"
-            f" goes where: [{TITLE}](#{slug(TITLE)}).\n"
+            "The complete contents of the input files, with types. Names end in their unit: `_ns`"
+            " (nanoseconds), `_bytes`, `_pct` (0 to 100), `_count`, `_per_s`."
+            f" {link('Derived tables and views', DERIVED_PAGE, page)} interpret these tables."
+            f" [{TITLE}](#{slug(TITLE)}) maps event fields to columns. This page is generated from"
+            f" {link(_SCHEMA, _SCHEMA, page)}.\n"
         ),
         table(
             ("table", "a row is"),
@@ -68,11 +68,11 @@ def _derived() -> str:
     parts = [
         "# Derived tables and views\n",
         (
-            f"What the {link('ingested tables', TABLES_PAGE, page)} mean. Most tables are made"
-            " with a store; others when SQL first names them, and they go with the connection;"
-            " views are read anew each time. Any SQL may use all of them:"
-            ' `tracekit sql TRACE "SELECT …"`. This page is made from the headers of the SQL'
-            " files.\n"
+            f"Tables and views that interpret the {link('ingested tables', TABLES_PAGE, page)}."
+            " Most tables are created with the store. The others are created when an SQL"
+            " statement first names them, and exist until the connection is closed. Use them in"
+            ' any SQL statement: `tracekit sql TRACE "SELECT …"`. This page is generated from the'
+            " SQL headers.\n"
         ),
         *_listed("name", specs.values()),
     ]
@@ -81,7 +81,7 @@ def _derived() -> str:
             f"## {spec.name}\n",
             _about(spec, page),
             columns(spec),
-            *(f"- always: `{text}`" for text in spec.invariants),
+            *(f"- invariant: `{text}`" for text in spec.invariants),
         ]
         parts += [""] if spec.invariants else []
     return "\n".join(parts)
@@ -93,9 +93,9 @@ def _macros() -> str:
     parts = [
         "# Macros\n",
         (
-            "Functions for SQL: intervals, rates, forms of ops. A file may hold several; a"
-            " statement of yours has those whose file's name it calls. This page is made from the"
-            " headers of the SQL files.\n"
+            "SQL functions for intervals, rates, and op names and shapes. Each file defines one or"
+            " more macros; your statement can use them if it calls the macro that has the name of"
+            " the file. This page is generated from the SQL headers.\n"
         ),
         *_listed("file", macros.values()),
     ]
@@ -109,10 +109,10 @@ def _macros() -> str:
 
 
 def _listed(title: str, specs: Iterable[Spec]) -> list[str]:
-    """Return a list of SQL files by subject, those first that are for everybody."""
+    """Return tables of SQL files by subject, with private files last."""
     parts = []
-    for subject, inside in by_subject(specs).items():
-        shown = sorted(inside, key=lambda spec: (spec.is_private, spec.name))
+    for subject, files in by_subject(specs).items():
+        shown = sorted(files, key=lambda spec: (spec.is_private, spec.name))
         parts += [f"**{subject.title}**: {prose(subject.meaning)}\n"]
         parts += [
             table(
@@ -131,5 +131,5 @@ def _about(spec: Spec, page: str) -> str:
     sql = in_repo(spec.path)
     about = " ".join(filter(None, [f"**{prose(spec.question)}**", prose(spec.description)]))
     if spec.is_private:
-        about += " It is private: it helps others, and may change with any version."
-    return f"{about}\n\nSQL: {link(sql, sql, page)}. Based on: {rests_on(spec, page)}.\n"
+        about += " It is private: a helper that may change with any version."
+    return f"{about}\n\nSQL: {link(sql, sql, page)}. Based on: {dependency_links(spec, page)}.\n"

@@ -1,10 +1,9 @@
-"""Is the cause of a fault that was put in named first, and its gain right? `make advice`.
+"""`make advice`: checks whether advice names an injected fault first, with the correct gain.
 
     make advice ARGS="[--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]"
 
-A real loop records windows with the fault and without it in turns, and so does a serving engine
-under load; the simulated machine runs once with it and once without. Advice sees only what has the
-fault.
+Real loops, and a serving engine under load, alternate between windows with and without the fault.
+The simulated machine runs once with and once without it. Advice sees only the runs with the fault.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LOG = logging.getLogger("advice")
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said of a fault, and what taking it out brought; times as shares in %."""
+    """Advice about a fault, and the measured effect of removing the fault, in percent."""
 
     name: str
     expected: str | None
@@ -48,18 +47,18 @@ class Judged:
 
     @property
     def is_named(self) -> bool:
-        """Whether the cause stands first, or nothing where there is none."""
+        """Whether the cause is named first; without a fault, whether nothing is named."""
         return self.said == self.expected
 
     @property
-    def is_held(self) -> bool:
-        """Whether the interval of the gain holds what came."""
+    def contains_measured(self) -> bool:
+        """Whether the interval of the gain contains the measured gain."""
         if self.low_pct is None or self.high_pct is None or self.true_pct is None:
             return False
         return self.low_pct <= self.true_pct <= self.high_pct
 
     def line(self) -> str:
-        """Return it as a row of a Markdown table."""
+        """Return the row of the Markdown table."""
         cells = [self.name, self.expected or "–", self.said or "–", self.figure or "–"]
         if self.gain_pct is None:
             cells += ["–", "–", "–"]
@@ -68,12 +67,12 @@ class Judged:
             cells.append(f"{self.low_pct:.1f} to {self.high_pct:.1f}")
             cells.append("–" if self.true_pct is None else f"{self.true_pct:.1f}")
         cells += ["yes" if self.is_named else "**no**"]
-        cells += ["–" if self.true_pct is None else "yes" if self.is_held else "**no**"]
+        cells += ["–" if self.true_pct is None else "yes" if self.contains_measured else "**no**"]
         return f"| {' | '.join(cells)} |"
 
 
 def simulated(fault: Fault) -> Judged:
-    """Return what is said of a simulated machine."""
+    """Judge the advice for a simulated machine."""
     from simulated_machine import simulate
     from simulated_program import Machine
 
@@ -94,7 +93,7 @@ def simulated(fault: Fault) -> Judged:
 
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
-    """Return what is said of a loop, or of a load on an engine, on this machine."""
+    """Judge the advice for a loop, or for a load on an engine, on this machine."""
     from predictions.__main__ import record
     from predictions.pairs import Pair
 
@@ -105,7 +104,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         folder = Path(name)
         if fault.is_asked:
             record(pair, folder, 1, steps)
-            pair = replace(pair, b=pair.b | _asked(folder / "a0"))
+            pair = replace(pair, b=pair.b | _first_options(folder / "a0"))
         record(pair, folder, rounds, steps)
         advised, before, after = [], [], []
         for number in range(rounds):
@@ -114,15 +113,15 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
                 before.append(_took(trace, advised[-1]))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
-    came = {
+    gains = {
         figure: 100 * (1 - _median(after, figure) / _median(before, figure))
         for figure in {*before[0]}.intersection(*before, *after)
         if fault.rule is not None
     }
-    return _judged(fault, advised, came)
+    return _judged(fault, advised, gains)
 
 
-def _asked(run: Path) -> dict[str, Any]:
+def _first_options(run: Path) -> dict[str, Any]:
     """Return the options of the first advice that have numbers."""
     import tracekit
     from tracekit import manifest
@@ -134,14 +133,14 @@ def _asked(run: Path) -> dict[str, Any]:
         return {}
     candidate = advice[0].candidate
     if (run / manifest.FILE_NAME).is_file():
-        found = manifest.read(run)
-        return dict(options_of(found, candidate, found.command))
+        run_manifest = manifest.read(run)
+        return dict(options_of(run_manifest, candidate, run_manifest.command))
     workers = re.fullmatch(r"loading workers=(\d+)", candidate.changes[0])
     return {"workers": int(workers[1])} if workers else {}
 
 
 def _took(trace: Trace, advised: Advised) -> dict[str, float]:
-    """Return what a run took, by the figures of which the first advice may have its gain."""
+    """Return the figures of a run in which the gain of the first advice may be given."""
     from predictions import serving
 
     if advised.advice and advised.advice[0].load:
@@ -158,34 +157,34 @@ def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
     return statistics.median(one[figure] for one in rounds)
 
 
-def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:
-    """Return what most of several recordings say first; `came` has the true gains by figure, %."""
-    first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
+def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]) -> Judged:
+    """Return the most common first advice. `gains` are the measured gains by figure, %."""
+    first = [(_cause(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
              for one in advised]  # fmt: skip
-    said, figure = Counter(first).most_common(1)[0][0]
-    found = [
+    subject, figure = Counter(first).most_common(1)[0][0]
+    results = [
         one.advice[0]
         for one, name in zip(advised, first, strict=True)
-        if one.advice and name == (said, figure)
+        if one.advice and name == (subject, figure)
     ]
     expected = fault.rule and ": ".join(filter(None, (fault.rule, fault.place)))
     if figure is None:
-        return Judged(fault.name, expected, said, true_pct=came.get(STEP))
+        return Judged(fault.name, expected, subject, true_pct=gains.get(STEP))
     median = statistics.median
     return Judged(
         fault.name,
         expected,
-        said,
+        subject,
         figure,
-        median(one.prediction.gain_pct or 0.0 for one in found),
-        median(one.prediction.range_pct[0] for one in found),
-        median(one.prediction.range_pct[1] for one in found),
-        came.get(figure),
+        median(one.prediction.gain_pct or 0.0 for one in results),
+        median(one.prediction.range_pct[0] for one in results),
+        median(one.prediction.range_pct[1] for one in results),
+        gains.get(figure),
     )
 
 
-def _said(fault: Fault, advice: Advice) -> str:
-    """Return the rule of an advice, and its place where that is what tells the cause."""
+def _cause(fault: Fault, advice: Advice) -> str:
+    """Return the rule of an advice, and its location if it determines the cause."""
     rule, place = advice.candidate.rule, advice.candidate.place or ""
     if fault.place and rule == fault.rule:
         return f"{rule}: {fault.place if place.endswith(fault.place) else place}"
@@ -195,7 +194,7 @@ def _said(fault: Fault, advice: Advice) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge all faults and log the table."""
     parser = argparse.ArgumentParser(prog="make advice")
-    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of faults")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--seed", type=int, default=20261126)
@@ -203,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
     import made_parts
-    from advice.real_faults import faults_of_others, real_faults, real_healthy, serving_faults
+    from advice.real_faults import real_faults, real_healthy, serving_faults, third_party_faults
     from seeded_faults import simulated_faults, simulated_healthy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -214,8 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             True,
             [
                 one
-                for made in (real_faults, faults_of_others, serving_faults, real_healthy)
-                for one in made(parsed.seed)
+                for make in (real_faults, third_party_faults, serving_faults, real_healthy)
+                for one in make(parsed.seed)
             ],
         ),
     ):
@@ -225,25 +224,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             began = time.monotonic()
             try:
                 one = real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
-            except RuntimeError as error:  # what was recorded ended so, or hung
+            except RuntimeError as error:  # the recorded program failed or hung
                 one = Judged(fault.name, fault.rule, f"no answer: {error}"[-200:])
             judged.append(one)
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
     text = parsed.out.read_text("utf-8")
-    made = table(judged, parsed.seed)
-    parsed.out.write_text(made_parts.filled(text, "make advice", made), "utf-8")
+    make = table(judged, parsed.seed)
+    parsed.out.write_text(made_parts.filled(text, "make advice", make), "utf-8")
     _LOG.info("%s", summary(judged))
 
 
 def summary(judged: Sequence[Judged]) -> str:
-    """Return what the rows amount to."""
+    """Return a summary of the rows."""
     faults = [one for one in judged if one.expected]
     healthy = [one for one in judged if one.expected is None]
-    told = [one for one in faults if one.is_named and one.true_pct is not None]
+    measured = [one for one in faults if one.is_named and one.true_pct is not None]
     return (
         f"{sum(one.is_named for one in faults)} of {len(faults)} causes are ranked first; "
         "the interval contains the measured gain in "
-        f"{sum(one.is_held for one in told)} of these {len(told)}; "
+        f"{sum(one.contains_measured for one in measured)} of these {len(measured)}; "
         f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs get no "
         "advice."
     )

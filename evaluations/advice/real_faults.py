@@ -1,4 +1,4 @@
-"""Real programs with one fault each, drawn by a seed, and the same programs without it."""
+"""Real programs with one randomly chosen fault each, and the same programs without the fault."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def real_faults(seed: int) -> list[Fault]:
     ]  # fmt: skip
 
 
-def faults_of_others(seed: int) -> list[Fault]:
+def third_party_faults(seed: int) -> list[Fault]:
     """Return faults in training loops of transformers, PEFT with accelerate, and Lightning."""
     draw = random.Random(seed)
 
@@ -100,7 +100,7 @@ def faults_of_others(seed: int) -> list[Fault]:
 
 
 def serving_faults(seed: int) -> list[Fault]:
-    """Return faults of loads on transformers' engine, of a small model."""
+    """Return faults of loads on the engine of transformers with a small model."""
     draw = random.Random(seed)
 
     def load(**options: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def serving_faults(seed: int) -> list[Fault]:
 
 
 def real_healthy(seed: int) -> list[Fault]:
-    """Return training loops about which there is nothing to say."""
+    """Return training loops without a fault."""
     draw = random.Random(seed)
     return [
         Fault(name, None, {"batch": draw.choice((192, 256)), "stack": True, **options}, ranks=ranks)

@@ -1,8 +1,8 @@
-"""What do all default answers to assistants take on all public traces? `make agents`.
+"""`make agents`: measures the tokens of all default MCP answers on all public traces.
 
     make agents ARGS="[--only TEXT] [--out FILE]"
 
-TRACEKIT_PUBLIC_TRACES names their folder. A trace is opened once, and asked what the tools ask.
+TRACEKIT_PUBLIC_TRACES names the folder of traces. Each trace is opened once for all tools.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BEGIN, END = "<!-- begin: make agents -->", "<!-- end: make agents -->"
 _LOG = logging.getLogger("agents")
 
 
-class Kept(Tools):
-    """The tools over one trace that stays open."""
+class OpenTools(Tools):
+    """The tools for one trace, which stays open."""
 
     trace: tracekit.Trace
 
@@ -37,7 +37,7 @@ class Kept(Tools):
 
 
 def calls(trace: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield every default answer there is about a trace: what it is called, tool, arguments."""
+    """Yield name, tool, and arguments of every default answer about a trace."""
     given = {"trace": trace}
     yield "open", "open", given
     for name in ("breakdown", "pivot", *load_catalog().analyses):
@@ -51,7 +51,7 @@ def calls(trace: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def explanations() -> Iterator[str]:
-    """Yield every topic that is explained without a trace."""
+    """Yield every topic with an explanation that needs no trace."""
     catalog = load_catalog()
     yield from ("", "pivot", "changes", *catalog.analyses, *catalog.tables, *catalog.views)
     yield from {title.subject for title in catalog.analyses.titles()}
@@ -68,9 +68,9 @@ def row(name: str, counts: dict[str, int], refused_count: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Ask everything and write the table."""
+    """Make all calls and write the table."""
     parser = argparse.ArgumentParser(prog="make agents")
-    parser.add_argument("--only", default="", help="traces whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of traces")
     parser.add_argument("--out", type=Path, default=PAGE)
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if parsed.only not in trace or trace == "expected.json":
             continue
         counts, refused = {}, 0
-        tools = Kept([root])
+        tools = OpenTools([root])
         with tracekit.open(root / trace) as opened:
             object.__setattr__(tools, "trace", opened)
             for called, tool, given in calls(trace):

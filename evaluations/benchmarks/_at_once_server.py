@@ -1,10 +1,10 @@
-"""A server that answers at once, in LightLLM's protocol: `bench_client.py` measures against it.
+"""Server for `bench_client.py` that answers immediately, in LightLLM's protocol.
 
     python _at_once_server.py PORT_FILE TOKENS GAP_S
 
-Every event says when it was written (`time.perf_counter_ns`, one clock for all processes of a
-machine) and to which request it belongs (the first token id of its prompt). With a gap of 0 all
-events of an answer are written at once; else one to every connection per gap.
+Every event contains its write time (`time.perf_counter_ns`, one clock for all processes of a
+machine) and its request (the first token id of the prompt). With a gap of 0, all events of an
+answer are written at once; otherwise, one event per connection and gap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
     b"Connection: close\r\n\r\n"
 )
-# As long as LightLLM's own.
+# The same length as events of LightLLM.
 _EVENT = (
     b'data:{"token":{"id":1234,"text":" word","logprob":-1.2345678,"special":false,'
     b'"count_output_tokens":%d,"prompt_tokens":512},"generated_text":null,"finished":%b,'
@@ -72,7 +72,7 @@ class Answer(asyncio.Protocol):
         return b"%x\r\n%b\r\n" % (len(data), data)
 
     def send(self) -> None:
-        """Write the next event, and the end after the last."""
+        """Write the next event, or the end after the last one."""
         self._transport.write(self.event())
         if self._sent == self.token_count:
             self.end()

@@ -1,6 +1,6 @@
-"""The same questions asked of HTA: load, temporal, kernel breakdown, overlap; no plots.
+"""Runs the same analyses in HTA: load, temporal, kernel breakdown, overlap; without plots.
 
-Run with the interpreter of an environment that holds the `hta` extra: python _hta.py TRACE
+Run with the interpreter of an environment that has the `hta` extra: python _hta.py TRACE
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Without it HTA rounds to microseconds, which fails an assertion on some traces. Read at import.
+# Otherwise, HTA rounds to microseconds, which fails an assertion on some traces. Read at import.
 os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
 
 from hta.trace_analysis import TraceAnalysis

@@ -1,7 +1,7 @@
-"""Run whole processes and say what they cost.
+"""Runs processes and measures their time and memory.
 
-Only the standard library, on purpose: Linux counts the memory of the process that forked a command
-as a floor of the command's own peak, so the measuring process has to stay small.
+Uses only the standard library: on Linux, the memory of the forking process is a lower bound of a
+command's peak, so the measuring process must stay small.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S = 0.01
-# An installed package is compiled; one that is run from its source is after the first round, unless
-# it is not allowed to.
+# Installed packages are compiled. A source tree is compiled in the first round, unless this
+# variable prevents it.
 _ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
 }
@@ -28,7 +28,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Wall and CPU time in seconds and peak resident memory of a process or tree of them."""
+    """Wall and CPU time in seconds, and peak resident memory, of a process or process tree."""
 
     wall_s: float
     peak_bytes: int
@@ -37,7 +37,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Contestant:
-    """A command to be measured several times, and what it cost each time."""
+    """A command that is measured several times, with the cost of each run."""
 
     name: str
     command: Sequence[str | Path]
@@ -74,8 +74,8 @@ def measure(
     Args:
         command: the program and its arguments.
         env: variables to add to the environment.
-        tree: add up the memory of all its processes, sampled every 10 ms. Otherwise the peak is the
-            kernel's own figure for the largest process, which misses nothing but adds nothing up.
+        tree: sum the memory of all processes, sampled every 10 ms. Otherwise, the peak is the
+            kernel's exact value for the largest process.
 
     Raises:
         SystemExit: the command failed; its error output is shown.
@@ -102,7 +102,7 @@ def measure(
 
 
 def compete(contestants: Sequence[Contestant], repeats: int) -> None:
-    """Measure all in turn, in alternating order, after one round that does not count."""
+    """Measure all in alternating order, after a warm-up round."""
     for contestant in contestants:
         measure(contestant.command, contestant.env)
     for nth in range(repeats):
@@ -111,7 +111,7 @@ def compete(contestants: Sequence[Contestant], repeats: int) -> None:
 
 
 def verdict(name: str, value: float, limit: float, *, at_least: bool = False) -> bool:
-    """Print a figure beside its limit and return whether it holds."""
+    """Print a figure with its limit, and return whether it meets the limit."""
     holds = value >= limit if at_least else value <= limit
     relation = "at least" if at_least else "at most"
     print(f"{name:<46} {value:8.3f}   {relation} {limit:g}   {'ok' if holds else 'MISSED'}")
@@ -119,7 +119,7 @@ def verdict(name: str, value: float, limit: float, *, at_least: bool = False) ->
 
 
 class _TreeSampler:
-    """The highest sum of resident memory seen over a process and its descendants, by /proc."""
+    """Samples the peak sum of resident memory of a process and its descendants from /proc."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -148,6 +148,6 @@ def _tree_bytes(pid: int) -> int:
             for thread in (folder / "task").iterdir()
             for child in (thread / "children").read_text().split()
         ]
-    except (OSError, IndexError, ValueError):  # it has just ended
+    except (OSError, IndexError, ValueError):  # the process has just ended
         return 0
     return pages * _PAGE_BYTES + sum(map(_tree_bytes, children))

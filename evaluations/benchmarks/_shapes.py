@@ -1,7 +1,7 @@
-"""Traces that are unusual in one respect and scale in it, for measurements of growth.
+"""Traces with one unusual property of variable size, to measure growth.
 
-A shape takes a number and returns the events of each rank. A shape of the same name with `:new` is
-the other side of a comparison.
+A shape is a function that takes a count and returns the events of each rank. A shape of the same
+name with `:new` is the other side of a comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OP_US = 10
 
 
 def _each(shape: Callable[[int, int, int], Iterable[Event]]) -> Callable[[int], Ranks]:
-    """Make a shape of a function that gives the events of a number, from an instant on."""
+    """Create a shape from a function that returns events for a number and a start time."""
 
     @functools.wraps(shape)
     def of_one_rank(count: int) -> Ranks:
@@ -37,7 +37,7 @@ def _op(number: int, start: float, name: str = "aten::mm", tid: int = 1, **args:
 
 
 def _nested(count: int, category: str, name: Callable[[int], str], **args: object) -> Ranks:
-    """Return ranges within ranges, with one kernel launched at each depth."""
+    """Return nested ranges that launch one kernel at each depth."""
     events = []
     for depth in range(count):
         start = depth * OP_US
@@ -100,7 +100,7 @@ def threads(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def busy_threads(number: int, start: int, count: int) -> Iterable[Event]:
-    """Every thread is in a call for the whole window, and the device has as many gaps."""
+    """Every thread is in a call during the entire window; the device has one gap per thread."""
     yield span("cpu_op", "aten::item", number * 0.001, count * OP_US + number, number + 2)
     yield call(
         0.5 + number * 0.001,
@@ -145,7 +145,7 @@ def names(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def overlapping(number: int, start: int, count: int) -> Iterable[Event]:
-    """Kernels that all overlap, each on a stream of its own and all on one; and ranges likewise."""
+    """Kernels that all overlap, on separate streams and on one stream; the same for ranges."""
     end = (count + number) * OP_US
     yield span("user_annotation", f"range {number % 5}", start, end)
     yield call(start + 1, start + 2, number + 1)
@@ -155,7 +155,7 @@ def overlapping(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def within(number: int, start: int, count: int) -> Iterable[Event]:
-    """Kernels that lie within one another."""
+    """Nested kernels."""
     end = 3 * count * OP_US - number
     yield call(start + 1, start + 2, number + 1)
     name = "ncclDevKernel_AllReduce_Sum_f32" if number % 2 == 0 else "k"
@@ -217,7 +217,7 @@ def one_sequence_number(count: int) -> Ranks:
 
 
 def forward_threads(count: int) -> Ranks:
-    """As many forward threads, each with a node, and as many threads that they may stand for."""
+    """Forward threads with one node each, and one thread per forward thread that it may be."""
     events = []
     for number in range(count):
         start = number * OP_US
@@ -270,7 +270,7 @@ def groups(count: int) -> Ranks:
 
 @_each
 def late_launches(number: int, start: int, count: int) -> Iterable[Event]:
-    """A queue as long as all work: every launch before the first kernel begins."""
+    """A queue of all work: every launch is before the first kernel."""
     yield call(number, number + 0.5, number + 1)
     start = count + start
     yield kernel("k", start, start + 9, number + 1)
@@ -299,7 +299,7 @@ def memory(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def async_collectives(number: int, start: int, count: int) -> Iterable[Event]:
-    """Ranges of collectives that each last over all that follows, on one thread."""
+    """Ranges of collectives on one thread, each lasting until the end of all later ones."""
     yield span("user_annotation", "nccl:all_reduce", start, 2 * count * OP_US + number)
     yield _op(number, start)
     yield from _launched(number + 1, start + 1)
@@ -324,7 +324,7 @@ def compiled(number: int, start: int, count: int) -> Iterable[Event]:
 
 
 def layers(count: int) -> Ranks:
-    """A decoder of many layers, each with the parts of one."""
+    """A decoder of many layers, each with all parts."""
     events = [span("user_annotation", "tk/module/forward/model#LlamaModel", 0, 60 * count + 60)]
     number = 0
     for layer in range(count // 4):
@@ -348,7 +348,7 @@ def cpu_only(count: int) -> Ranks:
 
 
 def cpu_staircase(count: int) -> Ranks:
-    """Ops of as many threads, no accelerator, that all overlap."""
+    """Overlapping ops on many threads, without an accelerator."""
     return [
         [
             span(
@@ -377,4 +377,4 @@ SHAPES: dict[str, Callable[[int], Ranks]] = {
         *(compiled, layers, cpu_only, cpu_staircase, python_stack),
     )
 } | {"nested_ranges:new": nested_ranges_new, "siblings:new": siblings_new}
-"""Each shape by its name."""
+"""All shapes by name."""

@@ -1,8 +1,8 @@
-"""The CPU time of every stage of a breakdown, each alone on one thread.
+"""Measures the CPU time of every stage of a breakdown, each on one thread.
 
     python _stages.py TRACE OUT
 
-It looks into the rooms of the version that it is run with, and fails where those are others.
+Uses internal modules, so it fails on versions with other modules.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _LARGE_BYTES = 200 * 10**6
-"""With so much text, one derived table is made at a time."""
+"""From this size of text, derived tables are created one at a time."""
 
 taken: dict[str, float] = {"start: Python": time.process_time() * 1e3}
 
 
 def timed(name: str, step: Callable[[], T]) -> T:
-    """Do a step and note what it took."""
+    """Run a step and record its time."""
     began = time.process_time()
     result = step()
     taken[name] = (time.process_time() - began) * 1e3
@@ -72,10 +72,10 @@ def main() -> None:
                 load_trace(connection, reading, 0)
 
         timed("read", read)
-        made = relations.Relations(connection, _LARGE_BYTES, {THREAD: fill_threads})
-        made.make_store()
+        store = relations.Relations(connection, _LARGE_BYTES, {THREAD: fill_threads})
+        store.make_store()
         names = [name for one in BREAKDOWN for name in (one, TOTALS.get(one)) if name is not None]
-        made.make(filter(relations.is_relation, names))
+        store.make(filter(relations.is_relation, names))
         results = {
             name: timed(
                 f"read: {name}", partial(run_analysis, connection, catalog.analyses[name], {})

@@ -1,9 +1,9 @@
-"""`tracekit breakdown` compared with HTA and with only parsing the file, in one run.
+"""Compares `tracekit breakdown` with HTA, and with only parsing the file.
 
     python bench_breakdown.py --hta-python ENV/bin/python [TRACE]
 
-Every figure is a complete process without tracekit's cache, while the file itself is in the page
-cache for all alike.
+Every figure is for a complete process without tracekit's cache. The file is in the page cache in
+all cases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("trace", type=Path, nargs="?", default=TRACE)
     parser.add_argument(
-        "--hta-python", type=Path, help="interpreter that has HTA; left out without it"
+        "--hta-python", type=Path, help="interpreter that has HTA; default: without HTA"
     )
     parser.add_argument("--tracekit", default=Path(sys.executable).with_name("tracekit"))
     parser.add_argument("--repeats", type=int, default=5)

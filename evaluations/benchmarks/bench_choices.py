@@ -1,7 +1,7 @@
-"""What each choice of the profiler costs: size and events of a trace, and time of a step.
+"""Measures the cost of profiler options: trace size, event count, and step time.
 
-A Llama with random weights is trained on the CPU under `tracekit.collect`, once for each choice and
-in turn; the figures are medians. Ratios are of a run's own profiled steps to its own plain ones.
+Trains a Llama with random weights on the CPU under `tracekit.collect`, alternating between the
+options. Figures are medians, and ratios compare profiled and plain steps of the same run.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ PROFILED = 3
 
 
 def main() -> int:
-    """Measure, and print a row per choice."""
+    """Measure, and print a row per option."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="of each, in turn [default: 3]")
-    parser.add_argument("--layers", type=int, default=4, help="of the model [default: 4]")
-    parser.add_argument("--width", type=int, default=256, help="of the model [default: 256]")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats per option [default: 3]")
+    parser.add_argument("--layers", type=int, default=4, help="layers of the model [default: 4]")
+    parser.add_argument("--width", type=int, default=256, help="width of the model [default: 256]")
     given = parser.parse_args()
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
+    result: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
     for _ in range(given.repeats):
         for name, options in CHOICES.items():
-            found[name].append(measure(given.layers, given.width, options))
+            result[name].append(measure(given.layers, given.width, options))
     print(f"{'':<16}{'MB a step':>11}{'as .gz':>9}{'events a step':>15}{'step time':>11}")
-    for name, rows in found.items():
+    for name, rows in result.items():
         plain, packed, events, ratio = (statistics.median(column) for column in zip(*rows))  # noqa: B905
         print(f"{name:<16}{plain:>11.2f}{packed:>9.3f}{events:>15,.0f}{ratio:>9.2f} ×")
     return 0
 
 
 def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, ...]:
-    """Return MB a step, MB a step compressed, events a step, and the step's time over a plain."""
+    """Return MB, compressed MB, events per step, and the ratio of profiled to plain step time."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -68,10 +68,10 @@ def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, .
     ids = torch.randint(0, 512, (2, 128))
     with tempfile.TemporaryDirectory(prefix="bench-choices-") as folder:
         run = Path(folder, "run")
-        said = io.StringIO()
+        stderr = io.StringIO()
         given: dict[str, Any] = {"warmup": 2, "steps": 5, "profile_steps": PROFILED, **options}
         with (
-            contextlib.redirect_stderr(said),
+            contextlib.redirect_stderr(stderr),
             tracekit.collect(model=model, out=run, **given) as step,
         ):
             for _ in range(2 + 5 + 2 * PROFILED + 2):
@@ -80,16 +80,16 @@ def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, .
                     optimizer.step()
                     optimizer.zero_grad()
         packed = (run / "rank0.json.gz").read_bytes()
-        made = manifest.read(run)
-    assert made.overhead is not None, said.getvalue()
-    assert made.overhead.profiled_step_ns
-    assert made.overhead.plain_step_ns
+        run_manifest = manifest.read(run)
+    assert run_manifest.overhead is not None, stderr.getvalue()
+    assert run_manifest.overhead.profiled_step_ns
+    assert run_manifest.overhead.plain_step_ns
     text = gzip.decompress(packed)
     return (
         len(text) / PROFILED / 1e6,
         len(packed) / PROFILED / 1e6,
         text.count(b'"ph":') / PROFILED,
-        made.overhead.profiled_step_ns / made.overhead.plain_step_ns,
+        run_manifest.overhead.profiled_step_ns / run_manifest.overhead.plain_step_ns,
     )
 
 

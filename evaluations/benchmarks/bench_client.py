@@ -1,12 +1,12 @@
-"""How much load the serving client carries before it is the bottleneck itself.
+"""Measures the load at which the serving client becomes the bottleneck.
 
     python evaluations/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
 
-One burst of requests goes to a server in another process that computes nothing. It answers at once,
-which gives the client's limit, and then one token to every request per gap, as an engine does.
-Every event carries the instant at which the server wrote it, on the clock that the client reads, so
-that the delay of each token (socket, event loop, client) is measured and not estimated. It needs a
-quiet machine; the client's CPU time a token is what holds on a busy one too.
+A burst of requests goes to a server in another process that computes nothing. First it answers
+immediately, which shows the client's limit; then it sends one token per request and gap, like an
+engine. Every event contains its write time on the client's clock, so the delay of each token
+(socket, event loop, client) is measured. Needs an idle machine; only the client's CPU time per
+token is meaningful on a busy one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GAPS_S = (0.0, 0.2, 0.1, 0.05, 0.025)
 
 
 class Stamped(LightLlm):
-    """LightLLM's protocol, and the server's stamps kept."""
+    """LightLLM's protocol, with a record of the server's timestamps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def nothing(state: LoadProgress) -> None:
 
 
 def measure(request_count: int, token_count: int, gap_s: float) -> list[str]:
-    """Return one row: rates, the client's own load, and the delay of tokens."""
+    """Return one row: rates, CPU load of the client, and token delays."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
         words = [sys.executable, str(SERVER), str(port_file), str(token_count), str(gap_s)]
@@ -59,7 +59,7 @@ def measure(request_count: int, token_count: int, gap_s: float) -> list[str]:
                 time.sleep(0.02)
             url = f"http://127.0.0.1:{port_file.read_text()}"
             dialect = Stamped()
-            # The first id of a prompt names the request.
+            # The first id of a prompt identifies the request.
             prompts = [Prompt(512, [index, *range(1, 512)]) for index in range(request_count)]
             plan = LoadPlan(prompts, [0] * request_count, token_count)
             begin_ns = time.perf_counter_ns()
@@ -81,8 +81,8 @@ def row(
     good = [record for record in result.records if record.outcome == "ok"]
     tokens = sum(record.output_token_count for record in good)
     assert tokens == request_count * token_count, result.records[0]
-    # Both clocks are perf_counter_ns; the least delay there is stands for the origin of the
-    # records, which only the generator knows.
+    # Both clocks are perf_counter_ns. Only the generator knows the origin of the records, so the
+    # minimum delay replaces it.
     delays = []
     for record in good:
         pairs = zip(record.token_ns, dialect.written_ns[record.request_id], strict=True)

@@ -1,10 +1,9 @@
-"""What a file of each odd shape costs as it grows: ingest, every analysis and every command.
+"""Measures how ingest, analyses, and commands scale with the size of unusual traces.
 
-Each shape is made with N and with four times N of what it is odd in, and everything is asked of
-both, in a process of its own. What is measured is the processor's time; a first one counts as a
-tenth of a second at least. Four times the file is four times the work of a linear question and
-sixteen times that of a quadratic one: what takes more than eight times is listed, and the exit code
-is 1.
+Each shape is created with sizes N and 4 N, and everything runs on both, in separate processes.
+Times are CPU times, and the time for N counts as at least 0.1 s. Linear work takes 4 times as long,
+and quadratic work 16 times. Everything that takes more than 8 times as long is listed, and the exit
+code is 1.
 
     .venv-dev/bin/python evaluations/benchmarks/bench_growth.py --count 1000 --shapes nested_modules
 """
@@ -40,12 +39,12 @@ TIMES = 4
 ALLOWED = 8
 LEAST_S = 0.1
 LIMIT_S = 240
-"""A process of one size is ended after so much time of the processor, seconds."""
+"""Maximum CPU time of the process for one size, s."""
 MEMORY_BYTES = 8 << 30
 
 
 def write(folder: Path, shape: str, count: int) -> Path:
-    """Write the trace files of a shape, one for each rank; return the folder."""
+    """Write the trace files of a shape, one per rank; return the folder."""
     folder.mkdir()
     for rank, events in enumerate(SHAPES[shape](count)):
         info = {"rank": rank, "world_size": 2}
@@ -55,7 +54,7 @@ def write(folder: Path, shape: str, count: int) -> Path:
 
 
 def questions(base: Path, new: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Return everything that is asked, each with its name."""
+    """Yield everything that is measured, with names."""
     holder: dict[str, Any] = {}
 
     def ingest() -> None:
@@ -71,7 +70,7 @@ def questions(base: Path, new: Path) -> Iterator[tuple[str, Callable[[], object]
     for spec in load_catalog().analyses.values():
         if not any(param.is_required for param in spec.params) and spec.scope != "runs":
             yield spec.name, analysis(spec.name)
-    yield "close", lambda: holder["trace"].close()  # noqa: PLW0108 (it is opened only then)
+    yield "close", lambda: holder["trace"].close()  # noqa: PLW0108 (opened later)
     store = base.parent / "one.duckdb"
     yield "ingest command", called("ingest", base, "-o", store)
     first = new / "rank0.json"
@@ -91,7 +90,7 @@ def questions(base: Path, new: Path) -> Iterator[tuple[str, Callable[[], object]
 
 
 def browse(store: Path) -> None:
-    """Walk down to the events, and to the last of them."""
+    """Navigate to the events, and to the last event."""
 
     async def steps(screen: Screen) -> None:
         for key in ("enter", "enter", "enter", "end", "escape", "down", "enter"):
@@ -102,7 +101,7 @@ def browse(store: Path) -> None:
 
 
 def ask(answers: Connection, shape: str, count: int) -> None:
-    """Ask everything of one size; send each name with its seconds of the processor."""
+    """Measure everything for one size; send each name with its CPU seconds."""
     limit_s = int(time.process_time()) + LIMIT_S
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
@@ -118,12 +117,12 @@ def ask(answers: Connection, shape: str, count: int) -> None:
             outcome = ""
             with (
                 contextlib.redirect_stdout(io.StringIO()),
-                contextlib.redirect_stderr(io.StringIO()) as said,
+                contextlib.redirect_stderr(io.StringIO()) as output,
             ):
                 try:
                     code = question()
                     if code:
-                        outcome = f"exit {code}: {said.getvalue()[-200:].strip()}"
+                        outcome = f"exit {code}: {output.getvalue()[-200:].strip()}"
                 except TracekitError:
                     pass
                 except Exception as error:  # noqa: BLE001
@@ -132,30 +131,30 @@ def ask(answers: Connection, shape: str, count: int) -> None:
 
 
 def measured(shape: str, count: int) -> dict[str, tuple[float, str]]:
-    """Return the seconds of each question, and of the one that did not end infinitely many."""
+    """Return the CPU seconds of each measurement; infinity for one that did not end."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=ask, args=(theirs, shape, count))
     process.start()
     theirs.close()
-    found: dict[str, tuple[float, str]] = {}
+    result: dict[str, tuple[float, str]] = {}
     with contextlib.suppress(EOFError):
         while True:
             name, cost = ours.recv()
-            found[name] = cost or (float("inf"), "did not end")
+            result[name] = cost or (float("inf"), "did not end")
     process.join()
-    return found
+    return result
 
 
 def main() -> int:
-    """Measure all shapes; print what grows faster than its file; 1 if there is any."""
+    """Measure all shapes, and print what grows faster than its file; return 1 if anything does."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--shapes", nargs="+", default=[s for s in SHAPES if ":" not in s])
-    parser.add_argument("--all", action="store_true", help="print every question")
-    asked = parser.parse_args()
+    parser.add_argument("--all", action="store_true", help="print all measurements")
+    args = parser.parse_args()
     is_missed = False
-    for shape in asked.shapes:
-        small, large = measured(shape, asked.count), measured(shape, TIMES * asked.count)
+    for shape in args.shapes:
+        small, large = measured(shape, args.count), measured(shape, TIMES * args.count)
         whole = sum(seconds for seconds, _ in large.values())
         print(
             f"{shape}: {sum(seconds for seconds, _ in small.values()):.1f} s, {whole:.1f} s",
@@ -166,9 +165,9 @@ def main() -> int:
             ratio = seconds / max(before_s, LEAST_S)
             is_worse = ratio > ALLOWED
             is_missed |= is_worse
-            if is_worse or asked.all or outcome or before:
-                said = before or outcome
-                print(f"  {name:<24} {before_s:8.2f} s {seconds:8.2f} s {ratio:6.1f}  {said}")
+            if is_worse or args.all or outcome or before:
+                note = before or outcome
+                print(f"  {name:<24} {before_s:8.2f} s {seconds:8.2f} s {ratio:6.1f}  {note}")
     return int(is_missed)
 
 

@@ -1,9 +1,9 @@
-"""`tracekit ingest` of large traces: its speed, and a memory peak that does not grow with the file.
+"""Measures `tracekit ingest` on large traces: speed, and whether peak memory depends on file size.
 
     python bench_ingest.py [TRACE]
 
-The large traces are made from TRACE (make_trace.py) in a temporary folder, or kept in --dir for the
-next time.
+The large traces are created from TRACE (make_trace.py) in a temporary folder, or in --dir for
+later runs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def main() -> int:
         "--gb", type=float, nargs="+", default=[1.0, 2.0], help="sizes of the JSON text"
     )
     parser.add_argument("--gz", action="store_true", help="compressed traces")
-    parser.add_argument(
-        "--dir", type=Path, help="where the large traces are, or are made, and stay"
-    )
+    parser.add_argument("--dir", type=Path, help="folder to create and keep the large traces in")
     parser.add_argument("--tracekit", type=Path, default=Path(sys.executable).with_name("tracekit"))
     parser.add_argument("--repeats", type=int, default=2)
     args = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Step times of training loops under `tracekit collect`, over those of the loops alone.
+"""Compares step times of training loops under `tracekit collect` with the loops alone.
 
-Each loop of `tests/collectors/loops/programs` runs bare and wrapped in turn. A loop notes the
-instant of every step itself. Compared are the medians over the same steps: those that are timed
-with nothing attached, those with ranges, and those after the recording.
+Each loop of `tests/collectors/loops/programs` runs alternately bare and wrapped, and prints the
+time of every step. Medians over the same steps are compared: timed steps without ranges, steps with
+ranges, and steps after the recording.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LOOPS = {
 STEPS = 160
 WARMUP, TIMED, PROFILED = 10, 40, 30
 OPTIONS = ("--warmup", WARMUP, "--steps", TIMED, "--profile-steps", PROFILED)
-# The first of each part is left out: it pays for what is attached or taken away there. Between the
-# parts lie the profiler's warm-up, the profiled steps, and some while the run folder is made whole.
+# The first step of each part is omitted, because hooks are attached or removed there. Between the
+# parts are the profiler's warm-up, the profiled steps, and steps while the run folder is written.
 PARTS = {
     "timed": slice(WARMUP + 1, WARMUP + TIMED),
     "ranges": slice(WARMUP + TIMED + 1, WARMUP + TIMED + PROFILED),
@@ -50,13 +50,15 @@ LIMITS = {"timed": 1.02, "ranges": 1.05, "after": 1.02}
 def main() -> int:
     """Measure, print a line per loop, and return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("loops", nargs="*", metavar="LOOP", help=f"of {', '.join(LOOPS)}; all")
-    parser.add_argument("--repeats", type=int, default=5, help="of each, in turn [default: 5]")
-    parser.add_argument("--width", type=int, default=256, help="of the model [default: 256]")
+    parser.add_argument(
+        "loops", nargs="*", metavar="LOOP", help=f"some of {', '.join(LOOPS)}; default: all"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="repeats per loop [default: 5]")
+    parser.add_argument("--width", type=int, default=256, help="width of the model [default: 256]")
     given = parser.parse_args()
     unknown = set(given.loops) - set(LOOPS)
     if unknown:
-        parser.error(f"no such loop: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown loop: {', '.join(sorted(unknown))}")
     print(f"{'loop':<24}{'bare step':>12}" + "".join(f"{name:>10}" for name in PARTS))
     print(f"{'at most':<36}" + "".join(f"{limit:>10.2f}" for limit in LIMITS.values()))
     is_missed = False
@@ -82,7 +84,7 @@ def main() -> int:
 
 
 def step_times_ns(words: Sequence[str], width: int, *, is_wrapped: bool) -> list[int]:
-    """Run a loop once, and return the time from each step that it prints to the next, ns.
+    """Run a loop once, and return the time between consecutive steps, ns.
 
     Raises:
         RuntimeError: the loop failed.

@@ -1,10 +1,10 @@
-"""What this tree costs beside another commit: pairs of whole processes, and CPU time by stage.
+"""Compares this tree with another commit: pairs of processes, and CPU time by stage.
 
     make benchmark [AGAINST=COMMIT] [ARGS="--repeats 9 --only cold"]
 
-Both are installed in a temporary folder, each in an environment of its own, and take turns. Of each
-command the ratios (this tree over the other) are printed: the median with the lowest and the
-highest, of wall time, CPU time and memory. On a busy machine only CPU time tells anything.
+Both are installed in separate environments in a temporary folder, and run alternately. For each
+command, the ratios (this tree / other commit) of wall time, CPU time, and memory are printed:
+median, minimum, and maximum. On a busy machine, only CPU time is meaningful.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def last_tag() -> str:
     """Return the name of the last tag.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: the repository has no tag.
     """
     command = ["git", "-C", ROOT, "describe", "--tags", "--abbrev=0"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    if told.returncode:
-        sys.exit("there is no tag to compare with: make benchmark AGAINST=COMMIT")
-    return told.stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit("no tag to compare with; use make benchmark AGAINST=COMMIT")
+    return done.stdout.strip()
 
 
 def installed(tree: Path, folder: Path) -> Path:
-    """Install a tree into a new environment; return the folder of its programs."""
+    """Install a tree into a new environment; return its `bin` folder."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install"]
     constraints = ROOT / "constraints.txt"
@@ -69,7 +69,7 @@ def ten_events(folder: Path) -> Path:
 
 
 def ranks(folder: Path) -> Path:
-    """Make up a run of 64 ranks."""
+    """Create a synthetic run of 64 ranks."""
     sys.path.insert(0, str(ROOT / "tests" / "shared"))
     from made_runs import Faults, Layout, Step, make_run
 
@@ -78,11 +78,11 @@ def ranks(folder: Path) -> Path:
 
 
 def commands(bin_folder: Path, large: Path, folder: Path, gb: float) -> dict[str, list[object]]:
-    """Return the commands that are measured, by what they are."""
+    """Return the measured commands by name."""
     tracekit, python = bin_folder / "tracekit", bin_folder / "python"
     out = folder / f"out-{bin_folder.parent.name}"
     cold = [tracekit, "breakdown", "--no-cache"]
-    found: dict[str, list[object]] = {
+    result: dict[str, list[object]] = {
         "--help": [tracekit, "--help"],
         "ten events": [python, "-c", TEN_EVENTS, folder / "ten_events.json"],
         "breakdown, small, cold": [*cold, SMALL],
@@ -98,12 +98,12 @@ def commands(bin_folder: Path, large: Path, folder: Path, gb: float) -> dict[str
     }
     if gb:
         name = f"ingest, {gb:g} GB"
-        found[name] = [tracekit, "ingest", folder / "big.json", "-o", f"{out}.duckdb", "--force"]
-    return found
+        result[name] = [tracekit, "ingest", folder / "big.json", "-o", f"{out}.duckdb", "--force"]
+    return result
 
 
 def compare(new: Contestant, old: Contestant, repeats: int) -> None:
-    """Measure two in turn, and print how the first compares with the second."""
+    """Measure two commands alternately, and print the first relative to the second."""
     compete([new, old], repeats)
     parts = []
     for what in ("wall_s", "cpu_s", "peak_bytes"):
@@ -115,7 +115,7 @@ def compare(new: Contestant, old: Contestant, repeats: int) -> None:
 
 
 def stages(bin_folder: Path, trace: Path, folder: Path) -> dict[str, float]:
-    """Return the least CPU time of each stage of a breakdown, ms; nothing where it cannot tell."""
+    """Return the minimum CPU time of each stage of a breakdown, ms; empty if it is unknown."""
     least: dict[str, float] = {}
     out = folder / "stages.json"
     for _ in range(_STAGE_REPEATS):
@@ -138,12 +138,12 @@ def print_stages(new: dict[str, float], old: dict[str, float], least_ms: float =
 
 
 def main() -> None:
-    """Build both, measure and print."""
+    """Install both, measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--against", help="a commit; without it, the last tag")
-    parser.add_argument("--trace", type=Path, default=LARGE, help="the large one")
-    parser.add_argument("--only", default="", help="what the names of the commands must hold")
-    parser.add_argument("--gb", type=float, default=1, help="what is ingested; 0: nothing")
+    parser.add_argument("--against", help="a commit; default: the last tag")
+    parser.add_argument("--trace", type=Path, default=LARGE, help="the large trace")
+    parser.add_argument("--only", default="", help="text in the names of commands to run")
+    parser.add_argument("--gb", type=float, default=1, help="size to ingest; 0 to skip")
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     against = args.against or last_tag()

@@ -1,14 +1,13 @@
-"""Whether `tracekit bench` measures what other clocks measure, and the same when run again.
+"""Compares `tracekit bench` with other timers, and with itself when repeated.
 
     python evaluations/benchmarks/bench_points.py [--rounds 41] [--threads 1] [--cpu-time]
 
-Products beside `torch.utils.benchmark` and an all-reduce over gloo beside a loop written by hand,
-in turn in the same processes; the figures are ratios of the medians over all rounds, and how far
-the quartiles of our own medians are apart: what one gets who runs it again. Products are computed
-by one thread unless told otherwise: on a machine with other work, threads that wait for one another
-measure the scheduler. An all-reduce may differ by the limit, or by as much as the loop's own
-rounds do. It needs a quiet machine; on a busy one, --cpu-time has both sides read the processor
-time of the thread instead of the wall clock.
+GEMMs are compared with `torch.utils.benchmark`, and a gloo all-reduce with a manual loop,
+alternating in the same processes. Figures are ratios of the medians over all rounds, and the
+interquartile range of tracekit's medians, which shows the variation between runs. By default, GEMMs
+use one thread, because on a busy machine, threads that wait for each other measure the scheduler.
+An all-reduce may differ by the limit, or by the variation of the manual loop. Needs an idle
+machine; on a busy one, --cpu-time measures the CPU time of the thread on both sides.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ BUDGET = Budget(seconds=0.1, warmup_s=0.01)
 
 
 def spread_of(values: list[float]) -> float:
-    """Return how far the quartiles are apart, of the median."""
+    """Return the interquartile range relative to the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / middle
 
@@ -56,10 +55,10 @@ def compare(
     *,
     is_noisy: bool = False,
 ) -> bool:
-    """Measure both in turn, print the ratio of the medians, and tell whether it is near enough."""
+    """Measure both alternately, print the ratio of medians, and return whether it is acceptable."""
     own, other = [], []
     for number in range(rounds):
-        # The second finds warm caches, so each is first equally often.
+        # The second one has warm caches, so the order alternates.
         for mine in (True, False) if number % 2 else (False, True):
             (own if mine else other).append(ours() if mine else theirs())
     ratio = statistics.median(own) / statistics.median(other)
@@ -76,7 +75,7 @@ def compare(
 
 
 def products(rounds: int, *, by_cpu_time: bool) -> bool:
-    """Compare products of three sizes."""
+    """Compare GEMMs of three sizes."""
     now_ns, now_s = time.perf_counter_ns, time.perf_counter
     if by_cpu_time:
         now_ns, now_s = time.thread_time_ns, time.thread_time
@@ -133,7 +132,7 @@ def all_reduce(rank: int, folder: Path, rounds: int) -> bool:
             return statistics.median(group.largest(times)) * 1e9
 
         name = f"all_reduce gloo {size} bytes"
-        # Every rank measures; the first one tells.
+        # Every rank measures; the first one prints.
         if rank == 0:
             good &= compare(name, ours, theirs, rounds, GLOO_LIMIT, is_noisy=True)
         else:

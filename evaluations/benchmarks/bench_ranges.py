@@ -1,8 +1,8 @@
-"""What ranges cost on the host: a range alone, and the call of a module that has ranges.
+"""Measures the host cost of a range, and of a module call with ranges.
 
-On one thread of one processor, without a profiler and under `torch.profiler` (CPU, no shapes). Of
-a module call what ranges add is printed, without its own time: of a chain of identity modules, each
-figure the least of several rounds, as other programs only ever add to it.
+Runs on one CPU thread, without a profiler and under `torch.profiler` (CPU, no shapes). For module
+calls, prints the time that ranges add to a chain of identity modules. Each figure is the minimum of
+several rounds, because other programs can only increase it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # without a line for each round
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # prevents a log line per round
 
 import torch
 from torch import nn
@@ -26,11 +26,11 @@ from tracekit.collectors.ranges import ModuleRanges, part
 
 LENGTH, ROUNDS = 200, 40
 LIMITS_US = {False: 3.0, True: 8.0}
-"""Of the call of a module: without a profiler, and under one."""
+"""Limits for a module call, without and under a profiler."""
 
 
 class Identity(nn.Module):
-    """Hands on what it is given."""
+    """Returns its input."""
 
     def forward(self, given: Any) -> Any:
         return given
@@ -46,21 +46,21 @@ class Scale(nn.Module):
 def least_us(
     act: Callable[[], object], contexts: Sequence[AbstractContextManager[Any]], *, is_profiled: bool
 ) -> list[float]:
-    """Return of each context the least time of an iteration in it, µs; in turn, for they drift."""
-    found: list[list[int]] = [[] for _ in contexts]
+    """Return the minimum time per iteration in each context, µs; contexts alternate."""
+    results: list[list[int]] = [[] for _ in contexts]
     for _ in range(ROUNDS):
-        for times, context in zip(found, contexts, strict=True):
-            kept = profile(activities=[ProfilerActivity.CPU]) if is_profiled else nullcontext()
-            with context, kept:
-                act()  # the first makes what later ones use again
+        for times, context in zip(results, contexts, strict=True):
+            profiler = profile(activities=[ProfilerActivity.CPU]) if is_profiled else nullcontext()
+            with context, profiler:
+                act()  # the first call creates reused objects
                 begin = time.perf_counter_ns()
                 act()
                 times.append(time.perf_counter_ns() - begin)
-    return [min(times) / 1e3 / LENGTH for times in found]
+    return [min(times) / 1e3 / LENGTH for times in results]
 
 
 def range_us(*, is_profiled: bool) -> float:
-    """Return what a range takes."""
+    """Return the time of a range."""
 
     def act() -> None:
         for _ in range(LENGTH):
@@ -73,7 +73,7 @@ def range_us(*, is_profiled: bool) -> float:
 def added_us(
     kind: type[nn.Module], given: torch.Tensor, *, is_profiled: bool, **how: bool
 ) -> float:
-    """Return what ranges add to the call of a module, and to its backward pass if it has one."""
+    """Return the time that ranges add to a module call and to its backward pass, if any."""
     model = nn.Sequential(*(kind() for _ in range(LENGTH)))
 
     def act() -> None:
@@ -89,7 +89,7 @@ def added_us(
 def main() -> int:
     """Measure, print a line per case, and return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cpu", type=int, default=0, help="to run on [default: 0]")
+    parser.add_argument("--cpu", type=int, default=0, help="CPU to run on [default: 0]")
     given = parser.parse_args()
     os.sched_setaffinity(0, {given.cpu})
     torch.set_num_threads(1)
@@ -103,10 +103,10 @@ def main() -> int:
     print(f"{'µs':<28}{'no profiler':>12}{'profiler':>12}")
     is_missed = False
     for name, measure in cases.items():
-        found = {is_profiled: measure(is_profiled=is_profiled) for is_profiled in (False, True)}
-        print(f"{name:<28}{found[False]:>12.2f}{found[True]:>12.2f}", flush=True)
+        result = {is_profiled: measure(is_profiled=is_profiled) for is_profiled in (False, True)}
+        print(f"{name:<28}{result[False]:>12.2f}{result[True]:>12.2f}", flush=True)
         if name.startswith("module call"):
-            is_missed |= any(found[key] > limit for key, limit in LIMITS_US.items())
+            is_missed |= any(result[key] > limit for key, limit in LIMITS_US.items())
     print(f"{'module call, at most':<28}{LIMITS_US[False]:>12.2f}{LIMITS_US[True]:>12.2f}")
     return int(is_missed)
 

@@ -1,10 +1,10 @@
-"""How long are the questions about 1,024 ranks, and how do they grow from 64 and 256?
+"""Measures the analyses of many ranks for 64, 256, and 1,024 ranks.
 
     python evaluations/benchmarks/bench_ranks.py [--ranks 64,256,1024]
 
-Runs are made up (tests/shared/made_runs), tensor-parallel by 4 and pipeline-parallel by 4, with a
-slow rank; they are ingested once, and then every analysis of many ranks is asked of the store.
-Printed are CPU seconds, and whether the slow rank is the first that is named.
+Runs are synthetic (tests/shared/made_runs), with tensor and pipeline parallelism of 4 and a slow
+rank. Each run is ingested once, and then every analysis of many ranks runs on the store. Prints CPU
+seconds, and whether the slow rank is named first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def cpu_s() -> float:
 
 
 def measure(ranks: int, folder: Path) -> None:
-    """Make a run up, and print what its questions cost."""
+    """Create a run, and print the cost of its analyses."""
     layout = Layout(data=ranks // 16, tensor=4, pipeline=4)
     run = make_run(folder, layout, Step(microbatches=4), Faults(slow_ranks={_SLOW: 1.3}))
     sizes = sum(path.stat().st_size for path in run.paths)
@@ -51,7 +51,7 @@ def measure(ranks: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure each size, the smallest first."""
+    """Measure all sizes in ascending order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="64,256,1024", help="numbers of ranks, multiples of 16")
     for ranks in map(int, parser.parse_args().ranks.split(",")):

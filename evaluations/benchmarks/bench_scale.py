@@ -1,10 +1,9 @@
-"""Many ranks from object storage: by a loop, by local processes, by Ray.
+"""Measures many ranks in object storage with each engine: in-process, local processes, and Ray.
 
-A run is made up, put into a bucket of a real S3 server on the loopback interface, and read into a
-dataset in the same bucket by each engine; then a breakdown is asked of the finished dataset. Time
-is that of whole processes, also of the processor, as the machine may be shared (of Ray without what
-its daemons take); memory is the share (PSS) of each process of the engine, summed at the worst
-moment, and the largest alone.
+A synthetic run is uploaded to a bucket of a real S3 server on the loopback interface. Each engine
+reads it into a dataset in the same bucket, followed by a breakdown of the dataset. Times are wall
+and CPU times of complete processes (without Ray's daemons). Memory is the proportional set size
+(PSS) of the engine's processes: the peak of the sum, and the largest process.
 
     .venv-dev/bin/python evaluations/benchmarks/bench_scale.py --ranks 64 256 1024
 """
@@ -32,7 +31,7 @@ from made_runs import Layout, Step, make_run
 from tracekit.storage import Location
 
 BREAKDOWN_S = 3.0
-"""The bar for a breakdown of 1,024 ranks from the finished dataset, seconds."""
+"""Limit for a breakdown of 1,024 ranks from the finished dataset, s."""
 
 _SAMPLE_S = 0.25
 _UPLOADS = 8
@@ -40,7 +39,7 @@ _UPLOADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command took: seconds, those of the processor, and memory, bytes."""
+    """Wall and CPU seconds of a command, and its memory in bytes."""
 
     wall_s: float
     cpu_s: float
@@ -50,10 +49,10 @@ class Cost:
 
 
 def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
-    """Run a command to its end, and sample the memory of it and of all that it started."""
+    """Run a command to its end, and sample the memory of its process tree."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
-    # What it starts may leave it (Ray's daemons do), but not its session's environment.
+    # Processes may leave the process tree (as Ray's daemons do), but inherit the environment.
     mark = f"TRACEKIT_BENCH={os.getpid()}-{begin}"
     name, _, value = mark.partition("=")
     process = subprocess.Popen(
@@ -64,9 +63,9 @@ def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
 
     def sample() -> None:
         while not is_over.wait(_SAMPLE_S):
-            found = _shares_bytes(mark.encode())
-            most[0] = max(most[0], sum(found))
-            most[1] = max(most[1], *found, 0)
+            result = _shares_bytes(mark.encode())
+            most[0] = max(most[0], sum(result))
+            most[1] = max(most[1], *result, 0)
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -80,21 +79,21 @@ def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
 
 
 def _shares_bytes(mark: bytes) -> list[int]:
-    """Return the proportional share of memory of each process whose environment has a mark."""
-    found = []
+    """Return the proportional set size of each process whose environment contains a mark."""
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes():
                 text = (folder / "smaps_rollup").read_text(encoding="ascii")
                 (line,) = [line for line in text.splitlines() if line.startswith("Pss:")]
-                found.append(int(line.split()[1]) << 10)
+                results.append(int(line.split()[1]) << 10)
         except (OSError, ValueError):
             continue
-    return found
+    return results
 
 
 def upload(folder: Path, place: Location) -> tuple[int, int]:
-    """Put the files of a run into a bucket; return how many and how large."""
+    """Upload the files of a run to a bucket; return their number and size."""
     files = sorted(folder.iterdir())
     with ThreadPoolExecutor(_UPLOADS) as pool:
         list(pool.map(lambda file: (place / file.name).upload(file), files))
@@ -102,12 +101,14 @@ def upload(folder: Path, place: Location) -> tuple[int, int]:
 
 
 def main() -> int:
-    """Measure; print a line for each engine and number of ranks; 1 if a bar is missed."""
+    """Measure, and print a line per engine and number of ranks; return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024])
-    parser.add_argument("--steps", type=int, default=100, help="of a rank: about 9 kB of text each")
+    parser.add_argument(
+        "--steps", type=int, default=100, help="steps per rank: about 9 kB of text each"
+    )
     parser.add_argument("--engines", nargs="+", default=["serial", "processes", "ray"])
-    asked = parser.parse_args()
+    args = parser.parse_args()
     tracekit = str(Path(sys.executable).with_name("tracekit"))
     is_missed = False
     with (
@@ -116,16 +117,16 @@ def main() -> int:
     ):
         os.environ.update(s3.environment)
         env = {"TRACEKIT_CACHE_DIR": f"{top}/cache"}
-        for rank_count in asked.ranks:
+        for rank_count in args.ranks:
             folder = Path(top, f"run{rank_count}")
-            made = make_run(
-                folder, Layout(data=rank_count), Step(steps=asked.steps), is_compressed=True
+            run = make_run(
+                folder, Layout(data=rank_count), Step(steps=args.steps), is_compressed=True
             )
-            del made
+            del run
             place = Location.of(f"s3://tracekit-scale/run{rank_count}")
             count, size_bytes = upload(folder, place)
             print(f"{count} ranks, {size_bytes / 1e6:.1f} MB packed", flush=True)
-            for engine in asked.engines:
+            for engine in args.engines:
                 dataset = f"s3://tracekit-scale/{engine}{rank_count}.tracekit"
                 command = [tracekit, "ingest", str(place), "-o", dataset, "--engine", engine]
                 cost = measure(command, env)

@@ -1,14 +1,14 @@
-"""Make a large trace by repeating a real one.
+"""Creates a large trace by repeating a real one.
 
 Every repetition is shifted in time by the length of the original, and its ids (correlation,
-External id, flow id, Python id, Ev Idx, Sequence number and their like) by as much as keeps them
-unique, so links stay inside a repetition. The formatting of the original is kept to the byte, and
-so are the decimals of its timestamps: times move by whole microseconds and are never parsed as
+External id, flow id, Python id, Ev Idx, Sequence number, and similar) are shifted so that they are
+unique and links stay inside a repetition. The formatting of the original is preserved to the byte,
+including the decimals of timestamps: times move by integer microseconds and are never parsed as
 floating-point numbers. Metadata events are written once.
 
     python make_trace.py trace.json.gz big.json --gb 2
 
-Memory depends on the original, not on the size that is asked for.
+Memory depends on the original, not on the requested size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-# Ids that must differ between repetitions, grouped by those that refer to each other.
+# Ids that must differ between repetitions; ids of a group refer to each other.
 ID_GROUPS: tuple[tuple[str, ...], ...] = (
     ("correlation", "External id", "External Id", "external id"),
     ("Python id", "Python parent id"),
@@ -32,7 +32,7 @@ ID_GROUPS: tuple[tuple[str, ...], ...] = (
     ("Sequence number",),
     ("Record function id",),
 )
-# In these, 0 says that there is none.
+# In these ids, 0 means none.
 ZERO_IS_NONE = {*ID_GROUPS[0], "Record function id"}
 
 GROUP_OF = {name: group for group, names in enumerate(ID_GROUPS) for name in names}
@@ -48,9 +48,9 @@ _DURATION = re.compile(rb'(?<!\\)"dur"\s*:\s*"?(?P<value>\d+)')
 
 
 class Pattern(NamedTuple):
-    """The original, cut at every number that moves: texts[0], numbers[0], texts[1] and so on.
+    """The original, split at every number that changes: texts[0], numbers[0], texts[1], and so on.
 
-    `groups` says by which of the `strides` each number moves from one repetition to the next.
+    `groups` has the index in `strides` by which each number changes per repetition.
     """
 
     head: bytes
@@ -64,7 +64,7 @@ class Pattern(NamedTuple):
 
 
 def raw_events(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where each event starts and ends in the text of a trace."""
+    """Yield the start and end of each event in the text of a trace."""
     if data.lstrip()[:1] == b"[":
         events, at = msgspec.json.decode(data, type=list[msgspec.Raw]), data.index(b"[")
     else:
@@ -79,7 +79,7 @@ def raw_events(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def read_pattern(data: bytes) -> Pattern:
-    """Cut a trace into the texts that stay and the numbers that move."""
+    """Split a trace into constant texts and changing numbers."""
     phase_of = msgspec.json.Decoder(msgspec.defstruct("Phase", [("ph", str, "")]))
     texts: list[bytes] = [b""]
     numbers: list[int] = []
@@ -96,22 +96,22 @@ def read_pattern(data: bytes) -> Pattern:
         if phase == "M":
             metadata.append(text)
             continue
-        # The first event of a repetition follows the last one of the repetition before.
+        # The first event of a repetition follows the last event of the previous repetition.
         at = 0
         texts[-1] += (separator or b",\n") if event_count else b""
         event_count += 1
         seen = set()
-        for found in _MOVED.finditer(text):
-            name = "step" if found["step"] else found["name"].decode()
-            value = int(found["step"] or found["value"])
-            # The first "ts" and "id" are the event's own; further ones are somebody's argument.
+        for one in _MOVED.finditer(text):
+            name = "step" if one["step"] else one["name"].decode()
+            value = int(one["step"] or one["value"])
+            # The first "ts" and "id" are members of the event; others are arguments.
             own = name in {"ts", "id"}
             if own and (name in seen or (name == "id" and phase not in "stf")):
                 continue
             if value == 0 and name in ZERO_IS_NONE:
                 continue
             seen.add(name)
-            begin, stop = found.span("step" if found["step"] else "value")
+            begin, stop = one.span("step" if one["step"] else "value")
             texts[-1] += text[at:begin]
             texts.append(b"")
             numbers.append(value)
@@ -155,7 +155,7 @@ def repetition(pattern: Pattern, nth: int) -> bytes:
 
 
 def write_trace(pattern: Pattern, out: BinaryIO, size_bytes: int) -> tuple[int, int]:
-    """Write repetitions until the text is at least so large; return its size and their count."""
+    """Write repetitions up to a minimum size; return the size and the number of repetitions."""
     written = out.write(pattern.head + pattern.metadata)
     nth = 0
     while nth == 0 or written + len(pattern.tail) < size_bytes:
@@ -166,7 +166,7 @@ def write_trace(pattern: Pattern, out: BinaryIO, size_bytes: int) -> tuple[int, 
 
 
 def main() -> None:
-    """Parse the arguments and write the file, beside its name first."""
+    """Parse the arguments and write the file, under a temporary name first."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("trace", type=Path, help="the trace to repeat, .json or .json.gz")
     parser.add_argument("out", type=Path, help="the file to write; .gz is compressed")

@@ -1,10 +1,10 @@
-"""How well does `device=` predict a model on another device? `make devices`.
+"""`make devices`: measures how well `device=` predicts a model on another device.
 
     make devices ARGS="[--traces FOLDER] [--out FILE]"
 
-FOLDER has one model's forward pass, recorded on an H100 and on an MI300X. Each is predicted from
-the other's recording, and each op's kernels are compared with the recording of that device. Writes
-the table of the manual's page.
+FOLDER has the forward pass of one model, recorded on an H100 and on an MI300X. Each recording is
+used to predict the other device, and the kernels of each op are compared with that device's
+recording. Writes the table of the manual's page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAIR = {
     "tl_h100_qwen": ("H100", "H100 SXM"),
     "tl_mi300_qwen": ("MI300X", "MI300X"),
 }
-"""By file: what the table calls the device, and how a change names it."""
+"""Name of the device in the table, and in a change, by file."""
 
 BY_CLASS = """
 SELECT class, sum(dur_ns)::BIGINT AS ns FROM attributed_events WHERE kind = 'compute' GROUP BY ALL
@@ -38,43 +38,43 @@ WHERE a.kind = 'compute' GROUP BY ALL
 
 
 def times(path: Path, statement: str) -> dict[str, int]:
-    """Return the time of kernels by what a statement groups them by, ns."""
+    """Return the kernel time by the groups of a statement, ns."""
     with tracekit.open(path, cache=False) as trace:
         return dict(trace.sql(statement).rows)
 
 
-def error_pct(found: dict[str, int], right: dict[str, int]) -> float:
-    """How far the groups that both have are off, each weighing by its right time, percent."""
-    both = found.keys() & right.keys()
-    off = sum(abs(found[name] - right[name]) for name in both)
+def error_pct(result: dict[str, int], right: dict[str, int]) -> float:
+    """Return the error of the common groups, weighted by their correct times, percent."""
+    both = result.keys() & right.keys()
+    off = sum(abs(result[name] - right[name]) for name in both)
     return 100 * off / sum(right[name] for name in both)
 
 
 def table(folder: Path) -> str:
-    """Return a line for each class of kernels of both predictions, and their errors by op."""
+    """Return a row per kernel class of both predictions, and the errors by op."""
     lines: list[tuple[object, ...]] = []
     for here, there in (list(PAIR), list(PAIR)[::-1]):
         recorded, right = (folder / f"{name}.json.gz" for name in (here, there))
         label = f"{PAIR[here][0]} → {PAIR[there][0]}"
-        with TemporaryDirectory() as made:
-            predicted = Path(made) / "predicted.json"
+        with TemporaryDirectory() as folder_name:
+            predicted = Path(folder_name) / "predicted.json"
             with tracekit.open(recorded, cache=False) as trace:
                 change = f"device={PAIR[there][1]}"
-                found = trace.predict(change, is_recorded=True, timeline=predicted)
+                result = trace.predict(change, is_recorded=True, timeline=predicted)
                 (before,) = trace.query("timeline").column("window_ns")
             with tracekit.open(right, cache=False) as trace:
                 (after,) = trace.query("timeline").column("window_ns")
             classes = [times(path, BY_CLASS) for path in (recorded, predicted, right)]
             ops = [times(path, BY_OP) for path in (predicted, right)]
-        assert found.predicted_ns is not None
-        interval = f"{found.low_ns / 1e6:.1f} to {found.high_ns / 1e6:.1f}"
+        assert result.predicted_ns is not None
+        interval = f"{result.low_ns / 1e6:.1f} to {result.high_ns / 1e6:.1f}"
         lines.append(
-            (label, "complete pass", *map(ms, (before, found.predicted_ns, after)), interval)
+            (label, "complete pass", *map(ms, (before, result.predicted_ns, after)), interval)
         )
         for name, right_ns in sorted(classes[2].items(), key=lambda item: -item[1])[:5]:
-            came = [one.get(name, 0) for one in classes[:2]]
-            off = f"{100 * (came[1] / right_ns - 1):+.0f} %"
-            lines.append((label, f"`{name}`", *map(ms, (*came, right_ns)), off))
+            predicted_ns = [one.get(name, 0) for one in classes[:2]]
+            off = f"{100 * (predicted_ns[1] / right_ns - 1):+.0f} %"
+            lines.append((label, f"`{name}`", *map(ms, (*predicted_ns, right_ns)), off))
         lines.append((label, "error of an op, mean", "", "", "", f"{error_pct(*ops):.1f} %"))
     heads = ("devices", "of", "recorded, ms", "predicted", "came", "interval or error")
     return made_parts.table(heads, lines)
@@ -86,7 +86,7 @@ def ms(ns: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Update the page."""
     parser = argparse.ArgumentParser(prog="make devices")
     parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "traces")
     parser.add_argument("--out", type=Path, default=PAGE)

@@ -1,11 +1,11 @@
-"""What does tracekit say of every trace there is? `make golden OUT=FOLDER`.
+"""`make golden OUT=FOLDER`: writes the complete output of tracekit for many traces.
 
     make golden OUT=FOLDER ARGS="[INPUT …]" [AGAINST=OTHER]
 
-INPUT is a trace, a run folder, or a folder of these: the bundled samples, the public traces and the
-recordings of a GPU where none is named. Of each, OUT gets the rows of every analysis as Parquet,
-the breakdown as text and JSON, and the advice: before a change and after it. With OTHER, a folder
-made like OUT, prints what differs and ends with 1 if anything does.
+INPUT is a trace, a run folder, or a folder of these. The default is the bundled samples, the public
+traces, and the GPU recordings. For each input, OUT gets the rows of every analysis as Parquet, the
+breakdown as text and JSON, and the advice. Run it before and after a change: with OTHER, an earlier
+OUT, it prints the differences and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ COMMANDS = {
 
 
 def inputs(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield traces and run folders, and what lies in folders that are none."""
+    """Yield traces and run folders, including those in other folders."""
     for path in paths:
         is_run = (path / "run.json").exists()
         yield from sorted(path.iterdir()) if path.is_dir() and not is_run else [path]
 
 
 def dump(path: Path, out: Path) -> None:
-    """Write what is said of one input."""
+    """Write the output for one input."""
     out.mkdir(parents=True, exist_ok=True)
     try:
         trace = tracekit.open(path, cache=False)
@@ -61,7 +61,7 @@ def dump(path: Path, out: Path) -> None:
 
 
 def differences(out: Path, other: Path) -> Iterator[str]:
-    """Yield the files of two dumps that do not say the same."""
+    """Yield the files that differ between two dumps."""
     names = {
         file.relative_to(folder)
         for folder in (out, other)
@@ -84,11 +84,11 @@ def differences(out: Path, other: Path) -> Iterator[str]:
                 for one, two in ((ours, theirs), (theirs, ours))
             ]
             if any(only):
-                yield f"{name}: {only[0]:,} rows that the other has not, {only[1]:,} of its own"
+                yield f"{name}: {only[0]:,} rows only here, {only[1]:,} only there"
 
 
 def main() -> None:
-    """Dump, and compare."""
+    """Write the dump, and compare it."""
     parser = argparse.ArgumentParser(prog="make golden")
     parser.add_argument("out", type=Path)
     parser.add_argument("inputs", type=Path, nargs="*")
@@ -99,9 +99,9 @@ def main() -> None:
         print(path, flush=True)
         dump(path.resolve(), parsed.out / path.parent.name / path.name)
     if parsed.against is not None:
-        found = list(differences(parsed.out, parsed.against))
-        print(*found or ["no difference"], sep="\n")
-        sys.exit(bool(found))
+        result = list(differences(parsed.out, parsed.against))
+        print(*result or ["no difference"], sep="\n")
+        sys.exit(bool(result))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""Carry the tests of a GPU to a host without a network, and bring back what they found.
+"""Carries the GPU tests to a host without a network, and brings back their results.
 
     python3 evaluations/gpu_pack/carry.py pack PACK --lightllm CLONE
     python3 PACK/evaluations/gpu_pack/carry.py run OUT
 
-The first makes a folder of at most 64 MB here, the second at most eight files in OUT on the host.
-The host has Python 3.12, torch for CUDA, transformers, accelerate and peft; nothing is fetched
-there. The folder holds the tests, wheels of tracekit, pytest, DeepSpeed and bitsandbytes, and
-LightLLM's source and wheels; unavailable ones are reported and left out. `run` makes an environment
-of the wheels and the host's packages, runs the tests without measurements concurrently and the
-others sequentially until its time is over, and leaves nothing running. What follows `--` goes to
-pytest: files, `-k`.
+The first command creates a folder of at most 64 MB here, and the second at most eight files in OUT
+on the host. The host has Python 3.12, torch for CUDA, transformers, accelerate, and peft; nothing
+is downloaded there. The folder contains the tests, wheels of tracekit, pytest, DeepSpeed, and
+bitsandbytes, and LightLLM's source and wheels. Unavailable parts are reported and omitted. `run`
+creates an environment from the wheels and the host's packages. Within its time limit, it runs tests
+without measurements concurrently and the others sequentially. It leaves no process running.
+Arguments after `--` go to pytest: files, `-k`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 64_000_000
-# A platform is matched by its very name.
+# pip compares platform names exactly.
 _FOR_HOST = (
     *("--only-binary=:all:", "--implementation", "cp", "--python-version", "3.12"),
     *(f"--platform=manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 26, 24, 17)),
@@ -47,12 +47,12 @@ _PINNED = ("--constraint", ROOT / "constraints.txt")
 _PYTEST = ("pytest", "pytest-xdist", "pytest-timeout", "pytest-reportlog")
 # The extra `serve`.
 _LOAD = ("httptools", "psutil")
-# What bitsandbytes has a library for, and the host too.
+# Libraries of bitsandbytes that the host can use.
 _KEPT_LIBRARIES = ("cpu.so", "cuda130.so")
 _LIGHTLLM = "https://github.com/ModelTC/LightLLM.git"
 # Later than v1.1, which has no profiler interface; pins the host's version of torch.
 _LIGHTLLM_COMMIT = "87881ae7c"
-# Audio is not served here, and librosa brings more than the folder may hold.
+# Replaces librosa, which exceeds the size limit; audio is not served.
 _LIBROSA_FILES = (
     "lightllm/server/multimodal_params.py",
     "lightllm/models/qwen3_omni_moe_thinker/model.py",
@@ -65,19 +65,19 @@ _OF_LIGHTLLM = (
     *("hyperframe==6.1.0", "priority==2.0.0", "wsproto==1.2.0", "websockets==15.0.1"),
     *("ujson==5.11.0", "orjson==3.11.2", "setproctitle==1.3.6", "frozendict==2.4.6"),
     *("partial_json_parser==0.2.1.1.post6", "redis==7.3.0", "typing_extensions==4.16.0"),
-    # Without it each request is refused with 400.
+    # Without it, each request fails with status 400.
     "interegular==0.3.3",
 )
-# Not for the tests: what others may have set for themselves.
+# Variables that the tests must not inherit.
 _OWN = ("PYTHON", "TRACEKIT_", "RANK", "WORLD_SIZE", "LOCAL_")
 
 
 class CarryError(Exception):
-    """A command failed; the text is the end of what it said."""
+    """A command failed; the message is the end of its output."""
 
 
 def pack(folder: Path, parts: Sequence[str], lightllm: str) -> int:
-    """Make the folder to be carried, of parts in the order of their worth; return the exit code."""
+    """Create the folder from parts in order of priority; return the exit code."""
     if folder.exists() and any(folder.iterdir()):
         sys.exit(f"error: {folder} is not empty")
     for name in _CARRIED:
@@ -102,23 +102,23 @@ def pack(folder: Path, parts: Sequence[str], lightllm: str) -> int:
         }
         for name in parts or makers:
             before = set(folder.rglob("*"))
-            said = ""
+            note = ""
             try:
                 makers[name]()
             except CarryError as error:
-                said = f"  {error}"
+                note = f"  {error}"
             added = [path for path in folder.rglob("*") if path not in before and path.is_file()]
             if _size(folder.rglob("*")) > MOST_BYTES:
-                said += "  left out: the folder would be too large"
+                note += "  left out: the folder would be too large"
                 for path in added:
                     path.unlink()
-            print(f"{name:14} {_size(added) / 1e6:6.2f} MB{said}", flush=True)
+            print(f"{name:14} {_size(added) / 1e6:6.2f} MB{note}", flush=True)
     print(f"{'all':14} {_size(folder.rglob('*')) / 1e6:6.2f} MB  in {folder}")
     return 0 if any(wheels.glob("tracekit*")) else 1
 
 
 def build_tracekit(wheels: Path, work: Path) -> None:
-    """Build the wheel of what a commit of the tree would hold."""
+    """Build the wheel from the files that git would commit."""
     listed = _run("git", "-C", ROOT, "ls-files", "-coz", "--exclude-standard").decode()
     for name in filter(None, listed.split("\0")):
         if os.path.lexists(ROOT / name):
@@ -128,17 +128,17 @@ def build_tracekit(wheels: Path, work: Path) -> None:
 
 
 def strip_bitsandbytes(wheels: Path, work: Path) -> None:
-    """Fetch bitsandbytes without the libraries for what the host has not: 4 MB, not 43."""
+    """Download bitsandbytes without libraries that the host cannot use: 4 MB instead of 43."""
     _fetch(work, *_PINNED, "--no-deps", "bitsandbytes")
     (whole,) = work.glob("bitsandbytes*.whl")
-    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(wheels / whole.name, "w") as kept:
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(wheels / whole.name, "w") as stripped:
         for item in source.infolist():
             if not item.filename.endswith(".so") or item.filename.endswith(_KEPT_LIBRARIES):
-                kept.writestr(item, source.read(item), zipfile.ZIP_DEFLATED, 9)
+                stripped.writestr(item, source.read(item), zipfile.ZIP_DEFLATED, 9)
 
 
 def export_lightllm(clone: str, into: Path, work: Path) -> None:
-    """Write LightLLM's package at its commit, from its address or a clone of it."""
+    """Export LightLLM's package at its commit, from its URL or a clone."""
     repository = work / "lightllm.git"
     _run("git", "clone", "--quiet", "--bare", "--filter=blob:none", clone, repository)
     words = ("archive", "--format=tar", _LIGHTLLM_COMMIT, "lightllm", "LICENSE")
@@ -151,22 +151,22 @@ def export_lightllm(clone: str, into: Path, work: Path) -> None:
 
 
 def run(out: Path, marks: str, minutes: float, jobs: int, words: Sequence[str]) -> int:
-    """Run the tests, and leave in a folder what is to come back; return the exit code."""
+    """Run the tests, and write the results to a folder; return the exit code."""
     end = time.time() + 60 * minutes
     out.mkdir(parents=True, exist_ok=True)
     codes = []
     with tempfile.TemporaryDirectory(prefix="tracekit-gpu-") as temporary:
         work = Path(temporary)
         python = make_environment(work / "environment", ROOT / "wheels")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(_OWN)}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OWN)}
         environment = {
-            **kept,
-            "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '/usr/bin:/bin')}",
+            **inherited,
+            "PATH": f"{python.parent}{os.pathsep}{inherited.get('PATH', '/usr/bin:/bin')}",
             "TRACEKIT_GPU_TESTS_OUT": str(work / "kept"),
             "TRACEKIT_GPU_TESTS_UNTIL": str(end - 60),
             "HF_HUB_OFFLINE": "1",
-            # So that DeepSpeed compiles its fused optimizer for the GPU of the host alone.
-            "TORCH_CUDA_ARCH_LIST": kept.get("TORCH_CUDA_ARCH_LIST", "9.0"),
+            # DeepSpeed compiles its fused optimizer only for the host's GPU.
+            "TORCH_CUDA_ARCH_LIST": inherited.get("TORCH_CUDA_ARCH_LIST", "9.0"),
         }
         for name in ("TMPDIR", "TRACEKIT_CACHE_DIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
             environment[name] = str(work / name.lower())
@@ -202,12 +202,12 @@ def run(out: Path, marks: str, minutes: float, jobs: int, words: Sequence[str]) 
             print(f"does not fit: {text}")
     for path in sorted(out.iterdir()):
         print(f"{path.stat().st_size / 1e6:8.3f} MB  {path.name}")
-    # 5 is that no test was asked for.
+    # Exit code 5: no tests were selected.
     return int(any(code not in (0, 5) for code in codes))
 
 
 def make_environment(folder: Path, wheels: Path) -> Path:
-    """Make an environment of wheels and this Python's own packages; return its Python."""
+    """Create an environment from wheels and this Python's packages; return its Python."""
     _run(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
     (purelib,) = folder.glob("lib/python*/site-packages")
@@ -217,7 +217,7 @@ def make_environment(folder: Path, wheels: Path) -> Path:
     there = sorted(wheels.glob("*.whl"))
     try:
         _pip(*install, "--ignore-installed", *there)
-    except CarryError:  # one that does not fit here must not keep the others out
+    except CarryError:  # an incompatible wheel must not prevent the others
         for wheel in there:
             try:
                 _pip(*install, "--ignore-installed", wheel)
@@ -226,15 +226,15 @@ def make_environment(folder: Path, wheels: Path) -> Path:
     return python
 
 
-def bring_back(kept: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]:
-    """Pack what the tests kept into four files at most; return what did not fit.
+def bring_back(results: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]:
+    """Pack the files of the tests into at most four archives; return the files that did not fit.
 
-    Manifests, logs and tables come first, then the run folders in the order in which they were
-    made. Results and logs of pytest, two each, lie in the folder already.
+    Manifests, logs, and tables come first, then the run folders in order of creation. Two result
+    files and two logs of pytest are already in the folder.
     """
-    left: list[str] = []
-    manifests = sorted(kept.rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
-    small = [path for path in kept.rglob("*") if path.suffix in (".json", ".md", ".txt", ".log")]
+    omitted: list[str] = []
+    manifests = sorted(results.rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
+    small = [path for path in results.rglob("*") if path.suffix in (".json", ".md", ".txt", ".log")]
     bins: list[tuple[int, list[Path]]] = [(0, small)]
     for folder in (path.parent for path in manifests):
         # tar adds a header to each file.
@@ -247,16 +247,16 @@ def bring_back(kept: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]
             if size <= most_bytes and len(bins) < 4:
                 bins.append((size, [folder]))
             else:
-                left.append(f"{folder.relative_to(kept)}: {size / 1e6:.1f} MB")
+                omitted.append(f"{folder.relative_to(results)}: {size / 1e6:.1f} MB")
     for number, (_, paths) in enumerate(bins):
         with tarfile.open(out / f"kept-{number}.tar.gz", "w:gz") as archive:
             for path in paths:
-                archive.add(path, path.relative_to(kept))
-    return left
+                archive.add(path, path.relative_to(results))
+    return omitted
 
 
 def end_all(work: Path) -> None:
-    """End every process whose environment names the folder of a run."""
+    """End every process with the run's folder in its environment."""
     mark = f"TRACEKIT_GPU_TESTS_OUT={work / 'kept'}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -286,18 +286,23 @@ def _size(paths: Iterable[Path]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Pack or run."""
+    """Run the command `pack` or `run`."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    packs = commands.add_parser("pack", help="make the folder to be carried")
+    packs = commands.add_parser("pack", help="create the folder")
     packs.add_argument("folder", type=Path)
-    packs.add_argument("--lightllm", default=_LIGHTLLM, help="a clone, or the address of one")
-    packs.add_argument("--parts", type=lambda text: text.split(","), default=[], help="only these")
+    packs.add_argument("--lightllm", default=_LIGHTLLM, help="a clone or its URL")
+    packs.add_argument(
+        "--parts",
+        type=lambda text: text.split(","),
+        default=[],
+        help="parts to include [default: all]",
+    )
     runs = commands.add_parser("run", help="run the tests on the host")
-    runs.add_argument("out", type=Path, help="takes what is to come back")
-    runs.add_argument("--marks", default="gpu", help="of the tests to run [default: gpu]")
-    runs.add_argument("--minutes", type=float, default=8.6, help="that it has [default: 8.6]")
-    runs.add_argument("--jobs", type=int, default=4, help="tests at once that measure nothing")
+    runs.add_argument("out", type=Path, help="folder for the results")
+    runs.add_argument("--marks", default="gpu", help="marks of the tests to run [default: gpu]")
+    runs.add_argument("--minutes", type=float, default=8.6, help="time limit [default: 8.6]")
+    runs.add_argument("--jobs", type=int, default=4, help="concurrent tests without measurements")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_args(arguments[:end])
     if given.command == "pack":
@@ -306,5 +311,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what was started, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also ends child processes
     sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,10 @@
-"""What do figures of recordings say beside CUDA-event times of the same steps? `make truth`.
+"""`make truth`: compares figures of traces with CUDA event times of the same steps.
 
     make truth ARGS="[--traces FOLDER] [--out FILE]"
 
-FOLDER has traces and `truth.jsonl`, one line a trace: `profiled_event_ns`, what CUDA events around
-the sections of the recorded steps measured; `wall_step_ms`, a step without the profiler. Writes the
-tables of the manual's page.
+FOLDER has traces and `truth.jsonl` with a line per trace: `profiled_event_ns` has the times between
+CUDA events around sections of the recorded steps, and `wall_step_ms` is an unprofiled step. Writes
+the tables of the manual's page.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "explanation" / "evidence.md"
 SECTIONS = ("data", "forward", "backward", "optimizer", "prefill", "decode")
 LEAST_SHARE = 0.03
-"""Sections shorter than this part of a step are not compared: events take microseconds, too."""
+"""Minimum share of a step for a section to be compared, because events take microseconds."""
 
-# Work that was launched in steps and idle time of theirs, by the phase of a section.
+# Work launched in steps and idle time of the steps, by the phase of a section.
 BY_PHASE = """
 SELECT if(phase = 'recompute', 'backward', phase) AS section, sum(wall_ns + idle_ns)::DOUBLE AS ns
 FROM work WHERE step IS NOT NULL GROUP BY ALL
@@ -40,7 +40,7 @@ NO_ESTIMATE = (
 
 
 def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
-    """Yield each trace that is there, with what is known of it."""
+    """Yield each existing trace with its measurements."""
     for line in (folder / "truth.jsonl").read_text("utf-8").splitlines():
         truth = json.loads(line)
         path = folder / f"{truth['name']}.json.gz"
@@ -48,13 +48,13 @@ def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
             yield path, truth
 
 
-def error_pct(found: float, right: float) -> float:
-    """How far a figure is off, of the right one."""
-    return 100 * (found - right) / right
+def error_pct(result: float, right: float) -> float:
+    """Return the error of a figure in percent of the correct value."""
+    return 100 * (result - right) / right
 
 
 def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, float]]:
-    """Return ms a step of the whole step and its sections: by CUDA events, and by tracekit."""
+    """Return ms per step of the complete step and its sections, from CUDA events and tracekit."""
     events = {
         name: statistics.fmean(times) / 1e6 for name, times in truth["profiled_event_ns"].items()
     }
@@ -63,27 +63,27 @@ def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, floa
     by_phase = dict(trace.sql(BY_PHASE).rows)
     for section in SECTIONS:
         if events.get(section, 0) >= LEAST_SHARE * events["step"]:
-            found = by_phase.get(section, 0.0) / total["step_count"] / 1e6
-            pairs[section] = events[section], found
+            result = by_phase.get(section, 0.0) / total["step_count"] / 1e6
+            pairs[section] = events[section], result
     return pairs
 
 
 def cell(pairs: dict[str, tuple[float, float]], section: str) -> str:
-    """Return right and found ms with the error."""
+    """Return correct and reported ms with the error."""
     if section not in pairs:
         return ""
-    right, found = pairs[section]
-    return f"{right:.2f} → {found:.2f} ({error_pct(found, right):+.1f} %)"
+    right, result = pairs[section]
+    return f"{right:.2f} → {result:.2f} ({error_pct(result, right):+.1f} %)"
 
 
 def times_table(folder: Path) -> str:
-    """Steps and phases beside CUDA events, and the medians of their errors."""
+    """Return steps and phases compared with CUDA events, and median errors."""
     rows: list[tuple[object, ...]] = []
     steps, sections = [], []
     for path, truth in truths(folder):
         with tracekit.open(path, cache=False) as trace:
             pairs = compared(trace, truth)
-        errors = {name: abs(error_pct(found, right)) for name, (right, found) in pairs.items()}
+        errors = {name: abs(error_pct(one, right)) for name, (right, one) in pairs.items()}
         steps.append(errors.pop("step"))
         sections += errors.values()
         rows.append((f"`{truth['name']}`", *(cell(pairs, name) for name in ("step", *SECTIONS))))
@@ -97,31 +97,31 @@ def times_table(folder: Path) -> str:
 
 
 def roles_table(folder: Path) -> str:
-    """Roles of one loop, from its modules, and from shapes and order without modules."""
+    """Return roles of one loop, from its modules, and from shapes and order without modules."""
     sides = []
     for name in ("llama_stack", "llama_base"):
         with tracekit.open(folder / f"{name}.json.gz", cache=False) as trace:
             rows = trace.query("role_steps").to_dicts()
         sides.append({(row["phase"], row["role"]): row["step_wall_ns"] / 1e6 for row in rows})
     named, silent = sides
-    kept = [
+    lines = [
         (phase, role, f"{named[phase, role]:.3f}", f"{silent[phase, role]:.3f}")
         for phase, role in named
         if (phase, role) in silent and phase in ("forward", "backward") and role[0] != "("
     ]
-    return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), kept)
+    return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), lines)
 
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
-    """Name what cannot be true of a sentence of advise, given a step without the profiler."""
-    found = advice.prediction
-    low_pct, high_pct = found.range_pct
-    before_ns, gain_pct = found.before_step_ns, found.gain_pct
+    """Return impossible statements of an advice, given an unprofiled step."""
+    result = advice.prediction
+    low_pct, high_pct = result.range_pct
+    before_ns, gain_pct = result.before_step_ns, result.gain_pct
     is_of_host = {change.split()[0] for change in advice.candidate.changes} <= KEEPS_WORK
     faults = {
-        "percent and ms differ": abs(found.gain_ns - gain_pct / 100 * before_ns)
+        "percent and ms differ": abs(result.gain_ns - gain_pct / 100 * before_ns)
         > max(1_000, 0.005 * before_ns),
-        "gain outside of its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
+        "gain outside its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
         "gains more than a step": gain_pct >= 100,
         "gains more than the device is idle": is_of_host
         and gain_pct / 100 * plain_ns > max(plain_ns - work_ns, 0) + 0.02 * plain_ns,
@@ -130,9 +130,9 @@ def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
 
 
 def advice_table(folder: Path) -> str:
-    """Estimate, idle shares and advice on each trace, beside the step without the profiler."""
+    """Return estimate, idle shares, and advice of each trace, with the unprofiled step."""
     rows: list[tuple[object, ...]] = []
-    count, faulty, errors, held = 0, 0, [], []
+    count, faulty, errors, hits = 0, 0, [], []
     for path, truth in truths(folder):
         plain_ns = truth["wall_step_ms"] * 1e6
         with tracekit.open(path, cache=False) as trace:
@@ -145,7 +145,7 @@ def advice_table(folder: Path) -> str:
         faulty += sum(map(bool, faults))
         if told_ns is not None:
             errors.append(error_pct(told_ns, plain_ns))
-            held.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
+            hits.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
         true_idle = max(100 * (1 - work_ns / plain_ns), 0)
         idle = (estimate["recorded_idle_pct"], estimate["idle_pct"], true_idle)
         first = advised[0] if advised else None
@@ -169,7 +169,7 @@ def advice_table(folder: Path) -> str:
         f"{made_parts.table(heads, rows)}\n"
         f"Of {count} statements, {faulty} are impossible. Estimates are "
         f"{statistics.median(map(abs, errors)):.1f} % off in the median, "
-        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(held)} of {len(held)} "
+        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(hits)} of {len(hits)} "
         "intervals contain the measured time."
     )
 
@@ -178,17 +178,17 @@ PARTS = {"times": times_table, "roles": roles_table, "advice": advice_table}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Update the page."""
     parser = argparse.ArgumentParser(prog="make truth")
     parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "h200")
     parser.add_argument("--out", type=Path, default=PAGE)
-    parser.add_argument("--only", default="", help="parts whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of parts")
     parsed = parser.parse_args(arguments)
     for name, make in PARTS.items():
         if parsed.only in name:
             text = parsed.out.read_text("utf-8")
-            made = make(parsed.traces)
-            parsed.out.write_text(made_parts.filled(text, f"make truth, {name}", made), "utf-8")
+            table = make(parsed.traces)
+            parsed.out.write_text(made_parts.filled(text, f"make truth, {name}", table), "utf-8")
 
 
 if __name__ == "__main__":

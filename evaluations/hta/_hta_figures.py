@@ -1,6 +1,6 @@
-"""Asks HTA the questions that tests compare.
+"""Computes HTA's figures for the tests.
 
-It runs in a process of its own: HTA warns, and reads settings when it is imported.
+Runs in a separate process, because HTA prints warnings and reads settings at import.
 
 python _hta_figures.py TRACE…  prints one JSON object: file name to figures. Times are microseconds.
 """
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# Without it HTA rounds to microseconds, which fails an assertion on some traces. Read at import.
+# Otherwise, HTA rounds to microseconds, which fails an assertion on some traces. Read at import.
 os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
 
 from hta.common.trace import Trace
@@ -24,27 +24,27 @@ from hta.trace_analysis import TraceAnalysis
 logging.disable(logging.CRITICAL)
 
 
-# It writes the trace again with every sequence that it finds.
+# HTA would rewrite the trace for every sequence.
 Trace.write_raw_trace = lambda *_, **__: None
 
 OPS = ("aten::linear", "aten::conv2d")
 
 
 def sequences(analysis: TraceAnalysis, op: str) -> dict[str, list[float]]:
-    """Return count, kernel time and host time by the names of op and kernels."""
+    """Return count, kernel time, and host time by the names of op and kernels."""
     with tempfile.TemporaryDirectory() as folder:
-        found = analysis.get_frequent_cuda_kernel_sequences(
+        result = analysis.get_frequent_cuda_kernel_sequences(
             operator_name=op, output_dir=folder, min_pattern_len=1, visualize=False
         )
     columns = ("count", "GPU kernel duration (us)", "CPU op duration (us)")
     return {
         row["pattern"]: [float(row[column]) for column in columns]
-        for row in found.to_dict("records")
+        for row in result.to_dict("records")
     }
 
 
 def figures(path: str) -> dict[str, Any]:
-    """Return what HTA says of one trace."""
+    """Return HTA's figures of one trace."""
     analysis = TraceAnalysis(trace_files={0: path}, trace_dir="")
     kernel_types, kernels = analysis.get_gpu_kernel_breakdown(
         visualize=False, num_kernels=1_000_000, duration_ratio=1.0

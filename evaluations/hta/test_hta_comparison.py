@@ -1,9 +1,9 @@
-"""Are figures those of HTA, where it is right? Where it differs, the test says why.
+"""Figures equal HTA's where HTA is correct. For differences, the tests state the reason.
 
     TRACEKIT_PUBLIC_TRACES=FOLDER PYTHON -m pytest evaluations/hta
 
-PYTHON has the extra `hta`, which does not go together with the newest pandas. HTA's times are
-doubles of microseconds, exact to some nanoseconds only, so that is how they are compared.
+PYTHON has the extra `hta`, which is incompatible with the newest pandas. HTA's times are doubles in
+microseconds, exact to some nanoseconds, and are compared with this precision.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import tracekit
 Opened = Callable[[Path], tracekit.Trace]
 Hta = dict[str, dict[str, Any]]
 
-# Traces of which HTA sees every device event, and nothing else.
+# Traces in which HTA sees exactly all device events.
 WHOLE = ("tl_h100_owlv2_large", "hta_mi250_toy_train", "tl_mi300_vllm_piecewise")
-# Its ranks have communication whose kernels HTA knows by name; whole microseconds.
+# Communication kernels with names that HTA recognizes; integer microseconds.
 DLRM = "param_dlrm_8ranks"
 NOT_RIGHT = ("hta_resnet_v100_ns", "hta_alexnet_cudasync", "deepseek_train_h800")
 
@@ -84,7 +84,7 @@ def test_temporal_breakdown(public_traces: Path, opened: Opened, hta: Hta) -> No
 
 
 def test_compute_time(public_traces: Path, opened: Opened, hta: Hta) -> None:
-    # HTA counts a memset as a copy; for us it is compute. One stream: so it is just the difference.
+    # HTA counts memsets as copies, and tracekit as compute. With one stream, only this differs.
     for name in WHOLE:
         trace = opened(public_traces / f"{name}.json.gz")
         (ours,) = trace.query("timeline").to_dicts()
@@ -109,10 +109,10 @@ def test_overlap_and_kernel_breakdown(public_traces: Path, opened: Opened, hta: 
             for row in trace.query("kernel_classes").to_dicts()
             if row["class"] == "memset"
         )
-        # HTA names every combination of kinds.
+        # HTA has a row per combination of kinds.
         comm = sum(time for kind, time in types.items() if "COMMUNICATION" in kind)
         assert comm == us(ours["comm_ns"])
-        # Equal but for memsets under communication, which HTA does not take for compute.
+        # Equal except for memsets during communication, which HTA does not count as compute.
         hidden_ns = ours["comm_ns"] - ours["exposed_comm_ns"]
         assert 0 <= hidden_ns / 1000 - overlap <= memset_ns / 1000
         assert theirs["overlap"]["comp_comm_overlap_pctg"] == pytest.approx(
@@ -127,19 +127,19 @@ def test_kernels(public_traces: Path, opened: Opened, hta: Hta) -> None:
         ours = {row["name"]: row for row in kernels}
         assert set(theirs) == set(ours), path.name
         for name, row in ours.items():
-            # HTA says whole microseconds.
+            # HTA reports integer microseconds.
             assert theirs[name] == pytest.approx(row["kernel_ns"] / 1000, abs=1), name
 
 
 def test_idle_time_of_streams(public_traces: Path, opened: Opened, hta: Hta) -> None:
     for path in [*whole(public_traces), public_traces / "deepseek_train_h800.json.gz"]:
         if has_events_before_the_window(opened(path)):
-            # HTA takes the first event of the file for the launch of those whose launch it does not
-            # have, and so sorts their gaps by the time of that event.
+            # For events without a launch, HTA uses the first event of the file as the launch and
+            # sorts gaps by its time.
             continue
         rows = opened(path).query("hta_idle").to_dicts()
         ours = {(row["stream"], row["category"]): row["idle_ns"] for row in rows}
-        # HTA has a row `other` for the first event of a stream, before which there is no gap.
+        # HTA has a row `other` for the first event of a stream, although no gap precedes it.
         theirs = {
             (stream, category): idle
             for stream, category, idle in hta[path.name]["idle"]
@@ -152,7 +152,7 @@ def test_idle_time_of_streams(public_traces: Path, opened: Opened, hta: Hta) -> 
 
 def test_launch_statistics(public_traces: Path, opened: Opened, hta: Hta) -> None:
     for path in [public_traces / "tl_h100_owlv2_large.json.gz", *ranks(public_traces)]:
-        # HTA looks at four calls; ours are all that launched something.
+        # HTA considers four calls, and tracekit all calls that launched work.
         rows = [
             row
             for row in opened(path).query("launch_delays").to_dicts()
@@ -170,7 +170,7 @@ def test_kernel_sequences(public_traces: Path, opened: Opened, hta: Hta) -> None
     for name, op, kept in (
         ("tl_h100_owlv2_large", "aten::conv2d", 1),
         ("hta_alexnet_cudasync", "aten::linear", 1),
-        # Without the last of five steps, which HTA leaves out.
+        # HTA omits the last of five steps.
         ("hta_resnet_v100_ns", "aten::conv2d", 4 / 5),
     ):
         path = public_traces / f"{name}.json.gz"
@@ -190,22 +190,22 @@ def test_where_hta_differs(public_traces: Path, opened: Opened, hta: Hta) -> Non
         (row,) = opened(public_traces / f"{name}.json.gz").query("timeline").to_dicts()
         return row
 
-    # It leaves out the last profiler step: 1,219 of the 6,095 device events.
+    # HTA omits the last profiler step: 1,219 of the 6,095 device events.
     assert hta["hta_resnet_v100_ns.json.gz"]["event_count"] == 4_876
     assert ours("hta_resnet_v100_ns")["event_count"] == 6_095
 
-    # It takes the rows of cuda_sync, which are waits on a stream, for work: so the window grows,
-    # and the idle time with it, by 75,581 µs.
+    # HTA counts the rows of cuda_sync, which are waits on a stream, as work. This extends the
+    # window and idle time by 75,581 µs.
     alexnet = ours("hta_alexnet_cudasync")
     theirs = hta["hta_alexnet_cudasync.json.gz"]
     assert theirs["event_count"] > alexnet["event_count"]
     assert theirs["temporal"]["idle_time(us)"] * 1000 - alexnet["idle_ns"] == 75_581_000
 
-    # It does not know the kernels of DeepEP for communication: none, where 88 % of the step is.
+    # HTA does not recognize DeepEP kernels as communication: 0 % instead of 88 % of the step.
     deepseek = ours("deepseek_train_h800")
     assert "COMMUNICATION" not in hta["deepseek_train_h800.json.gz"]["kernel_types"]
     assert deepseek["comm_ns"] == 113_440_000
 
-    # It does not know hip calls, nor driver calls (725 of Triton's in this trace), for launches.
+    # HTA does not recognize HIP calls or driver calls (725 from Triton in this trace) as launches.
     assert hta["hta_mi250_toy_train.json.gz"]["launches"]["count"] == 0
     assert hta["tl_h100_owlv2_large.json.gz"]["launches"]["count"] == 5_165 - 725

@@ -1,4 +1,4 @@
-"""Do other tools' own test inputs give the same figures here? `make peers`.
+"""`make peers`: compares figures with other tools on the test inputs of those tools.
 
     make peers ARGS="[--only TEXT] [--out FILE]"
 
@@ -22,8 +22,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "against-p
 
 
 def parts() -> dict[str, Callable[[], str]]:
-    """Return what makes each part of the page, of the tools that are there."""
-    made: dict[str, Callable[[], str]] = {
+    """Return the functions that create each part of the page, for the available tools."""
+    makers: dict[str, Callable[[], str]] = {
         "replay": replay.replay,
         "memory": memory.memory,
     }
@@ -34,16 +34,16 @@ def parts() -> dict[str, Callable[[], str]]:
             tracelens.categories,
             tracelens.costs,
         ):
-            made[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))
+            makers[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))
     if clone := os.environ.get("TRACEKIT_HTA"):
-        made["HolisticTraceAnalysis"] = partial(hta.figures, Path(clone))
-    return made
+        makers["HolisticTraceAnalysis"] = partial(hta.figures, Path(clone))
+    return makers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Update the page."""
     parser = argparse.ArgumentParser(prog="make peers")
-    parser.add_argument("--only", default="", help="parts whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of parts")
     parser.add_argument("--out", type=Path, default=PAGE)
     parsed = parser.parse_args(arguments)
     for name, make in parts().items():

@@ -1,4 +1,4 @@
-"""The figures that HolisticTraceAnalysis' own tests expect, on the traces that it comes with."""
+"""Figures that HolisticTraceAnalysis' tests expect for its bundled traces."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LAST_STEP = "HTA leaves out the last step"
 
 
 class Figure(NamedTuple):
-    """A figure that a test of HTA's expects.
+    """A figure that a test of HTA expects.
 
-    `ours` and `theirs` are SQL on the trace: what it is here, and what it is by HTA's rule where
-    that is another. `why` says what is wrong or different with that.
+    `ours` and `theirs` are SQL on the trace, with tracekit's definition and, if different, HTA's
+    definition. `why` explains the difference.
     """
 
     trace: str
@@ -232,10 +232,10 @@ FIGURES = (
 
 
 def figures(clone: Path) -> str:
-    """Return the table of figures, of traces that are in the clone.
+    """Return the table of figures for the traces in the clone.
 
     Raises:
-        AssertionError: a figure is neither equal nor what HTA's rule gives.
+        AssertionError: a figure is not equal, even with HTA's definition.
     """
     rows: list[tuple[object, ...]] = []
     for name in dict.fromkeys(figure.trace for figure in FIGURES):
@@ -249,8 +249,8 @@ def figures(clone: Path) -> str:
                     assert theirs == figure.expected, (figure, theirs)
                 else:
                     assert is_equal, (figure, ours)
-                said = "equal" if is_equal else figure.why
+                remark = "equal" if is_equal else figure.why
                 rows.append(
-                    (f"`{name}`", figure.name, f"{figure.expected:,}", f"{ours:,.10g}", said)
+                    (f"`{name}`", figure.name, f"{figure.expected:,}", f"{ours:,.10g}", remark)
                 )
     return table(("trace", "figure", "HTA's test expects", "here", ""), rows)

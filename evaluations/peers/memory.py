@@ -1,4 +1,4 @@
-"""Categories of memory at the peak of a run, here and by torch's own profile of memory."""
+"""Compares memory categories at the peak of a run with torch's memory profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from made_parts import table
 
 
 def memory() -> str:
-    """Return for two models how many bytes are of each category, here and there, and in both."""
+    """Return the bytes per category for two models: in tracekit, in torch, and in both."""
     sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "queries"))
     tests = importlib.import_module("test_memory_categories")
     lines: list[tuple[object, ...]] = []

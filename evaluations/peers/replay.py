@@ -1,4 +1,4 @@
-"""Ops of a run that is recorded here, called again by what `tracekit export reproduce` writes."""
+"""Compares recorded ops with their replay by `tracekit export reproduce`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _record(path: Path) -> None:
 
 
 def replay() -> str:
-    """Return the ops with the shortest call that was recorded, and the shortest now, µs."""
+    """Return the ops with their shortest recorded and shortest replayed call, µs."""
     with tempfile.TemporaryDirectory(prefix="tracekit-peers-") as name:
         trace, program = Path(name) / "trace.json", Path(name) / "ops.py"
         _record(trace)
@@ -78,9 +78,9 @@ def replay() -> str:
         now = f"{min(row['host']):.1f}" if row["host"] else row["reason"]
         lines.append((f"`{row['op']}`", shapes, f"{before:.1f}", now))
     quartiles = ", ".join(f"{ratio:.2f}" for ratio in statistics.quantiles(ratios, n=4))
-    made = table(("op", "shapes", "recorded, µs", "now, µs"), lines)
+    text = table(("op", "shapes", "recorded, µs", "now, µs"), lines)
     return (
         f"{len(ratios)} of {len(rows)} ran, on the CPU with torch {version('torch')}, load "
         f"{os.getloadavg()[0]:.1f}. Now of recorded, quartiles: {quartiles}."
-        f"\n\n{made}"
+        f"\n\n{text}"
     )

@@ -1,4 +1,4 @@
-"""TraceLens' reports of its own test traces, compared with tracekit's: ops, categories, costs."""
+"""Compares TraceLens' reports on its test traces with tracekit: ops, categories, and costs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ ARGUMENTS = ("Input Dims", "Input type", "Input Strides")
 
 
 def reports(clone: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield traces of a clone with the folders of their reports, as it commits them."""
+    """Yield traces of a clone with the folders of their committed reports."""
     folder = clone / "tests" / "traces"
     for report in sorted({path.parent for path in folder.rglob("ops_summary.csv")}):
         traces = sorted(report.parent.glob("*.json.gz"))
-        begun = [one for one in traces if report.name.startswith(one.name.removesuffix(".json.gz"))]
-        found = begun or (traces if report.name == "perf_csvs" else [])
-        # Large files are not in a clone without LFS.
-        if len(found) == 1 and found[0].read_bytes()[:2] == b"\x1f\x8b":
-            yield found[0], report
+        matching = [
+            one for one in traces if report.name.startswith(one.name.removesuffix(".json.gz"))
+        ]
+        result = matching or (traces if report.name == "perf_csvs" else [])
+        # Clones without LFS lack large files.
+        if len(result) == 1 and result[0].read_bytes()[:2] == b"\x1f\x8b":
+            yield result[0], report
 
 
 def captures_of(path: Path) -> list[Path]:
@@ -38,24 +40,24 @@ def captures_of(path: Path) -> list[Path]:
 
 
 def is_of_engine(report: Path) -> bool:
-    """Return whether it has ops of another trace, that of the capture, and pseudo-ops."""
+    """Return whether a report has ops of the capture, which is another trace, and pseudo-ops."""
     return report.name == "perf_csvs"
 
 
 def read(report: Path, name: str) -> list[dict[str, str]]:
-    """Return the rows of one of a report's tables."""
+    """Return the rows of a table in a report."""
     csv.field_size_limit(10**9)
     with (report / f"{name}.csv").open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
 def title(path: Path) -> str:
-    """Return a trace's name in tables."""
+    """Return the name of a trace in tables."""
     return f"`{path.parent.name}/{path.name.removesuffix('.json.gz').partition('__')[0]}`"
 
 
 def listed(text: str) -> str:
-    """Return a tuple that Python wrote, as JSON."""
+    """Return the repr of a tuple as JSON."""
     return json.dumps(ast.literal_eval(text))
 
 
@@ -63,7 +65,7 @@ def operators(clone: Path) -> str:
     """Return the table of ops, and of ops by their arguments.
 
     Raises:
-        AssertionError: a key or a count differs, or a time of tracekit's is shorter.
+        AssertionError: a key or a count differs, or tracekit's time is shorter.
     """
     rows: list[tuple[object, ...]] = []
     for path, report in reports(clone):
@@ -73,13 +75,14 @@ def operators(clone: Path) -> str:
         with closing(tracekit.open(path, cache=False)) as trace:
             for inputs in ((), ARGUMENTS):
                 ours, theirs = _our_ops(trace, inputs), _their_ops(report, inputs)
-                # Collectives are in no table of theirs but their own.
+                # TraceLens lists collectives only in their own table.
                 differing = {key[0] for key in ours.keys() ^ theirs.keys()}
                 assert differing <= {"record_param_comms"}, differing
                 equal = 0
                 for key, (count, *times_us) in theirs.items():
                     assert ours[key][0] == count, key
-                    # Their times are differences of doubles of µs, in some traces since the epoch.
+                    # TraceLens' times are differences of doubles in µs, in some traces since the
+                    # epoch.
                     off = [ns - us * 1e3 for ns, us in zip(ours[key][1:], times_us, strict=True)]
                     within = 250 + 6 * count
                     assert off[0] >= -within, key
@@ -90,16 +93,16 @@ def operators(clone: Path) -> str:
 
 
 def _their_ops(report: Path, inputs: tuple[str, ...]) -> dict[tuple[str, ...], list[float]]:
-    """Calls that launched work, and µs of work launched by themselves and with their children."""
-    found: dict[tuple[str, ...], list[float]] = {}
+    """Return calls that launched work, and µs of the work, without and with nested calls."""
+    result: dict[tuple[str, ...], list[float]] = {}
     file, count = ("ops_unique_args", "operation_count") if inputs else ("ops_summary", "Count")
     for row in read(report, file):
         key = (row["name"], *(listed(row[name]) for name in inputs))
-        sums = found.setdefault(key, [0, 0.0, 0.0])
+        sums = result.setdefault(key, [0, 0.0, 0.0])
         sums[0] += int(row[count])
         sums[1] += float(row["total_direct_kernel_time_sum"])
         sums[2] += float(row["total_subtree_kernel_time_sum"])
-    return found
+    return result
 
 
 def _our_ops(trace: tracekit.Trace, inputs: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
@@ -113,7 +116,7 @@ def _our_ops(trace: tracekit.Trace, inputs: tuple[str, ...]) -> dict[tuple[str, 
 
 
 def captures(clone: Path) -> str:
-    """Return the table of ops that graphs replay, by the captures that the clone has."""
+    """Return the table of ops that graphs replay, from the captures in the clone."""
     rows: list[tuple[object, ...]] = []
     for path, report in reports(clone):
         files = captures_of(path)
@@ -137,7 +140,7 @@ def captures(clone: Path) -> str:
 
 
 def categories(clone: Path) -> str:
-    """Return which of our classes the kernels have that ops of each of their categories launch."""
+    """Return tracekit's kernel classes for the ops of each TraceLens category."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for path, report in reports(clone):
         if is_of_engine(report):
@@ -189,11 +192,11 @@ INNER JOIN costed AS i
 WHERE i.direct_kernel_count > 0
 GROUP BY o.op_id, o.name, e.args
 """
-"""Costs of each op with those inside of it, but for the bias that a convolution adds."""
+"""Costs of each op including nested ops, without the bias of a convolution."""
 
 
 def costs(clone: Path) -> str:
-    """Return for each of their categories and ops how many costs are equal."""
+    """Return the number of equal costs by TraceLens category and op."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for path, report in reports(clone):
         capture = captures_of(path)

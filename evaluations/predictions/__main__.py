@@ -1,9 +1,9 @@
-"""Record A, predict B from A's trace alone, run B: `make predictions`.
+"""`make predictions`: records A, predicts B from A's trace, and compares with a run of B.
 
     make predictions ARGS="[--only TEXT] [--rounds N] [--steps N] [--out FILE]"
 
-Each pair is one program (of two ranks: two) that records windows of A and B in turns; of serving,
-runs in turns. Nothing of B is known to a prediction. A child that hangs is ended.
+Each pair is one program (one process per rank) that alternates between windows of A and B; for
+serving, runs alternate. Predictions use no data of B. Child processes that hang are ended.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
 CHILD_S = 300
 ATTEMPTS, OTHERS_S = 4, 0.5
-# Memory that glibc gives back or does not find again (of large aligned tensors) costs page faults,
-# in one run or the other as chance has it: 2 ms for 4 MB. Torch's large tensors get large pages.
+# If glibc returns memory to the system, or cannot reuse it for large aligned tensors, page faults
+# cost 2 ms per 4 MB in random runs. These settings avoid that; large tensors get huge pages.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
@@ -47,15 +47,15 @@ _LOG = logging.getLogger("predictions")
 
 
 class HungError(RuntimeError):
-    """A child did not end in time."""
+    """A child process exceeded its time limit."""
 
 
 def run_all(commands: Sequence[tuple[list[str], dict[str, str]]], log: Path) -> None:
     """Run commands concurrently, each with additional environment variables.
 
     Raises:
-        RuntimeError: one failed.
-        HungError: one took too long, and all were ended.
+        RuntimeError: a command failed.
+        HungError: a command took too long, and all were ended.
     """
     children = []
     deadline = time.monotonic() + CHILD_S
@@ -74,7 +74,7 @@ def run_all(commands: Sequence[tuple[list[str], dict[str, str]]], log: Path) -> 
             raise HungError(f"a process still ran after {CHILD_S} s") from error
         finally:
             for child in children:
-                # A loader's workers and a collector's ranks are of its group, too.
+                # The process group includes loader workers and ranks of a collector.
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, 9)
                 child.wait()
@@ -83,7 +83,7 @@ def run_all(commands: Sequence[tuple[list[str], dict[str, str]]], log: Path) -> 
 
 
 def record(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
-    """Record both loops of a pair in turns: a0, b0, a1, b1 and so on."""
+    """Record both loops of a pair alternately: a0, b0, a1, b1, and so on."""
     if pair.is_collected:
         for number in range(rounds):
             for name, options in (("a", pair.a), ("b", pair.b)):
@@ -103,7 +103,7 @@ def record(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
 
 
 def measured(pair: Pair, rounds: int, steps: int) -> Row:
-    """Return what was predicted for a pair, and what came."""
+    """Return prediction and measurement of a pair."""
     import tracekit
     from tracekit.errors import QueryError, UsageError
 
@@ -113,7 +113,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     with tempfile.TemporaryDirectory(prefix="tracekit-pair-") as name:
         folder = Path(name)
         record(pair, folder, min(rounds, 3) if pair.is_collected else rounds, steps)
-        before, told, low, high, after = [], [], [], [], []
+        before, predicted, low, high, after = [], [], [], [], []
         for number in range(len(list(folder.glob("a*")))):
             with ExitStack() as opened:
                 trace, *further = (
@@ -121,15 +121,15 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
                     for name in ("a", *("c" * bool(pair.c)))
                 )
                 try:
-                    found = trace.predict(*pair.changes, further=further, is_recorded=True)
+                    result = trace.predict(*pair.changes, further=further, is_recorded=True)
                 except (QueryError, UsageError) as error:
                     return replace(row, reason=str(error))
-            if found.predicted_ns is None:
-                return replace(row, reason=found.reason)
-            before.append(found.recorded_ns / steps)
-            told.append(found.predicted_ns / steps)
-            low.append(found.low_ns / steps)
-            high.append(found.high_ns / steps)
+            if result.predicted_ns is None:
+                return replace(row, reason=result.reason)
+            before.append(result.recorded_ns / steps)
+            predicted.append(result.predicted_ns / steps)
+            low.append(result.low_ns / steps)
+            high.append(result.high_ns / steps)
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(trace.predict("host x1").recorded_ns / steps)
     median = statistics.median
@@ -137,7 +137,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     return replace(
         row,
         before_ms=median(before) / 1e6,
-        told_ms=median(told) / 1e6,
+        told_ms=median(predicted) / 1e6,
         low_ms=median(low) / 1e6,
         high_ms=median(high) / 1e6,
         after_ms=median(after) / 1e6,
@@ -146,10 +146,10 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
 
 
 def serve(folder: Path, options: Mapping[str, Any]) -> None:
-    """Record a serving run without a profile, if it is not there.
+    """Record a serving run without a profile, unless it exists.
 
-    One during which other programs took much of the machine is made again, a few times, and the
-    one with the least of that stays.
+    If other programs used much of the machine, the run is repeated a few times, and the run with
+    the least interference is kept.
     """
     if folder.exists():
         return
@@ -171,21 +171,21 @@ def serve(folder: Path, options: Mapping[str, Any]) -> None:
 
 
 def _others_s() -> float:
-    """Return what processes but this and its children have computed, s."""
+    """Return the CPU time of all other processes, without children, s."""
     took = psutil.cpu_times()
     own = os.times()
     return took.user + took.system + took.nice - sum(own[:4])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the pairs and fill the page."""
+    """Measure the pairs and update the page."""
     parser = argparse.ArgumentParser(prog="make predictions")
-    parser.add_argument("--only", default="", help="pairs whose name holds this")
+    parser.add_argument("--only", default="", help="text in the names of pairs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--keep", type=Path, help="folder of serving runs to reuse")
-    parser.add_argument("--rows", type=Path, help="where to write the rows as JSON as well")
+    parser.add_argument("--rows", type=Path, help="JSON file for the rows")
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     rows = []

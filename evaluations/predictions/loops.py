@@ -1,10 +1,10 @@
-"""A training loop in two variants: windows of A and B are profiled in turns, in one process a rank.
+"""Training loop in two variants: alternates profiled windows of A and B, with one process per rank.
 
     python loops.py PAIR.json FOLDER
 
-PAIR.json holds the options of both (:class:`Options`), and of C, a further run of another size,
-where there is one; how many windows of each, and steps of a window. Traces go to
-FOLDER/a0/rank0.json, FOLDER/b0/rank0.json and so on.
+PAIR.json has the options of A and B (:class:`Options`), and optionally of C, another run with a
+different size; the number of windows of each; and the steps per window. Traces are written to
+FOLDER/a0/rank0.json, FOLDER/b0/rank0.json, and so on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORLD = int(os.environ.get("WORLD_SIZE", "1"))
 
 @dataclass(frozen=True)
 class Options:
-    """What a step does. `*_ms` are sleeps; `python` and `busy` are turns of a loop in Python."""
+    """Contents of a step. `*_ms` are sleeps; `python` and `busy` count Python loop iterations."""
 
     width: int = 512
     hidden: int = 1024
@@ -90,7 +90,7 @@ class Batches(Dataset[torch.Tensor]):
 
 
 class Attention(nn.Module):
-    """Four heads, in pieces or by the fused op."""
+    """Attention with four heads, unfused or with the fused op."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Attention(nn.Module):
 
 
 class NormInPieces(nn.LayerNorm):
-    """A norm by single ops, as models write theirs."""
+    """A norm of single ops, as in many models."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         centred = x - x.mean(-1, keepdim=True)
@@ -153,7 +153,7 @@ def work_in_python(turns: int) -> int:
 
 
 class Program:
-    """One variant of the loop."""
+    """A variant of the loop."""
 
     def __init__(self, options: Options) -> None:
         torch.manual_seed(0)
@@ -229,11 +229,11 @@ class Program:
 
 
 def record(program: Program, steps: int, path: Path) -> None:
-    # What workers have made ahead meanwhile is used up, and the caches are warm.
+    # Consume prefetched batches, and warm up the caches.
     for _ in range(2 + 3 * program.options.workers):
         program.step()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Shapes tell the size of a message.
+    # Shapes are needed for message sizes.
     shapes = program.options.reduce > 0 or program.options.stack
     with profile(
         activities=[ProfilerActivity.CPU],
@@ -248,9 +248,10 @@ def record(program: Program, steps: int, path: Path) -> None:
 
 
 def begin_together(path: Path) -> None:
-    """Wait for the other ranks: their profilers do not take equally long to start.
+    """Wait for the other ranks, because their profilers start at different times.
 
-    A loop without collectives has no other meeting, and what waits by one has that in its window.
+    Without collectives, the loop has no other synchronization. With collectives, the wait would be
+    part of the window.
     """
     window, folder = path.parent.name, path.parents[1]
     (folder / f"ready-{window}-{RANK}").touch()

@@ -15,9 +15,9 @@ import torch
 
 @dataclass(frozen=True)
 class Row:
-    """What was predicted for a pair and what came: milliseconds of a step, under the profiler.
+    """Prediction and measurement of a pair, in milliseconds per profiled step.
 
-    `reason` says why there is no prediction. `is_null` is a pair in which nothing changes.
+    `reason` explains a missing prediction. `is_null` means that the pair has no change.
     """
 
     name: str
@@ -33,39 +33,41 @@ class Row:
 
     @property
     def error_pct(self) -> float:
-        """By how much the prediction is longer than what came."""
+        """Relative error of the prediction; positive if it is too long."""
         return 100 * (self.told_ms / self.after_ms - 1)
 
     @property
     def truth_pct(self) -> float:
-        """By how much the step got longer."""
+        """Relative change of the measured step."""
         return 100 * (self.after_ms / self.before_ms - 1)
 
     @property
     def has_factor(self) -> bool:
-        """Whether the user says how much more or less work there is of a phase or of modules."""
+        """Whether the user provides a factor for the work of a phase or module."""
         return re.search(r"\b(phase|module)=\S+ x[\d.]", self.change) is not None
 
     @property
-    def is_held(self) -> bool:
+    def contains_measured(self) -> bool:
         """Whether the interval contains the measured value."""
         return self.low_ms <= self.after_ms <= self.high_ms
 
     @property
     def is_noise(self) -> bool:
-        """Whether what changed is no more than the noise."""
+        """Whether the change does not exceed the noise."""
         return abs(self.truth_pct) <= self.noise_pct
 
     @property
     def has_sign(self) -> bool:
-        """Whether it got longer or shorter as predicted."""
+        """Whether the direction of the change was predicted."""
         return (self.told_ms - self.before_ms) * (self.after_ms - self.before_ms) > 0
 
     def line(self) -> str:
-        """Return it as a row of the table."""
+        """Return the row of the table."""
         if self.reason is not None:
             return f"| {self.name} | {_code(self.change)} | | {self.reason} | | | | |"
-        interval = f"{self.low_ms:.1f} to {self.high_ms:.1f}{'' if self.is_held else ' ✗'}"
+        interval = (
+            f"{self.low_ms:.1f} to {self.high_ms:.1f}{'' if self.contains_measured else ' ✗'}"
+        )
         change = f"{self.truth_pct:+.1f} %{' (noise)' if self.is_noise else ''}"
         return (
             f"| {self.name} | {_code(self.change)} | {self.before_ms:.1f} | {self.told_ms:.1f} "
@@ -79,7 +81,7 @@ def _code(change: str) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return what the rows amount to, all and by whether the user gives a factor; no mean."""
+    """Return a summary of all rows, and of rows with and without a user-provided factor."""
     if all(row.reason is not None for row in rows):
         return "Nothing was predicted.\n"
     parts = [
@@ -94,32 +96,33 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def _amounts(rows: Sequence[Row]) -> dict[str, str]:
-    told = [row for row in rows if row.reason is None]
-    errors = sorted(abs(row.error_pct) for row in told)
-    real = [row for row in told if not row.is_noise and not row.is_null]
-    worst = max(told, key=lambda row: abs(row.error_pct), default=None)
+    predicted = [row for row in rows if row.reason is None]
+    errors = sorted(abs(row.error_pct) for row in predicted)
+    real = [row for row in predicted if not row.is_noise and not row.is_null]
+    worst = max(predicted, key=lambda row: abs(row.error_pct), default=None)
     within = [sum(error <= limit for error in errors) for limit in (3.3, 5, 10)]
-    count, held = len(told), sum(row.is_held for row in told)
-    longer = sum(row.error_pct > 0 for row in told)
-    noise_pct = statistics.median(row.noise_pct for row in told) if told else 0
+    count, hit_count = len(predicted), sum(row.contains_measured for row in predicted)
+    longer = sum(row.error_pct > 0 for row in predicted)
+    shorter = sum(row.error_pct < 0 for row in predicted)
+    noise_pct = statistics.median(row.noise_pct for row in predicted) if predicted else 0
     return {
         "pairs with a prediction": f"{count} of {len(rows)}",
         "median absolute error": (f"{statistics.median(errors):.1f} %" if errors else "–"),
         "within 3.3 %, 5 %, 10 %": f"{within[0]}, {within[1]}, {within[2]} of {count}",
         "worst": f"{worst.error_pct:+.1f} % ({worst.name})" if worst else "–",
-        "predictions too long, too short": f"{longer}, {sum(row.error_pct < 0 for row in told)}",
-        "the interval contains the measured value": f"{held} of {count}",
+        "predictions too long, too short": f"{longer}, {shorter}",
+        "the interval contains the measured value": f"{hit_count} of {count}",
         "correct sign, of changes beyond the noise": (
             f"{sum(row.has_sign for row in real)} of {len(real)}"
         ),
-        "median noise of repeated runs of A": f"{noise_pct:.1f} %" if told else "–",
+        "median noise of repeated runs of A": f"{noise_pct:.1f} %" if predicted else "–",
     }
 
 
 def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:
-    """Return the page with these rows in the part that `make predictions` writes."""
+    """Return the page with the rows in the part that `make predictions` writes."""
     table = "\n".join(row.line() for row in rows)
-    made = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
+    part = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
 rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC).date()}.
 
 {summary(rows)}
@@ -127,4 +130,4 @@ rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetim
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 """
-    return made_parts.filled(text, "make predictions", made)
+    return made_parts.filled(text, "make predictions", part)

@@ -1,4 +1,4 @@
-"""What is predicted and then run: pairs of loops that differ in one thing."""
+"""Pairs of loops with one difference, which is predicted and measured."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pair:
-    """A loop, what is changed of it, and the changes that tell of it in the trace of the first.
+    """Options of a loop and its variant, and the corresponding changes for `tracekit predict`.
 
-    Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`; those of
-    `c` are of a further run that the prediction may read. Nothing is run where `why_not` says why
-    predict has no words for it; `script` is the loop.
+    With `is_collected`, the options are for `tracekit collect`, otherwise for `loops.Options`. `c`
+    has the options of another run that the prediction may use. `why_not` explains why predict
+    cannot express the change; such a pair is not run. `script` is the loop.
     """
 
     name: str
@@ -68,7 +68,7 @@ PAIRS: tuple[Pair, ...] = (
     _pair("loader, 80 ms → 2 workers", {"load_ms": 80}, {}, {"workers": 2}, "loading workers=2"),
     _pair("1 worker, 60 → 30 ms", {"workers": 1}, {"load_ms": 60}, {"load_ms": 30},
           "loading x0.5"),
-    # Python and what a loop does beside the model.
+    # Python code and other work outside the model.
     _pair("Python of the loop removed", {}, {"python": 300_000}, {}, "range=augment remove"),
     _pair("Python of the loop halved", {}, {"python": 400_000}, {"python": 200_000},
           "range=augment x0.5"),
@@ -116,7 +116,7 @@ PAIRS: tuple[Pair, ...] = (
     _pair("accumulation 4 → 2", {}, {"accumulate": 4}, {"accumulate": 2},
           *_halved("forward", "backward")),
     _pair("optimizer every second step", _ADAM, {}, {"step_every": 2}, *_halved("optimizer")),
-    # Of 20 passes over memory, SGD has 3.
+    # SGD makes 3 passes over memory, and AdamW 20.
     _pair("AdamW → SGD, by bytes", {"batch": 16}, _ADAM, {}, "phase=optimizer x0.15",
           "host phase=optimizer x0.15"),
     _pair("for-loop Adam → fused", {"batch": 16}, {"optimizer": "single"},
@@ -154,7 +154,7 @@ PAIRS: tuple[Pair, ...] = (
              "sequence=256 of=128,192", c={"length": 192}),
     _trained("Lightning: dataset, 10 → 5 ms a text", {"loop": "lightning"}, {"load_ms": 10},
              {"load_ms": 5}, "loading x0.5"),
-    # Of our collectors: a small Llama, runs of A and B in turns.
+    # tracekit's collectors: a small Llama, alternating runs of A and B.
     _collected("collected: recomputation off", {"--opt": "R"}, {}, "recompute off"),
     _collected("collected: layers 4 → 2", {}, {"--layers": 2},
                *_gone("module=model.layers.[23]*")),
@@ -165,7 +165,7 @@ PAIRS: tuple[Pair, ...] = (
                "phase=backward x0.5"),
     _collected("collected: ZeRO 3 → 2", {"--opt": "Z3", "--nproc": 2},
                {"--opt": "Z2", "--nproc": 2}, "zero stage=2"),
-    # What predict has no words for.
+    # Changes that predict cannot express.
     Pair("compiled model", why_not="which ops are fused is not in the trace"),
     Pair("group size 2 → 4", why_not="four ranks need four cores: B would not be a run of A's"),
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""A load on transformers' engine in two variants: run folders of A and B are recorded in turns.
+"""Load on transformers' engine in two variants: alternates run folders of A and B.
 
     python served.py PAIR.json FOLDER
 
-PAIR.json holds the options of `tracekit collect --stage serve` of both, and what is wrong with the
-engine: `sleep_ms` while it schedules, `texts` made of all that every request has so far, in each
-step. Run folders are FOLDER/a0, FOLDER/b0 and so on.
+PAIR.json has the options of both for `tracekit collect --stage serve`, and faults of the engine:
+`sleep_ms` in scheduling, or `texts`, which detokenizes all tokens of every request in each step.
+Run folders are FOLDER/a0, FOLDER/b0, and so on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRONG = ("sleep_ms", "texts")
 
 @contextmanager
 def wrong(options: Mapping[str, Any]) -> Iterator[None]:
-    """Let engines that are made meanwhile sleep or make texts."""
+    """Inject the faults into engines that are created inside the block."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
     from transformers.generation.continuous_batching.continuous_api import ContinuousBatchProcessor

@@ -1,4 +1,4 @@
-"""Serving runs: record a load A, predict a load B from A, run B; and what the page says of it."""
+"""Serving runs: records load A, predicts load B from A, runs B, and updates the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MEASURES: Mapping[str, tuple[str, float, float]] = {
     "output_tokens_per_s": ("output tokens/s", 1, 2),
     "ttft_mean_ns": ("mean TTFT, ms", 1e-6, 10),
 }
-"""Measures compared with reruns: name in the page, factor of the unit, and target in %."""
+"""Measures that are compared with reruns: name on the page, unit factor, and target in %."""
 
-# Reading and decoding are as they are, and neither the cache nor a profile differs.
+# Options common to both sides: no changes to the cache, and no profile.
 _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cache-blocks": 128}
 
 
@@ -28,7 +28,7 @@ _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cac
 class ServingPair:
     """Options of A and B, and the corresponding change; `more` affects only the step times.
 
-    A rate is a share of the requests that the machine serves where all of them come at once.
+    A rate is relative to the throughput with all requests at once.
     """
 
     name: str
@@ -67,7 +67,7 @@ PAIRS = (
 
 @dataclass
 class ServingRow:
-    """What was predicted for a pair and what came, by round: A, predicted, low, high and B."""
+    """Prediction and measurement of a pair by round: A, predicted, low, high, and B."""
 
     pair: ServingPair
     rounds: list[dict[str, Mapping[str, float]]] = field(default_factory=list)
@@ -78,16 +78,16 @@ class ServingRow:
         return statistics.median(each[what][measure] for each in self.rounds)
 
     def error_pct(self, measure: str) -> float:
-        """Return by how much the prediction is more than what came."""
+        """Return the relative error of the prediction; positive if it is too high."""
         return 100 * (self.median("predicted", measure) / self.median("b", measure) - 1)
 
-    def is_held(self, measure: str) -> bool:
+    def contains_measured(self, measure: str) -> bool:
         """Return whether the interval contains the measured value."""
         low, high = self.median("low", measure), self.median("high", measure)
         return low <= self.median("b", measure) <= high
 
     def noise_pct(self, measure: str) -> float:
-        """Return by how much runs of B are apart from their median, at most."""
+        """Return the maximum deviation of runs of B from their median."""
         median = self.median("b", measure)
         return max(100 * abs(each["b"][measure] / median - 1) for each in self.rounds)
 
@@ -98,14 +98,14 @@ class ServingRow:
             return f"{head} {self.refusal} | | | | | |"
         cells = []
         for measure, (_, factor, _) in MEASURES.items():
-            a, told, low, high, b = (
+            a, predicted, low, high, b = (
                 self.median(what, measure) * factor
                 for what in ("a", "predicted", "low", "high", "b")
             )
             digits = 0 if b >= 100 else 2
             cells.append(
-                f"{a:.{digits}f} → {told:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
-                f"{'' if self.is_held(measure) else ' ✗'}), measured {b:.{digits}f} "
+                f"{a:.{digits}f} → {predicted:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
+                f"{'' if self.contains_measured(measure) else ' ✗'}), measured {b:.{digits}f} "
                 f"± {self.noise_pct(measure):.0f} % | {self.error_pct(measure):+.1f} %"
             )
         if self.refusal:
@@ -119,13 +119,14 @@ def recorded(
     rounds: int,
     run: Callable[[Path, Mapping[str, Any]], None],
 ) -> dict[str, list[Path]]:
-    """Record what pairs need, every load once in each round; return the folders of each load.
+    """Record the loads of all pairs, each once per round; return the folders of each load.
 
     Args:
-        pairs: what is to be predicted.
-        folder: what takes the run folders.
-        rounds: how often; so that what drifts on the machine meets all of them.
-        run: records a folder with options.
+        pairs: pairs to predict.
+        folder: parent of the run folders.
+        rounds: number of rounds; all loads alternate, so that drift of the machine affects all of
+            them.
+        run: records a run folder with options.
     """
     wanted = {str(load): load for pair in pairs for load in (pair.a, pair.b, pair.more or pair.a)}
     folders: dict[str, list[Path]] = {name: [] for name in wanted}
@@ -151,7 +152,7 @@ def _requests_per_s(folder: Path) -> float:
 
 
 def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> ServingRow:
-    """Return what was predicted for a pair, and what came, in the folders of loads."""
+    """Return prediction and measurement of a pair from the folders of loads."""
     import tracekit
     from tracekit.errors import QueryError
 
@@ -161,22 +162,22 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
     rounds = list(zip(*(folders[str(load)] for load in loads), strict=True))
     for number, (a, more, b) in enumerate(rounds):
         known = [a] if pair.more is None else [a, more]
-        # Nothing but the next round is a rerun of the same.
+        # An unchanged load is compared with its next round.
         again = rounds[(number + 1) % len(rounds)][2] if a == b else b
         try:
             with tracekit.open(*known, traces=False, cache=False) as trace:
-                found = trace.predict(pair.change)
+                result = trace.predict(pair.change)
         except QueryError as error:
             refusals.append(str(error))
             continue
-        if found.predicted is None:
-            refusals.append(str(found.reason))
+        if result.predicted is None:
+            refusals.append(str(result.reason))
             continue
         with tracekit.open(again, traces=False, cache=False) as trace:
-            came = seen(trace)
+            figures = seen(trace)
         row.rounds.append(
-            {"a": found.recorded, "predicted": found.predicted, "b": came}
-            | {"low": found.low, "high": found.high}
+            {"a": result.recorded, "predicted": result.predicted, "b": figures}
+            | {"low": result.low, "high": result.high}
         )
     if refusals:
         row.refusal = f"{len(refusals)} of {len(rounds)} refused: {refusals[0]}"
@@ -184,7 +185,7 @@ def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> Servin
 
 
 def seen(trace: Any) -> dict[str, float]:
-    """Return what requests saw, as analyses have it."""
+    """Return request metrics from the analyses."""
     measures = {}
     for row in trace.query("latency", since="arrival").to_dicts():
         if row["metric"] in ("ttft", "tpot"):
@@ -196,23 +197,23 @@ def seen(trace: Any) -> dict[str, float]:
 
 
 def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
-    """Return the page with these rows in the part that is for loads."""
-    told = [row for row in rows if row.rounds]
+    """Return the page with the rows in the part for loads."""
+    predicted = [row for row in rows if row.rounds]
     lines = []
     for measure, (name, _, bar_pct) in MEASURES.items():
-        errors = sorted(abs(row.error_pct(measure)) for row in told)
+        errors = sorted(abs(row.error_pct(measure)) for row in predicted)
         if errors:
             within = sum(error <= bar_pct for error in errors)
-            held = sum(row.is_held(measure) for row in told)
+            hit_count = sum(row.contains_measured(measure) for row in predicted)
             lines.append(
                 f"| {name} | {statistics.median(errors):.1f} % | {bar_pct} % | {within} | "
-                f"{errors[-1]:.1f} % | {held} |"
+                f"{errors[-1]:.1f} % | {hit_count} |"
             )
     heads = " | ".join(f"{name} | error" for name, _, _ in MEASURES.values())
     rule = "| --- " * (2 + 2 * len(MEASURES)) + "|"
-    made = f"""Medians of {rounds} rounds of {_OPTIONS["--requests"]} requests; torch
+    part = f"""Medians of {rounds} rounds of {_OPTIONS["--requests"]} requests; torch
 {torch.__version__}, one thread, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f};
-{datetime.now(UTC).date()}. {len(told)} of {len(rows)} pairs have a prediction.
+{datetime.now(UTC).date()}. {len(predicted)} of {len(rows)} pairs have a prediction.
 
 | | median error | target | pairs within target | worst | the interval contains the measured value |
 | --- | --- | --- | --- | --- | --- |
@@ -221,4 +222,4 @@ def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
 | pair | change | {heads} |
 {rule}
 {chr(10).join(row.line() for row in rows)}"""
-    return made_parts.filled(text, "make predictions, serving", made)
+    return made_parts.filled(text, "make predictions, serving", part)

@@ -1,9 +1,9 @@
-"""Third-party training loops in two variants: windows of A and B are profiled in turns.
+"""Third-party training loops in two variants: alternates profiled windows of A and B.
 
     python trainers.py PAIR.json FOLDER
 
-As loops.py, whose traces these are, but the loop is that of transformers, PEFT with accelerate, or
-Lightning. Models are small and made up; nothing is loaded.
+Like loops.py, with loops of transformers, PEFT with accelerate, or Lightning. Models are small with
+random weights; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WARMUP = 2
 
 @dataclass(frozen=True)
 class Options:
-    """What is trained, and how. `*_ms` are sleeps."""
+    """Model and training options. `*_ms` are sleeps."""
 
     loop: str = "transformers"
     width: int = 256
@@ -64,7 +64,7 @@ class Texts(Dataset[dict[str, torch.Tensor]]):
 
 
 class Window:
-    """Profiles the steps of a loop but the first ones; a loop calls it before and after each."""
+    """Profiles the steps of a loop after the first ones. The loop calls it around each step."""
 
     def __init__(self, options: Options, steps: int, path: Path) -> None:
         self.options, self.steps, self.path = options, steps, path
@@ -176,7 +176,8 @@ def by_lightning(options: Options, window: Window, folder: str) -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.AdamW(self.parameters(), lr=1e-4, fused=True)
 
-    # What is between a batch's end and the next one's start is the loader's: a step begins with it.
+    # Time between the end of a batch and the start of the next one is data loading, which begins a
+    # step.
     class Steps(lightning.Callback):
         def on_train_batch_end(self, *_: Any) -> None:
             window.end()

@@ -1,6 +1,6 @@
-"""Is every published figure that tracekit has the paper's? `make published TEXT=FILE`.
+"""`make published TEXT=FILE`: checks tracekit's published figures against the paper.
 
-FILE is the text of arXiv 2311.03687 with the cells of a table's line between tabs.
+FILE is the text of arXiv 2311.03687, with tabs between the cells of tables.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PLATFORMS = ("A800", "RTX4090", "RTX3090 w/ NVLink", "RTX3090 w/o NVLink")
 
 
 def rows_of(number: str) -> list[list[str]]:
-    """The tab-separated lines below a caption, up to the next caption or heading."""
+    """Return the tab-separated lines after a caption, up to the next caption or heading."""
     text = TEXT.read_text("utf-8")
-    found = re.search(
+    match = re.search(
         rf"^TABLE {number}: .*?(?=^TABLE |^#|^\*\*|\Z)", text, re.DOTALL | re.MULTILINE
     )
-    assert found is not None
-    return [line.split("\t") for line in found.group().splitlines() if "\t" in line]
+    assert match is not None
+    return [line.split("\t") for line in match.group().splitlines() if "\t" in line]
 
 
 def figures(cells: list[str]) -> Iterator[float | None]:
-    """Every figure in some cells, `-` as None; a small one comes behind the one it belongs to."""
+    """Yield every number in some cells, `-` as None; a number in small print follows its number."""
     for cell in cells:
         plain = cell.replace("<sub>", " ").replace("</sub>", " ").replace("%", " ")
         for token in plain.replace(",", " ").split():
@@ -44,7 +44,7 @@ def figures(cells: list[str]) -> Iterator[float | None]:
 
 
 def flat(table: PaperTable, *names: str, **where: Any) -> list[Any]:
-    """The cells of some columns, row by row."""
+    """Return the cells of some columns, row by row."""
     return [
         row[name]
         for row in table.rows
@@ -62,7 +62,7 @@ def flat(table: PaperTable, *names: str, **where: Any) -> list[Any]:
     ],
 )
 def test_methods_are_as_printed(number: str, names: tuple[str, ...]) -> None:
-    """Read from the right: figures per platform, before them the method, before it the model."""
+    """Read from the right: figures per platform, then the method, then the model."""
     table = find_table(f"table{ROMAN[number]}")
     width = len(names) - 1
     model = ""
@@ -100,7 +100,7 @@ def test_plain_tables_are_as_printed(
     table = find_table(f"table{ROMAN[number]}")
     lines = [list(figures(line[first:])) for line in rows_of(number)[skipped:]]
     if number == "XII":
-        # Printed across: shapes, times, shares.
+        # Printed as rows: shapes, times, shares.
         shapes, times, shares = lines
         assert flat(table, "m", "n", "k") == shapes
         assert flat(table, "time_ms") == times
@@ -139,17 +139,17 @@ def test_attention_is_as_printed() -> None:
 
 
 def test_serving_is_as_printed() -> None:
-    """In Table X the figures of a part stand in the columns before those of its tasks."""
+    """In Table X, the figures of a part are in the columns before its tasks."""
     parts, tasks = [], []
     for line in rows_of("X")[1:]:
         part_ms, task_ms, part_pct, task_pct = ([*figures([cell])] or [None] for cell in line[3:7])
         parts += [(*part_ms, *part_pct)] if part_ms != [None] else []
         tasks += [(*task_ms, *task_pct)] if task_ms != [None] else []
     rows = find_table("table10").rows
-    found = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] == "(all)"]
-    assert found == parts
-    found = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] != "(all)"]
-    assert found == tasks
+    results = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] == "(all)"]
+    assert results == parts
+    results = [(row["time_ms"], row["pass_pct"]) for row in rows if row["task"] != "(all)"]
+    assert results == tasks
     printed = sorted(
         number for line in rows_of("XI")[1:] for number in figures(line[2:]) if number is not None
     )
@@ -180,17 +180,17 @@ def test_what_figures_say_stands_in_the_text() -> None:
 
 def test_the_sizes_of_figure_11_are_those_of_the_text() -> None:
     text = TEXT.read_text("utf-8").replace("\\_", "_").replace("$", "")
-    (said,) = re.findall(r"For N4096_K4096, .*?TensorCore compute scale\.", text)
+    (sentence,) = re.findall(r"For N4096_K4096, .*?TensorCore compute scale\.", text)
     rows = find_table("figure11").rows
     for row in rows[:3]:
-        assert str(row["curve"]) in said
+        assert str(row["curve"]) in sentence
         assert row["curve"] == f"N{row['n']}_K{row['k']}"
     aligned = {(row["first_m"], row["last_m"], row["step_m"]) for row in rows[:3]}
     assert aligned == {(4096, 16384, 512)}
-    assert "M  is increased from 4096 to 16384 in steps of 512" in said
-    (said,) = re.findall(r"For the unaligned_N11008_K4096 case, .*? in steps of 512", text)
-    assert "from 4096+13" in said
-    assert "to 16384+13" in said
+    assert "M  is increased from 4096 to 16384 in steps of 512" in sentence
+    (sentence,) = re.findall(r"For the unaligned_N11008_K4096 case, .*? in steps of 512", text)
+    assert "from 4096+13" in sentence
+    assert "to 16384+13" in sentence
     assert (rows[3]["first_m"], rows[3]["last_m"]) == (4096 + 13, 16384 + 13)
     table = {row["m"]: row["peak_pct"] for row in find_table("table12").rows}
     note = find_table("figure11").notes[0]

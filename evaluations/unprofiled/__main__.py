@@ -1,11 +1,11 @@
-"""How near does tracekit come to the run, from a recording of it? `make unprofiled`.
+"""`make unprofiled`: measures the error of the estimated unprofiled step.
 
     make unprofiled ARGS="[--traces FOLDER] [--out FOLDER]"
 
-FOLDER has recordings and `truth.jsonl`, one line a recording: `wall_step_ms`, a step without the
-profiler, and `plain_event_ns`, CUDA events around sections of such steps; and `runs/`, run folders
-whose run.json has steps without ranges and profiler. Writes the tables of the manual's pages on the
-run and on predictions.
+FOLDER has recordings and `truth.jsonl` with a line per recording: `wall_step_ms` is an unprofiled
+step, and `plain_event_ns` has the times between CUDA events around sections of such steps.
+FOLDER/runs has run folders whose run.json has steps without ranges and profiler. Writes the tables
+of the manual's pages on the unprofiled step and on predictions.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ REPO = Path(__file__).resolve().parents[2]
 PAGES = REPO / "docs" / "explanation"
 SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
 LEAST_SHARE = 0.03
-"""Sections shorter than this part of a step are not compared: events take microseconds, too."""
+"""Minimum share of a step for a section to be compared, because events take microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A recording, what a step without the profiler took, and its sections by name, all ns."""
+    """A recording, its unprofiled step, and the sections of the step by name, ns."""
 
     name: str
     path: Path
@@ -60,40 +60,40 @@ def recordings(folder: Path) -> Iterator[Known]:
 
 
 def measured(one: Known, copies: Path) -> dict[str, Any]:
-    """Return what tracekit says without a step that was measured, and with it."""
-    # Alone, so that nothing is known of the run.
+    """Return tracekit's results without and with the measured unprofiled step."""
+    # A separate copy, so that tracekit finds no manifest.
     copy = copies / f"{one.name.replace('/', '_')}.json.gz"
     copy.write_bytes(one.path.read_bytes())
     with tracekit.open(copy, cache=False) as trace:
-        found: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
+        result: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
         trace.assume_plain_step(round(one.plain_ns))
         (known,) = trace.query("unprofiled").to_dicts()
         phases = trace.query("run_phases").to_dicts()
     copy.unlink()
-    found |= {"name": one.name, "kind": one.kind, "truth_ns": one.plain_ns}
-    found |= {"factor": known["host_factor"], "known_reason": known["reason"]}
-    work_ns = found["work_ns"]
-    found["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
+    result |= {"name": one.name, "kind": one.kind, "truth_ns": one.plain_ns}
+    result |= {"factor": known["host_factor"], "known_reason": known["reason"]}
+    work_ns = result["work_ns"]
+    result["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
     times: dict[str, list[int]] = {}
     for row in phases:
-        # What is computed again is in the backward section.
+        # Recomputation is in the backward section.
         name = "backward" if row["phase"] == "recompute" else row["phase"]
         if row["run_ns"] is not None and one.sections.get(name, 0) >= LEAST_SHARE * one.plain_ns:
             recorded_ns, run_ns = times.get(name, (0, 0))
             times[name] = [recorded_ns + row["recorded_ns"], run_ns + row["run_ns"]]
-    found["sections"] = [
+    result["sections"] = [
         (name, one.sections[name], *times[name]) for name in SECTIONS if name in times
     ]
-    return found
+    return result
 
 
 def ms(ns: float | None) -> str:
-    """Return ms with two digits, nothing where there are none."""
+    """Return ms with two decimals, or an empty text."""
     return "" if ns is None else f"{ns / 1e6:.2f}"
 
 
 def steps_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Every recording: plain, recorded and estimated step, and the shares of idle time."""
+    """Return every recording: plain, recorded, and estimated step, and idle shares."""
     lines: list[tuple[object, ...]] = []
     for row in rows:
         low, high = row["low_ns"], row["high_ns"]
@@ -101,13 +101,13 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
         if low is not None:
             miss = "" if low <= row["truth_ns"] <= high else " ✗"
             between = f"{ms(low)} to {ms(high)}{miss}"
-        told = row["unprofiled_step_ns"]
-        off = f"{100 * (told / row['truth_ns'] - 1):+.0f} %" if told is not None else ""
+        estimate = row["unprofiled_step_ns"]
+        off = f"{100 * (estimate / row['truth_ns'] - 1):+.0f} %" if estimate is not None else ""
         idle = (row["recorded_idle_pct"], row["idle_pct"], row["truth_idle_pct"])
         lines.append(
             (
                 f"`{row['name']}`",
-                *map(ms, (row["truth_ns"], row["recorded_step_ns"], told)),
+                *map(ms, (row["truth_ns"], row["recorded_step_ns"], estimate)),
                 *(between, off, *("" if one is None else f"{one:.0f}" for one in idle)),
                 "" if row["profiler_idle_pct"] is None else f"{row['profiler_idle_pct']:.0f}",
                 "" if row["factor"] is None else f"{row['factor']:.2f}",
@@ -121,14 +121,14 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def summary_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return means over third-party training loops and over runs of the collectors."""
+    """Return means over third-party training loops, and over runs of the collectors."""
     lines: list[tuple[object, ...]] = []
     for kind in ("others", "collectors"):
         ours = [row for row in rows if row["kind"] == kind]
-        told = [row for row in ours if row["unprofiled_step_ns"] is not None]
+        estimated = [row for row in ours if row["unprofiled_step_ns"] is not None]
         between = [row for row in ours if row["low_ns"] is not None]
-        held = sum(row["low_ns"] <= row["truth_ns"] <= row["high_ns"] for row in between)
-        idle = [row for row in told if row["idle_pct"] is not None]
+        hit_count = sum(row["low_ns"] <= row["truth_ns"] <= row["high_ns"] for row in between)
+        idle = [row for row in estimated if row["idle_pct"] is not None]
 
         def off(column: str, among: Sequence[dict[str, Any]]) -> str:
             errors = [100 * abs(row[column] / row["truth_ns"] - 1) for row in among]
@@ -140,8 +140,8 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
 
         lines.append(
             (
-                *(kind, len(ours), len(told), off("recorded_step_ns", ours)),
-                *(off("unprofiled_step_ns", told), f"{held} of {len(between)}"),
+                *(kind, len(ours), len(estimated), off("recorded_step_ns", ours)),
+                *(off("unprofiled_step_ns", estimated), f"{hit_count} of {len(between)}"),
                 *(idle_off("recorded_idle_pct", idle), idle_off("idle_pct", idle)),
             )
         )
@@ -154,7 +154,7 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def phases_table(rows: Sequence[dict[str, Any]]) -> str:
-    """How far the times of phases are off where the step is known."""
+    """Return the errors of phase times if the step is known."""
     parts = [section for row in rows for section in row["sections"]]
     recorded, run = ([100 * abs(part[place] / part[1] - 1) for part in parts] for place in (2, 3))
     lines: list[tuple[object, ...]] = [
@@ -186,16 +186,16 @@ PAIRS = (
     ("small_base", "small_graph", "graph on"),
     ("small_base", "small_compile", "compile on; optimizer fused"),
 )
-"""A recording, the loop that another one has in its place, and the change that makes it of it."""
+"""Two recordings, and the change that turns the first loop into the second."""
 
 
 def step_gain_ns(trace: tracekit.Trace, change: str, *, is_recorded: bool) -> float:
-    """Return by how much a step gets shorter, ns; below 0 longer."""
+    """Return the reduction of a step, ns; negative if it becomes longer."""
     return trace.predict(*change.split("; "), is_recorded=is_recorded).gain_ns
 
 
 def pairs_table(folder: Path) -> str:
-    """What changes gain: of steps without the profiler, and as predicted."""
+    """Return measured gains of unprofiled steps, and predicted gains."""
     known = {one.name: one for one in recordings(folder)}
     plain_ns = {
         truth["name"]: truth["wall_step_ms"] * 1e6
@@ -212,9 +212,9 @@ def pairs_table(folder: Path) -> str:
             alone = step_gain_ns(trace, change, is_recorded=False)
             trace.assume_plain_step(round(plain_ns[before]))
             of_run = step_gain_ns(trace, change, is_recorded=False)
-        found = (recorded, alone, of_run)
-        errors.append(tuple(abs(ns - true_ns) for ns in found))
-        lines.append((f"`{before}` → `{after}`", f"`{change}`", *map(ms, (true_ns, *found))))
+        result = (recorded, alone, of_run)
+        errors.append(tuple(abs(ns - true_ns) for ns in result))
+        lines.append((f"`{before}` → `{after}`", f"`{change}`", *map(ms, (true_ns, *result))))
     means = map(statistics.fmean, zip(*errors, strict=True))
     lines.append(("off, mean", "", "", *map(ms, means)))
     heads = ("recording", "change", "gain of a step, ms", "of the recording", "of the run")
@@ -225,7 +225,7 @@ PARTS = {"summary": summary_table, "phases": phases_table, "steps": steps_table}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the pages."""
+    """Update the pages."""
     import tempfile
 
     parser = argparse.ArgumentParser(prog="make unprofiled")
@@ -239,9 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fill(parsed.out / "predictions.md", "pairs", pairs_table(parsed.traces))
 
 
-def fill(page: Path, name: str, made: str) -> None:
-    """Write a table into its part of a page."""
-    text = made_parts.filled(page.read_text("utf-8"), f"make unprofiled, {name}", made)
+def fill(page: Path, name: str, table: str) -> None:
+    """Write a table to its part of a page."""
+    text = made_parts.filled(page.read_text("utf-8"), f"make unprofiled, {name}", table)
     page.write_text(text, "utf-8")
 
 

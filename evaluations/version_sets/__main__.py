@@ -1,13 +1,13 @@
-"""Tries tracekit beside sets of packages that people have, old and new: `make sets`.
+"""`make sets`: tests tracekit with sets of old and new packages.
 
     make sets ARGS="[NAME…]"
 
-Each set gets an environment with its own packages alone. A program runs there without tracekit, and
-then, tracekit installed without an extra, under `tracekit collect`: what it prints and the packages
-it imports must be the same, and the trace must account for all of its time. A set whose Python or
-packages are not available is reported as not tried, which is no failure. Torch's wheels without
-CUDA come from TORCH_INDEX (none if empty), those of the newest by requirement TORCH: what PyPI has
-takes gigabytes.
+Each set gets its own environment. A program runs there without tracekit and then, with tracekit
+installed without extras, under `tracekit collect`. Its output and the packages that it imports must
+be the same, and the trace must account for all of its time. If the Python or packages of a set are
+unavailable, the set is reported as skipped, which is not a failure. Torch wheels come from
+TORCH_INDEX, without CUDA because PyPI's wheels take gigabytes; if it is empty, from PyPI.
+Requirement TORCH selects the newest version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 TORCH_INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 TORCH = os.environ.get("TORCH", "torch")
-"""What is asked for where the newest is meant."""
+"""Requirement for the newest torch."""
 
 OLD_TORCH = ("2.6.0", "2.8.0", "2.10.0")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -63,7 +63,7 @@ def loss_of(model):
 
 @dataclass(frozen=True)
 class Set:
-    """What somebody has installed, and what runs on it; without a program, a sample is read."""
+    """Packages of a set, and a program that runs with them; without a program, a sample is read."""
 
     python: str
     packages: tuple[str, ...]
@@ -81,22 +81,22 @@ SETS = {
 }
 
 
-class NotTriedError(Exception):
+class SkippedError(Exception):
     """The Python or the packages of a set are not available."""
 
 
 def main(names: list[str]) -> None:
-    """Try sets, print a line for each, and fail where one does not hold."""
+    """Test sets, print a line for each, and exit with an error if one fails."""
     unknown = set(names) - SETS.keys()
     if unknown:
-        sys.exit(f"no set {', '.join(unknown)}; there are {', '.join(SETS)}")
+        sys.exit(f"unknown set {', '.join(unknown)} (expected one of {', '.join(SETS)})")
     failed = False
     for name in names or SETS:
         with tempfile.TemporaryDirectory(prefix="tracekit-set-") as folder:
             try:
                 result = tried(SETS[name], Path(folder))
-            except NotTriedError as reason:
-                result = f"not tried: {reason}"
+            except SkippedError as reason:
+                result = f"skipped: {reason}"
             except (AssertionError, subprocess.CalledProcessError) as error:
                 failed = True
                 result = f"FAILED: {error}\n{getattr(error, 'stderr', '') or ''}"
@@ -106,11 +106,11 @@ def main(names: list[str]) -> None:
 
 
 def tried(one: Set, folder: Path) -> str:
-    """Return the versions of a set that tracekit works with.
+    """Test a set, and return its versions.
 
     Raises:
-        NotTriedError: the Python or a package is not available.
-        AssertionError: the program or its packages are not as without tracekit.
+        SkippedError: the Python or a package is not available.
+        AssertionError: output or packages differ from the run without tracekit.
         CalledProcessError: a command failed.
     """
     python = environment(one, folder / "venv")
@@ -141,12 +141,12 @@ def tried(one: Set, folder: Path) -> str:
 def environment(one: Set, folder: Path) -> Path:
     """Return the Python of a new environment with the packages of a set."""
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = sys.executable if one.python == own else shutil.which(f"python{one.python}")
+    result = sys.executable if one.python == own else shutil.which(f"python{one.python}")
     python = folder / "bin" / "python"
     try:
-        run(found or f"python{one.python}", "-m", "venv", folder)
+        run(result or f"python{one.python}", "-m", "venv", folder)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise NotTriedError(f"there is no python{one.python} that works") from error
+        raise SkippedError(f"no working python{one.python} found") from error
     index = ["--extra-index-url", TORCH_INDEX] if TORCH_INDEX else []
     try:
         if one.packages:
@@ -154,12 +154,12 @@ def environment(one: Set, folder: Path) -> Path:
     except subprocess.CalledProcessError as error:
         lines = error.stderr.splitlines()
         reason = next((line for line in lines if line.startswith("ERROR: ")), "pip failed")
-        raise NotTriedError(reason.removeprefix("ERROR: ")) from error
+        raise SkippedError(reason.removeprefix("ERROR: ")) from error
     return python
 
 
 def pip_of(python: Path) -> tuple[str | Path, ...]:
-    """Return how pip of an environment is called."""
+    """Return the pip command of an environment."""
     return (python, "-m", "pip", "--disable-pip-version-check", "--retries", "1")
 
 
@@ -169,7 +169,7 @@ def freeze(python: Path) -> list[str]:
 
 
 def run(*command: str | Path) -> str:
-    """Return what a command prints; the environment of who started this does not reach it."""
+    """Return the output of a command, which does not inherit the environment."""
     env = {
         name: value
         for name, value in os.environ.items()

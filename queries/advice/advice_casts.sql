@@ -1,4 +1,4 @@
--- Kernels that cast between fp32 and 16-bit types, such as those of autocast.
+-- Kernels that cast between fp32 and 16-bit types, for example for autocast.
 -- 16-bit weights need no casts, but activations that norms or losses widen to fp32 still do. The gain assumes that
 -- between half and all of the casts disappear.
 --

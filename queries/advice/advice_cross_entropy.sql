@@ -41,7 +41,7 @@ gone AS (
         (SELECT sum(w.dur_ns) FROM work AS w WHERE w.phase = p.phase AND w.op_name = p.op_name)
             AS all_ns
     FROM part AS p
-    -- The softmax backward kernel stands for the fused kernel, so it stays.
+    -- The softmax backward kernel represents the fused kernel, so its time remains.
     WHERE p.op_name <> 'aten::_log_softmax_backward_data'
 )
 

@@ -1,7 +1,7 @@
 -- Calls that wait for the GPU between two kernel launches of one step and so prevent capturing it in a CUDA graph.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> event, step BIGINT

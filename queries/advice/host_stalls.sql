@@ -3,7 +3,7 @@
 -- once.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, gap_id BIGINT, step BIGINT, op VARCHAR, idle_ns BIGINT, median_ns BIGINT

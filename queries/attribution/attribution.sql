@@ -57,7 +57,7 @@ launch_fact AS (
             s.row_marker_id
         ) IS NOT NULL AS is_placed_by_capture,
         if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
-        -- A phase from the launch context of the replay overrides that of the capture. A phase or
+        -- The launch context of the replay takes precedence over the phase of the capture. A phase or
         -- module in the annotation of the kernel overrides both.
         coalesce(c.replay_phase, a.phase, a.module_id::VARCHAR) IS NOT NULL AS tells_itself,
         if(tells_itself, NULL, s.node_id) AS node_id,

@@ -23,7 +23,7 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ('module call', 'module call around the launch'),
         ('autograd node', 'autograd node around the launch'),
         ('sequence number', 'sequence number that links the launch to a forward op'),
-        ('launch context', 'kind of the kernel, and what encloses its launch'),
+        ('launch context', 'kind of the kernel, and the spans around its launch'),
         ('phase', 'the phase determines the named row, such as (optimizer)'),
         ('whole trace', 'the trace contains only forward work'),
         ('adjacent launches', 'launches before and after it'),
@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ),
         (
             'repeated launches',
-            'an event with a recorded launch, of which this event is a repetition'
+            'event with a recorded launch that this event repeats'
         ),
         ('name', 'kernel name, or the only phase of kernels with that name'),
         ('order of kernels', 'position between kernels whose names show the phase'),
@@ -80,7 +80,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 26, 'without a launch: did all kernels with its name run in one phase?'),
         (
             'module', 1,
-            'is it inside a range whose name stands for a named row, such as (optimizer)?'
+            'is it inside a range whose name maps to a named row, such as (optimizer)?'
         ),
         ('module', 2, 'is it inside a module, and not in a backward pass?'),
         ('module', 3, 'is a module around the forward op of its autograd node?'),
@@ -88,7 +88,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('module', 5, 'did a hook name the module of the surrounding backward pass?'),
         (
             'module', 6,
-            'in a trace with modules, inside none: does a surrounding name indicate a named row?'
+            'outside all modules of the trace: does a surrounding name indicate a named row?'
         ),
         ('module', 7, 'is it inside a user range, and not in a backward pass?'),
         ('module', 8, 'is a user range around the forward op of its autograd node?'),

@@ -1,7 +1,7 @@
 -- Launch context: op, module, autograd node, and ranges around each launch and op.
 -- Rows are launches, ops with a sequence number, all ops in traces without an accelerator, and allocator events. An
 -- autograd node is linked to its forward op (and module): the latest op before the node with the same sequence number
--- on its forward thread. The profiler numbers forward threads; each number stands for the thread whose ops have most of
+-- on its forward thread. The profiler numbers forward threads; each number identifies the thread whose ops have most of
 -- the sequence numbers. In a differentiated backward pass (create_graph=True), nodes lead to ops of the first forward
 -- pass.
 --
@@ -22,7 +22,7 @@
 --   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around the event
 --   range_id           INTEGER -> module.module_id        innermost user range around the event, as in module
 --   forward_range_id   INTEGER -> module.module_id        user range of the forward op
---   is_unmarked        BOOLEAN                            no user range around the event, except those of torch.compile
+--   is_unmarked        BOOLEAN                            no user range around the event, except from torch.compile
 --   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a phase in its name
 --   marked_phase       VARCHAR                            phase in the name of that marker
 --   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a named row

@@ -1,7 +1,7 @@
 -- Launch and step of each device event.
 -- Events are linked by correlation ID. If several calls share an ID, the last call before the event is its launch, or
--- else the nearest call. On cpu, each op is its own launch. Without a launch, the step is that of the op with the same
--- External id, or else that of the linked events before and after it on the stream if both agree.
+-- else the nearest call. On cpu, each op is its own launch. Without a launch, the step comes from the op with the same
+-- External id, or else from the linked events before and after it on the stream if both agree.
 --
 -- Kind:     table
 -- Input:    device_events

@@ -1,6 +1,6 @@
 -- Captured call that corresponds to each device event of a graph replay.
--- A replay matches a capture if both have the same kernels, copies, and memsets in the same order. The order is that of
--- graph node numbers, or of time on a single stream. Kernel names of a capture come from its calls, or from the same op
+-- A replay matches a capture if both have the same kernels, copies, and memsets in the same order. The order is by
+-- graph node number, or by time on a single stream. Kernel names of a capture come from its calls, or from the same op
 -- with the same arguments elsewhere in the file. If captures are identical (layers of a model), the nearest replays
 -- that match only one capture decide. Replays with different grid sizes stem from several captures and match none.
 --

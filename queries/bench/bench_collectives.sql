@@ -1,5 +1,5 @@
 -- Collective benchmarks (`tracekit bench collectives`).
--- Reproduces Figures 13 to 15 of arXiv 2311.03687. Times are those of the slowest rank. Message sizes follow
+-- Reproduces Figures 13 to 15 of arXiv 2311.03687. Times are from the slowest rank. Message sizes follow
 -- nccl-tests: the data of one rank, which is the output for all-gather and the input for reduce-scatter. Bus bandwidth
 -- is algorithm bandwidth times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, and 1
 -- for the rest. A single rank has no bus bandwidth because it transfers nothing.

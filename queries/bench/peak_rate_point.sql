@@ -2,7 +2,7 @@
 -- Points come from the run named by `--peak-rates`, or else from the run folders of the traces.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Input:    benchmark
 -- Columns:

@@ -1,5 +1,5 @@
 -- Single collectives with size and bandwidth, the longest first.
--- Definitions are those of `communication`, which sums these rows. On cpu, a collective has two rows, and only the row
+-- Definitions as in `communication`, which sums these rows. On cpu, a collective has two rows, and only the row
 -- of the backend's span has bytes and bandwidth.
 --
 -- Kind:     analysis

@@ -1,6 +1,6 @@
 -- Copy and memset rate over time, by direction and device.
 -- The device window is divided into equal parts. A copy is assumed to transfer its bytes evenly over its duration, so
--- bytes add up to those of `memcpy`. Rates are means over the part, including idle time.
+-- bytes add up to the bytes in `memcpy`. Rates are means over the part, including idle time.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,5 +1,5 @@
 -- Copy time per step by direction, for each device.
--- A copy belongs to the step whose range on the host contains its launch. Copies launched outside of steps are
+-- A copy belongs to the step whose range on the host contains its launch. Copies launched outside steps are
 -- excluded. The row (all) sums over all directions.
 --
 -- Kind:     analysis

@@ -1,7 +1,7 @@
 -- Matrix multiplications by op, size, and type, per device.
 -- GEMM ops with recorded shapes (mm, addmm, bmm, linear, grouped, scaled, …) are timed by all compute kernels that they
 -- launch. Other GEMM kernels have no size, and `reason` says why. The peak is the dense rate of the operand type
--- (queries/rules/devices.toml), or that of tf32 if an fp32 GEMM runs on a tf32 kernel. The measured peak is from
+-- (queries/rules/devices.toml), or the tf32 rate if an fp32 GEMM runs on a tf32 kernel. The measured peak is from
 -- `tracekit bench`; a GEMM can exceed it if clocks are higher.
 --
 -- Kind:     analysis

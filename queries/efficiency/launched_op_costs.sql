@@ -1,7 +1,7 @@
 -- FLOPs and bytes of the ops that launched GPU work, as in op_costs.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, op_id BIGINT, op_class VARCHAR, m BIGINT, n BIGINT, k BIGINT, batch BIGINT

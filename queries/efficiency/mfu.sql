@@ -168,9 +168,8 @@ span AS (
     LEFT JOIN device_steps AS s USING (trace_id, device)
 ),
 
--- FLOPs per token: 2 N forward, 2 N for activation gradients, and 2 T for gradients of trained
--- parameters. Tokens are those of one data-parallel rank, whose tensor and pipeline ranks share the
--- work.
+-- FLOPs per token: 2 N forward, 2 N for activation gradients, and 2 T for gradients of trained parameters. Tokens are
+-- counted per data-parallel rank, because its tensor and pipeline ranks share the work.
 manifest AS (
     SELECT
         t.trace_id, r.precision AS dtype,

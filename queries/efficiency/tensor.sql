@@ -1,6 +1,6 @@
 -- Functions for tensor sizes and types.
--- Shapes and types are those that torch.profiler records with record_shapes (Input Dims, Input type), and type names of
--- NCCL. The shape of a tensor list is the list of the shapes of its tensors.
+-- Inputs are shapes and types as torch.profiler records them with record_shapes (Input Dims, Input type), and type
+-- names of NCCL. The shape of a tensor list is the list of the shapes of its tensors.
 --
 -- Kind:   function
 -- Params:

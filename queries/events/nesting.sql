@@ -3,7 +3,7 @@
 -- parent. Overlapping spans that do not nest are not shortened, so a child may end after its parent.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id   INTEGER -> trace
 --   event_id   BIGINT -> event           span
@@ -27,8 +27,7 @@ begun AS (
     GROUP BY part, ts_ns
 ),
 
--- The spans that start while a span is open have consecutive positions, so positions stand in for
--- times.
+-- The spans that start while a span is open have consecutive positions, so positions replace times.
 opened AS (
     SELECT
         outside.part, outside.position AS id,

@@ -3,7 +3,7 @@
 -- without a recorded launch has a row without a span.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, pid BIGINT, tid BIGINT -> thread(pid, tid)

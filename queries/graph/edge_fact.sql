@@ -3,7 +3,7 @@
 -- host time before the target.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  edge
 --   part       VARCHAR               type of time: work, call, host, latency, gap, wait, start, or mark

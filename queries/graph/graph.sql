@@ -1,5 +1,5 @@
 -- Edges of the dependency graph by kind, with the GPU time they account for.
--- An edge is binding if it is the one that determines when its target starts or ends.
+-- An edge is binding if it determines when its target starts or ends.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -3,7 +3,7 @@
 -- that offset exceeds the spread over single collectives.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace

@@ -5,7 +5,7 @@
 -- arrival time is binding. Its rest is the unexplained time from that arrival to the node.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   edge_id      BIGINT   edge number, from 0
 --   trace_id     INTEGER  trace of the target

@@ -1,7 +1,7 @@
 -- Device window of each trace in the dependency graph.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace

@@ -3,7 +3,7 @@
 -- members of each group.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   group_id BIGINT, gain_ns BIGINT

@@ -2,7 +2,7 @@
 -- Groups that are not on the path are omitted because removing them saves no time.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT -> graph_edge, group_id BIGINT

@@ -4,7 +4,7 @@
 -- itself.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, source_node BIGINT, target_node BIGINT

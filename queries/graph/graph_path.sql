@@ -2,7 +2,7 @@
 -- This statement provides the edges. Native code walks the path, from place 0 at the end.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id BIGINT, place BIGINT, edge_id BIGINT

@@ -3,7 +3,7 @@
 -- trace depends.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT

@@ -4,7 +4,7 @@
 -- core. If the waiting thread continued before that, the span ends when it continued.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id  INTEGER -> trace

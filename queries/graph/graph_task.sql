@@ -2,7 +2,7 @@
 -- Calls and tasks of a process are paired in order, if their numbers are equal and no task starts before its call.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT, before_id BIGINT

@@ -1,8 +1,8 @@
--- Recorded time of each node, and the latest time at which it delays the end of no trace.
+-- Recorded time of each node, and the latest time at which it does not delay the end of a trace.
 -- Same as `graph_replay`, but with recorded times instead of typical weights.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT

@@ -1,9 +1,9 @@
 -- Weight and rest of each edge with quick, typical, and slow latencies and stream gaps.
--- Quick, typical, and slow are the 10th, 50th, and 90th percentiles in the trace. For each of the three, the rest is
--- that of the edge that is binding with those weights.
+-- Quick, typical, and slow are the 10th, 50th, and 90th percentiles in the trace. Each of the three has its own rest,
+-- because the weights determine which edge is binding.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT, quick_ns BIGINT, quick_rest_ns BIGINT, usual_ns BIGINT, usual_rest_ns BIGINT

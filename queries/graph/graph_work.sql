@@ -3,7 +3,7 @@
 -- of the stream ended. Outliers are excluded.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, span_id BIGINT, device VARCHAR, stream BIGINT, start_ns BIGINT, end_ns BIGINT

@@ -2,7 +2,7 @@
 -- Unexplained time above 15 µs is a separate part. Parts are contiguous and add up to the window.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   part_id BIGINT, trace_id INTEGER -> trace, place BIGINT

@@ -3,7 +3,7 @@
 -- are contiguous and add up to the window. Host time has the phase and module of the work that it leads to.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id     INTEGER -> trace           trace at whose end the path ends
 --   position     BIGINT                     position on the path, from 1

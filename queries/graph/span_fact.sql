@@ -2,7 +2,7 @@
 -- A call has the attribution of the first device event that it launched.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   span_id BIGINT, class VARCHAR, work_kind VARCHAR, op_id BIGINT, op VARCHAR, module VARCHAR

@@ -5,7 +5,7 @@
 -- have one before that op.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id INTEGER -> trace, start_ns BIGINT, end_ns BIGINT
 --   step         BIGINT -> step_ranges  step at the start of the stall; NULL outside steps

@@ -2,8 +2,8 @@
 -- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
 -- sections that this statement provides. If the launch was late, the gap is split at borders of steps, ranges, autograd
 -- nodes, and outermost spans around the launches, at long waits, and at times without host events. A segment before the
--- first border has the context of the previous work, a segment after the last border that of the next work. The comment
--- below covers segments between borders.
+-- first border has the context of the previous work, and a segment after the last border has the context of the next
+-- work. The comment below covers segments between borders.
 --
 -- Kind:     table
 -- Input:    device_events
@@ -35,11 +35,10 @@
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 
--- Context of a segment between two borders: that of the innermost range or autograd node. Without
--- one, phase other if the phases of the two launches differ and the interval is long, or else the
--- context of the next work.
--- This statement returns numbered sections of rows, with flags, for native/idle_gaps.c. It applies
--- these rules in order, and the first match decides (limits: macros of idle_limits):
+-- A segment between two borders has the context of the innermost range or autograd node. Without one, its phase is
+-- other if the phases of the two launches differ and the interval is long; else it has the context of the next work.
+-- This statement returns numbered sections of rows, with flags, for native/idle_gaps.c. It applies these rules in
+-- order, and the first match decides (limits: macros of idle_limits):
 --   cause           reason                      condition
 --   graph_gap       inside one graph replay     the next work is a later part of a graph replay
 --   not_recorded    inside one graph replay     same, but longer than longest_hold_ns: loops and

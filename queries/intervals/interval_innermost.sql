@@ -1,8 +1,8 @@
 -- Innermost open span at each of the given times: interval_innermost('instants', 'spans').
 -- The innermost span is the one that started last, or the shortest of equal starts. Spans may overlap without nesting;
 -- times without an open span have no row. Two ASOF joins find the range of numbered times inside each span. A segment
--- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length, so the cost is that
--- of sorting at any nesting depth.
+-- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length, so the cost is one
+-- sort at any nesting depth.
 --
 -- Kind:   function
 -- Params:

@@ -1,7 +1,7 @@
 -- Kernels of chains that a library offers as one fused kernel (queries/rules/fusions.toml and user rules).
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, rule_id INTEGER

@@ -8,7 +8,7 @@
 -- Input:    kernel_classes
 -- Columns:
 --   class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns       BIGINT  exclusive busy time, ns; adds up to that of all devices
+--   wall_ns       BIGINT  exclusive busy time, ns; adds up to the busy time of all devices
 --   wall_pct      DOUBLE  wall_ns as a share of all windows, 0 to 100
 --   step_wall_ns  DOUBLE  exclusive busy time per step, ns; NULL without steps
 -- View:

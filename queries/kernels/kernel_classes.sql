@@ -6,7 +6,7 @@
 -- Scope:    trace
 -- Columns:
 --   rank INTEGER, device VARCHAR, class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns     BIGINT  exclusive busy time, ns; adds up to that of the device
+--   wall_ns     BIGINT  exclusive busy time, ns; adds up to the busy time of the device
 --   wall_pct    DOUBLE
 --   in_step_ns  BIGINT  part of wall_ns launched in steps, ns
 -- View:

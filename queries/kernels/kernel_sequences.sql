@@ -1,8 +1,8 @@
 -- Recurring sequences of kernels, by op.
--- A sequence contains all kernels that one call launched, ordered by start on the device. Calls are those of `op`, or
--- else of outermost ops. Nested calls of the same op count as part of the outer call, so each kernel is in one
--- sequence. With `length`, sequences are all runs of that many consecutive kernels in a call, or on a stream without
--- `op`. They overlap, and are candidates for fusion.
+-- A sequence contains all kernels that one call launched, ordered by start on the device. Calls are calls of `op`, or
+-- of all outermost ops if `op` is not set. Nested calls of the same op count as part of the outer call, so each kernel
+-- is in one sequence. With `length`, sequences are all runs of that many consecutive kernels in a call, or on a stream
+-- without `op`. They overlap, and are candidates for fusion.
 --
 -- Kind:     analysis
 -- Scope:    trace

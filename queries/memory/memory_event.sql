@@ -1,18 +1,18 @@
 -- Allocations and releases of memory blocks, with their attribution and category.
 -- One row per allocator event with an address ([memory] events). A block lives until the next event with its address.
--- Phase and module follow the attribution rules. If the launch context gives no phase, the phase is that of the next
--- (or else previous) work launched by the thread; in allocator histories, the call stack determines it. The category
+-- Phase and module follow the attribution rules. If the launch context gives no phase, the phase comes from the next
+-- (or else previous) work launched by the thread; in allocator histories, it comes from the call stack. The category
 -- follows from the lifetime of the block; see the final CASE.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Input:    memory
 -- Columns:
 --   trace_id         INTEGER -> trace
 --   event_id         BIGINT -> memory       allocator event
 --   device           VARCHAR
 --   ts_ns            BIGINT                 time, ns
---   place            BIGINT                 number of the event among those of its device, from 1
+--   place            BIGINT                 number of the event on its device, from 1
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
 --   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes

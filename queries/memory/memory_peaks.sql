@@ -1,5 +1,5 @@
 -- Peak memory and unused reserved memory of each device.
--- Unused reserved memory is held by caching and fragmentation.
+-- Caching and fragmentation cause unused reserved memory.
 --
 -- Kind:     analysis
 -- Scope:    trace

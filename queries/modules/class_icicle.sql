@@ -1,5 +1,5 @@
 -- Icicle chart of GPU time: kernel classes at the top, modules below.
--- The widths of the classes are those of kernel_class_totals. The width of a module is its share of the class,
+-- The widths of the classes are their times in kernel_class_totals. The width of a module is its share of the class,
 -- including submodules.
 --
 -- Kind:     analysis

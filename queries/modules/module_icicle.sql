@@ -1,5 +1,5 @@
 -- Icicle chart of GPU time by module, and by phase and module.
--- Widths are the times of module_totals. Children are below their module, to the right of its own time. In the view
+-- Widths are the times of module_totals. Children are below their module, to the right of its self time. In the view
 -- modules, top-level widths add up to the busy time of all devices. The view phases has phases at the top, each
 -- including its idle time, and adds up to all device windows.
 --

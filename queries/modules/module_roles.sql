@@ -4,7 +4,7 @@
 -- its MLP. Modules inside such a Linear (LoRA) have the same role.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, module_id INTEGER

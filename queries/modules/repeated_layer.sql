@@ -6,7 +6,7 @@
 -- first layer may be fused differently. The last block may be incomplete at its end.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Input:    device_events
 -- Columns:
 --   trace_id     INTEGER -> trace

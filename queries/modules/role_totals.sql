@@ -9,7 +9,7 @@
 -- Columns:
 --   role          VARCHAR  part, as in roles
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns       BIGINT   exclusive busy time, ns; adds up to that of all devices
+--   wall_ns       BIGINT   exclusive busy time, ns; adds up to the busy time of all devices
 --   wall_pct      DOUBLE   wall_ns as a share of all windows, 0 to 100
 --   inferred_ns   BIGINT   part of kernel_ns whose role is inferred, ns
 --   step_wall_ns  DOUBLE   exclusive busy time per step, ns; NULL without steps

@@ -6,7 +6,7 @@
 -- role of its forward op.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id INTEGER, event_id BIGINT, device VARCHAR, piece BIGINT, phase VARCHAR, module_id INTEGER
 --   row_name VARCHAR

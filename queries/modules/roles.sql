@@ -1,5 +1,5 @@
 -- GPU time by part of a decoder and phase, per device.
--- The rows are those of the tables in arXiv 2311.03687. Backward work has the role of its forward op. Fused attention
+-- Rows as in the tables of arXiv 2311.03687. Backward work has the role of its forward op. Fused attention
 -- is one row. Communication inside modules is part of the row for non-overlapped communication. The role of graph
 -- replays without modules, work without a recorded launch, and Linear modules without a telling name is inferred from
 -- position or repetition, or else (unattributed).
@@ -13,7 +13,7 @@
 --   rank INTEGER, device VARCHAR, phase VARCHAR
 --   role         VARCHAR  part, or a named row such as (optimizer); other: inside a module without a role
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns      BIGINT   exclusive busy time, ns; adds up to that of the phase
+--   wall_ns      BIGINT   exclusive busy time, ns; adds up to the busy time of the phase
 --   phase_pct    DOUBLE   share of the busy and idle time of the phase, 0 to 100
 --   wall_pct     DOUBLE
 --   inferred_ns  BIGINT   part of kernel_ns whose role is inferred, ns

@@ -42,7 +42,7 @@ instant AS (
     WHERE $within = 'op'
 ),
 
--- Calls during which other calls start. Places stand in for times.
+-- Calls during which other calls start. Positions (place) are used instead of times.
 open_op AS (
     SELECT trace_id AS part, place AS id, place + 1 AS start_ns, behind_place AS end_ns
     FROM op_work

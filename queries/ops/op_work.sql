@@ -4,7 +4,7 @@
 -- host time. self_host_ns excludes nested ops and adds up to the time in ops per thread.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id             INTEGER -> trace
 --   event_id             BIGINT -> record  op call

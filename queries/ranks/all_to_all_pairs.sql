@@ -21,7 +21,7 @@ WITH said AS (
     SELECT
         t.rank, c.pg_name, c.pg_desc, c.message_bytes, c.out_bytes, c.group_size,
         json_extract_string(
-            -- If the kernel has no splits, use those of the op around the launch.
+            -- If the kernel has no splits, use the splits of the op around the launch.
             if(e.args ->> '$."In split size"' IS NULL, o.args, e.args),
             [
                 '$."In split size"',

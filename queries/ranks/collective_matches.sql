@@ -5,7 +5,7 @@
 -- durations is wait. Clocks of different ranks are not compared.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id        INTEGER
 --   event_id        BIGINT   device event

@@ -4,7 +4,7 @@
 -- group, or a pipeline if each rank sends only to its neighbors.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   pg_name VARCHAR, pg_desc VARCHAR
 --   group_key   VARCHAR  key that distinguishes groups with the same name

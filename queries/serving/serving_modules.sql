@@ -1,5 +1,5 @@
 -- Time of a serving engine by kind of work, per device.
--- The rows are those of the table of an inference engine in arXiv 2311.03687. RoPE and RMSNorm are recognized by module
+-- Rows as in the inference engine table of arXiv 2311.03687. RoPE and RMSNorm are recognized by module
 -- or kernel name, then GEMMs and Triton kernels, and the rest by class. Each nanosecond of the window belongs to one
 -- row. Idle time belongs to the phase of the device event that ends it.
 --

@@ -1,7 +1,7 @@
 -- Device events of a serving engine with their section of the forward pass.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, device VARCHAR, event_id BIGINT, piece BIGINT, dur_ns BIGINT, wall_ns BIGINT

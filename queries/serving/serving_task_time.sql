@@ -2,7 +2,7 @@
 -- Idle gaps belong to the phase and module of the device event that ends them.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER, device VARCHAR, phase VARCHAR, task_group VARCHAR

@@ -1,5 +1,5 @@
 -- Device time of a serving engine by part of the forward pass.
--- The sections are those of the timeline of an inference engine in arXiv 2311.03687. Work in a layer that is in neither
+-- Sections as in the inference engine timeline of arXiv 2311.03687. Work in a layer that is in neither
 -- attention nor ffn (all-reduce, residual add) belongs to the section before it. Work outside modules is `other`. Idle
 -- time belongs to the section of the device event that ends it.
 --

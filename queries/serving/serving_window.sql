@@ -1,6 +1,6 @@
 -- Steady state of a serving engine under full load, per device.
 -- The steady state is the longest sequence of steps in which the number of running requests stays within tolerance_pct
--- of its maximum. Running requests are those of steps that decode; prefill-only steps inside the sequence belong to it.
+-- of its maximum. Only steps that decode have running requests; prefill-only steps inside the sequence belong to it.
 -- Rates divide tokens by the busy and idle device time of these steps, not by host time, because the host may run
 -- ahead.
 --

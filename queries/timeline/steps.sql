@@ -14,7 +14,7 @@
 --   work_ns        BIGINT
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
 --   kernel_ns      BIGINT  sum of durations, ns; NULL if none was recorded
---   wall_ns        BIGINT  exclusive busy time, ns; adds up to that of the device; NULL if none was recorded
+--   wall_ns        BIGINT  exclusive busy time, ns; adds up to the device's busy time; NULL if none was recorded
 --   queued_ns      BIGINT  part of wall_ns launched before the recording, ns; NULL if none was recorded
 --   missing_count  BIGINT  number of launches whose work was not recorded
 -- View:

@@ -5,7 +5,7 @@
 -- if no such interval exists.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Columns:
 --   trace_id INTEGER, pid BIGINT, tid BIGINT
 --   ts_ns       BIGINT  mean start of the ops, ns

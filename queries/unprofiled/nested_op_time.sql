@@ -3,7 +3,7 @@
 -- with at least 200 samples and a median below 4 µs.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   name VARCHAR, inner_name VARCHAR, quick_ns BIGINT

@@ -2,7 +2,7 @@
 -- The values come from the run manifest or `--plain-step`.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT, source VARCHAR

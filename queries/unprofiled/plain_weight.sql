@@ -4,7 +4,7 @@
 -- upper bound a quarter.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT -> graph_edge, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
@@ -16,10 +16,9 @@ WITH hooked AS (
     WHERE is_annotation(category) AND starts_with(name, 'tk/module/backward/')
 ),
 
--- Cost of recording one event, for the estimate, the lower bound, and the upper bound, ns. Fitted
--- for a fast host on half of 77 H200 recordings with a known unprofiled step time, and tested on
--- the other half. The cost of a call is fixed at that of an op because no training loop separates
--- the two.
+-- Cost of recording one event, for the estimate, the lower bound, and the upper bound, ns. Fitted for a fast host on
+-- half of 77 H200 recordings with a known unprofiled step time, and tested on the other half. A call is assumed to cost
+-- as much as an op, because no training loop separates the two.
 cost AS (
     SELECT
         t.trace_id,

@@ -3,7 +3,7 @@
 -- cost. The slowdown is interpolated between the samples of `host_speed`.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id    BIGINT -> graph_edge

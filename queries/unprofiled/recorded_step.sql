@@ -2,7 +2,7 @@
 -- Without marked steps, the device window counts as one step.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id    INTEGER -> trace

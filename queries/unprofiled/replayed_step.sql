@@ -4,7 +4,7 @@
 -- provides the edges, and native code replays them.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id BIGINT -> trace, replayed_ns BIGINT, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT

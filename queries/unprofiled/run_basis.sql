@@ -1,7 +1,7 @@
--- Estimated unprofiled step time per trace, the basis of the estimate, or why there is none.
+-- Estimated unprofiled step time per trace, with the basis of the estimate or the reason why it is missing.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id     INTEGER -> trace

@@ -1,7 +1,7 @@
 -- Replayed time of each node without the profiler: `graph_replay` with the weights of `run_weight`.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   node BIGINT, at_ns BIGINT, latest_ns BIGINT, edge_id BIGINT

@@ -3,7 +3,7 @@
 -- `plain_weight` are the quick and slow weights. The table is empty if `run_basis` gives a reason against a replay.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   edge_id BIGINT, quick_ns BIGINT, quick_rest_ns BIGINT, usual_ns BIGINT, usual_rest_ns BIGINT

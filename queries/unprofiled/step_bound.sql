@@ -4,7 +4,7 @@
 -- the latest node applies.
 --
 -- Kind:     table
--- Made:     when asked for
+-- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, node BIGINT

@@ -1,4 +1,4 @@
-"""Advice as a whole: the cause comes first, its gain is right, and the healthy hear nothing."""
+"""Advice for seeded faults: the cause is first, its gain is correct, and healthy runs get none."""
 
 import pytest
 from seeded_faults import simulated_faults, simulated_healthy
@@ -54,7 +54,7 @@ def test_nothing_is_said_of_what_is_healthy(fault, tmp_path):
 
 
 def _waiting():
-    """Return two steps of 100 µs each, half of which the host waits for a call of its own."""
+    """Return two steps of 100 µs, half of which the host waits in a call."""
     events = []
     for number, start in enumerate((0, 100, 200)):
         events += [

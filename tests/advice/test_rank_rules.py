@@ -1,4 +1,4 @@
-"""Advice about several ranks, on runs that are made up and have the same run without the fault."""
+"""Advice about several ranks, on synthetic runs with and without the fault."""
 
 import json
 
@@ -25,7 +25,7 @@ def _ranks(folder, *ranks):
 
 
 def _reduced(rank, took):
-    """Return what a rank of six reduces with its neighbour, and then with all, who wait for it."""
+    """Return reductions of a rank of six: first with one rank, then with all, which wait for it."""
     pair = rank // 2
     groups = [
         (f"{pair + 1}", "pairs", 2, [2 * pair, 2 * pair + 1], 5, 5 + took),
@@ -50,7 +50,7 @@ def test_a_link_that_is_slower_than_others(tmp_path):
     advised, _ = _advised(_ranks(tmp_path / "slow", *ranks))
     first = advised.advice[0]
     assert first.candidate.rule == "advice_link"
-    # All wait for them: 400 of 595 µs. What all of them do together takes 95 µs.
+    # All wait for them: 400 of 595 µs. Work of all ranks takes 95 µs.
     assert first.prediction.gain_pct == pytest.approx(100 * 400 / 595, abs=0.2)
     even = _advised(_ranks(tmp_path / "even", *(_reduced(rank, 100) for rank in range(6))))
     assert not even[0].advice

@@ -1,4 +1,4 @@
-"""What was predicted beside what a rerun measured."""
+"""Comparison of predictions with reruns."""
 
 import json
 import os
@@ -178,7 +178,7 @@ def test_only_the_limit_that_is_set_is_changed():
 @pytest.mark.nightly("runs a program twice")
 def test_a_fault_that_was_taken_out(cli, tmp_path):
     fault = next(one for one in simulated_faults(7) if one.name == "loader without workers")
-    # So many that the first, for which no worker has loaded ahead, does not decide.
+    # Enough steps that the first one, without a prefetched batch, does not decide.
     for name, knobs in (("a", fault.faulty), ("b", fault.healthy)):
         (tmp_path / name).mkdir()
         simulate(Machine(**(knobs | {"steps": 24}))).write(tmp_path / name)
@@ -186,7 +186,7 @@ def test_a_fault_that_was_taken_out(cli, tmp_path):
     (row,) = done.json()
     assert row["rule"] == "advice_loading"
     assert (row["figure"], row["outcome"]) == ("step", "holds"), row
-    # A run that is there is not recorded again.
+    # An existing run is not recorded again.
     (tmp_path / "b" / "run.json").write_text(
         json.dumps({"run_id": "b", "tracekit_version": "0", "created_at": "now", "stage": "custom",
                     "engine": "none", "traces": ["rank0.json.gz"]})

@@ -1,4 +1,4 @@
-"""Rules of advice as files; what each of them sees is in tests/cases/advice.case and others."""
+"""Advice rules as files; tests/cases/advice.case and others test their results."""
 
 import re
 import shlex
@@ -66,7 +66,7 @@ def test_a_kernel_alone_is_nothing_to_change(tiny_trace):
 
 @pytest.mark.nightly("runs every command that shows evidence")
 def test_what_shows_the_evidence_is_a_command(cli):
-    """Run the commands that the SQL of the rules names: none may be missing."""
+    """Run the commands that the SQL of the rules names; all must exist."""
     commands = set()
     for rule in RULES:
         text = load_catalog().analysis(rule).sql
@@ -143,7 +143,8 @@ def test_only_the_loop_that_sleeps_pauses(path):
         rows = trace.query("advice_pauses").to_dicts()
     assert bool(rows) == (path.name == "llama_loader.json.gz")
     if rows:
-        # Marked events had 30.36 ms in the recorded steps, of which 0.02 ms are the event's.
+        # CUDA events measured 30.36 ms in the recorded steps, including 0.02 ms of the event
+        # itself.
         assert abs(rows[0]["cost_ns"] / 3 - 30.34e6) < 0.05e6
 
 

@@ -1,4 +1,4 @@
-"""Advice about loads on serving engines, of which each step takes 10 ms and 2 for each request."""
+"""Advice about loads on serving engines with steps of 10 ms plus 2 ms per request."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LOAD = {"request_count": 24, "prompt_token_count": PROMPT, "max_new_token_count"
 
 
 def served(limit, gap_ms, in_flight=1000, count=24):
-    """Return requests that come every so often, of which so many run in a step."""
+    """Return requests with constant arrival intervals and a fixed number per step."""
     requests = [
         {
             "request_id": number, "outcome": "ok", "is_warmup": False, "is_profiled": False,
@@ -28,7 +28,7 @@ def served(limit, gap_ms, in_flight=1000, count=24):
         if not running and not queue:
             now = max(now, requests[sent]["arrival_ns"])
         while sent < count and sent - done < in_flight and requests[sent]["arrival_ns"] <= now:
-            # The client sends once an answer is there, or when the request is wanted.
+            # The client sends after an answer arrives, or when the request is due.
             is_held = sent - done == in_flight - 1 and sent >= in_flight
             requests[sent]["sent_ns"] = now if is_held else requests[sent]["arrival_ns"]
             queue.append(requests[sent])
@@ -82,7 +82,7 @@ def test_a_client_that_holds_requests_back(make_run):
     first = advised_of(make_run, load, concurrency=2).advice[0]
     assert first.candidate.changes == ("batch limit=4",)
     assert first.candidate.place == "client: queue before sending"
-    # All at once, it is meant to.
+    # Intended for a burst load.
     assert advised_of(make_run, load, concurrency=2, arrival="burst").advice == ()
 
 
@@ -102,7 +102,7 @@ def test_what_came_of_a_load(make_run, cli):
     assert row["measured_gain_pct"] == pytest.approx(100 * (1 - after / before))
     assert row["measured_low_pct"] <= row["measured_gain_pct"] <= row["measured_high_pct"]
     assert row["outcome"] == "holds"
-    # The same again is no gain, and no noise either.
+    # The same load again has no gain and no noise.
     same = cli("advise", slow, "--against", slow, "--format", "json")
     assert same.json()[0]["measured_gain_pct"] == pytest.approx(0)
 

@@ -85,7 +85,7 @@ def test_no_more_is_gained_than_was_seen_on_a_gpu(name):
     rules = [one.candidate.rule for one in advised.advice]
     remedies = " ".join(one.candidate.remedy for one in advised.advice)
     if name == "llama_eager.json.gz":
-        # Of the steps without the profiler 55.1 ms, 13.7 went with fused attention.
+        # Fused attention saved 13.7 of 55.1 ms in unprofiled steps.
         (fused,) = (one for one in advised.advice if one.candidate.rule == "advice_attention")
         assert fused.prediction.range_pct[1] > 100 * 13.7 / 55.1 - 1.5
     if "compile" in name:

@@ -1,4 +1,4 @@
-"""The catalog of SQL files: what it lists, and the digest of what fills a store."""
+"""The catalog of SQL files: its lists, and the digest of the files that fill a store."""
 
 import json
 import os

@@ -32,7 +32,7 @@ def test_an_interrupt_ends_the_walk(tiny_trace, monkeypatch):
 
 
 def derivative(order):
-    """Return an autograd node, the engine's call of it, and an op with a new sequence number."""
+    """Return an autograd node, its call by the engine, and an op with a new sequence number."""
     start, number = 100 * order, {"Sequence number": 2 * order - 1, "Fwd thread id": 1}
     again = {"Sequence number": 2 * order + 1, "Fwd thread id": 0}
     around = "autograd::engine::evaluate_function: MmBackward0"

@@ -86,7 +86,7 @@ def test_other_devices_are_unknown(name):
 def test_a_partition_of_a_device_is_not_the_device():
     name = "AMD Instinct MI300X"
     assert peak_of(name, 304) is peak_of(name) is not None
-    # As a device of its own, one of its eight dies has the name of the whole.
+    # If exposed as a device, one of the eight dies has the name of the entire GPU.
     assert peak_of(name, 38) is None
     # The number of units does not matter where the name is unambiguous.
     assert peak_of("NVIDIA B200", 148) is peak_of("NVIDIA B200") is not None
@@ -124,7 +124,7 @@ def test_every_entry_has_a_source():
 
 
 def ratio(peak, above, below):
-    """Return the ratio of two rates, None if one is missing."""
+    """Return the ratio of two rates, or None if one is missing."""
     rates = peak.flop_per_s
     return rates[above] / rates[below] if above in rates and below in rates else None
 

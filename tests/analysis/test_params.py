@@ -15,7 +15,7 @@ def param(type_name, default="NULL", choices=()):
 
 
 class Index:
-    """An integer that is no int, as numpy's are."""
+    """An integer that is not an int, like numpy's."""
 
     def __index__(self):
         return 7

@@ -34,7 +34,7 @@ MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
     [
         (cpu(), CPU, CPU_PEAK_RATE, None),
         (cpu(" amd epyc "), CPU, CPU_PEAK_RATE, None),
-        # A raw trace names nothing, so the user's choice counts.
+        # A raw trace does not name the device, so the user's choice counts.
         (cpu(None, None, None), CPU, CPU_PEAK_RATE, None),
         (cpu(EPYC, None), CPU, CPU_PEAK_RATE, None),
         (cpu("AMD EPYC 7763"), CPU, NO_PEAK_RATE, "7763"),
@@ -46,7 +46,7 @@ MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
         (gpu(), GPU | {"unit_count": 132}, GPU_PEAK_RATE, None),
         (gpu(None, None), GPU, GPU_PEAK_RATE, None),
         (gpu(), GPU | {"unit_count": 114}, UNFIT, "114"),
-        # A slice of a GPU has a name of its own.
+        # A slice of a GPU has its own name.
         (gpu(f"{NAME} MIG 1g.10gb"), GPU, NO_PEAK_RATE, "MIG"),
         # A partition of an MI300X has the name of the complete device, and 38 of its 304 units.
         (gpu("AMD Instinct MI300X", 38), MI300X, UNFIT, "part"),

@@ -7,7 +7,7 @@ import pytest
 import tracekit
 from tracekit.analysis import section_alignment
 
-# A decoder; kernel names do not tell one GEMM from another.
+# A decoder; all GEMMs have the same kernel name.
 LAYERS = 6
 LAYER = ("norm", *["gemm"] * 3, "rope", "attn", "gemm", "norm", "gemm", "gemm", "silu", "gemm")
 ITERATION = ("embed", *LAYER * LAYERS, "norm")
@@ -34,7 +34,7 @@ def stream(names, unlinked, grids=None):
 
 
 def alike(path):
-    """Return the position of each event without a launch, and that of its counterpart."""
+    """Return the position of each event without a launch, and of its counterpart."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
             "SELECT u.correlation - 1, k.correlation - 1 FROM attribution AS c"

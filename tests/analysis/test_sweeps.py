@@ -80,7 +80,7 @@ HOSTILE_GRAPHS = {
     ("name", "given"), [(name, one) for name, many in HOSTILE_GRAPHS.items() for one in many]
 )
 def test_hostile_graphs(name, given):
-    """A sweep refuses the numbers or returns something, and stays within its memory."""
+    """A sweep rejects the numbers or returns a result, and stays within its memory."""
     columns = [f"c{number}" for number in range(len(given[0]))]
     declared = ", ".join(f"{column}::BIGINT" for column in columns)
     statement = f"SELECT {declared} FROM (VALUES {rows(given)}) AS t({', '.join(columns)})"
@@ -127,7 +127,7 @@ TEXTS = range(8, 11)
 
 @pytest.mark.parametrize("number", [LEAST, MOST, -1, None])
 def test_hostile_rows_of_idle_gaps(number):
-    """Whatever the numbers are, the walk gives a few segments or refuses the rows."""
+    """For any numbers, the walk returns a few segments or rejects the rows."""
     columns = [f"c{place}" for place in range(21)]
     types = ["VARCHAR" if place in TEXTS else "BIGINT" for place in range(21)]
     picked = ", ".join(f"{one}::{type_}" for one, type_ in zip(columns, types, strict=True))

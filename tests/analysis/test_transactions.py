@@ -1,4 +1,4 @@
-"""Relations that SQL of the user's asks for inside of a transaction."""
+"""Relations that user SQL reads inside a transaction."""
 
 import pytest
 from traces_by_hand import work
@@ -8,7 +8,7 @@ import tracekit
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_transaction(tiny_trace, end):
-    """`kernels` has a row, `communication` has none: each is asked for within and afterwards."""
+    """Query `kernels` (one row) and `communication` (no rows) within and afterwards."""
     with tracekit.open(tiny_trace(work(0, 3, 5, 1)), cache=False) as trace:
         trace.sql("BEGIN")
         counts = "SELECT (SELECT count(*) FROM kernels), (SELECT count(*) FROM communication)"

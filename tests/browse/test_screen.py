@@ -69,7 +69,7 @@ def test_a_gap_leads_to_what_ran_around_it(trace):
         assert gaps[2].startswith("0.02000 0.01200 ")
         around = await screen.press("enter")
         assert [line.split()[0] for line in lines(around)[2:5]] == ["ran", "op", "ran"]
-        # The launch of a kernel is a row of what is known of it, and leads to the call.
+        # The details of a kernel have a row for its launch, which opens the call.
         await screen.press("down", "down", "enter", "slash", *"launch_id", "enter")
         assert "cudaLaunchKernel" in await screen.press("enter")
 
@@ -192,7 +192,7 @@ def test_the_command_does_not_import_textual_before_it_is_used():
 
 @pytest.mark.nightly("reads a complete run")
 def test_what_a_row_leads_to_adds_up_to_the_row(opened):
-    """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
+    """Two ranks with CPU ops in segments: no event and no gap is omitted or duplicated."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
 
@@ -349,7 +349,7 @@ def test_a_trace_without_kernels_says_why_there_are_no_rows(tiny_trace):
         assert "no rows" in screen.text
         shown = " ".join(" ".join(lines(screen.text)).split())
         assert reason in shown
-        # What was searched for in vain has no rows for another reason.
+        # An unsuccessful search has another reason for no rows.
         empty = await screen.press("3", "slash", *"zzz", "enter")
         assert "no rows" in empty
         assert reason not in " ".join(lines(empty))

@@ -38,7 +38,7 @@ OF_TRACE = {
     "advise_run": lambda trace: trace.advise().as_result().to_dicts(),
     "undecided": lambda trace: [asdict(one) for one, _ in trace.advise().undecided],
 }
-"""What is asked of a trace that is no analysis; changes have `; ` between them."""
+"""Questions that are not analyses; `; ` separates changes."""
 LITERALS = {"NULL": None, "true": True, "false": False}
 
 
@@ -51,7 +51,7 @@ class Question:
 
     @property
     def is_of_ranks(self):
-        """Whether the rows can be told apart by their rank."""
+        """Whether the rows can be distinguished by rank."""
         if self.is_sql:
             return True
         name = words_of(self.text)[0].rstrip(":")
@@ -64,7 +64,7 @@ class Question:
 
 @dataclass
 class Case:
-    """Traces, runs or rows of analyses, and what is asked of them."""
+    """Traces, runs, or rows of analyses, with questions."""
 
     name: str
     files: dict[str, list[Event]] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class Case:
 
     @property
     def peak_rates(self):
-        """Return the folder of benchmarks that are of no run, if there are any."""
+        """Return the folder of benchmarks without a run, if any."""
         return PEAK_RATES if any(path.startswith(PEAK_RATES) for path in self.lines) else None
 
     @property
     def is_alone(self):
-        """Whether it is a run of its own, and no rank of the run of all cases."""
+        """Whether the case is a separate run, not a rank of the run of all cases."""
         is_run = self.runs or self.lines or self.samples or [*self.files] != [""]
         return bool(is_run) or not all(one.is_of_ranks for one in self.questions)
 
@@ -162,7 +162,7 @@ def later(shift, first, events):
 
 
 def words_of(line):
-    """Split a line at spaces outside of double quotes, which stay."""
+    """Split a line at spaces outside double quotes; keep the quotes."""
     return re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+', line)
 
 
@@ -175,7 +175,7 @@ def number(word):
 
 
 def argument(word):
-    """Return name and value of `NAME=VALUE`; what is no JSON is text."""
+    """Return name and value of `NAME=VALUE`; a value that is not JSON is text."""
     name, _, value = word.partition("=")
     name = ARGUMENTS.get(name, plain(name))
     try:
@@ -185,7 +185,7 @@ def argument(word):
 
 
 def events_of(line):
-    """Return the events that a line stands for."""
+    """Return the events of a line."""
     if line.startswith("json "):
         event = json.loads(line[5:])
         return [event]
@@ -240,9 +240,9 @@ def rounded(value):
 
 
 def chosen(rows, columns, where):
-    """Return columns of the rows that have these values, or one of a list of them.
+    """Return columns of the rows with these values, or with one of a list.
 
-    Of a text the column `NAME#` is the numbers in it.
+    The column `NAME#` has the numbers in a text.
     """
     return [
         [
@@ -293,7 +293,7 @@ def wrong_answers(case, rank, ask, sql):
 
 
 def write(case, folder, rank=0, world_size=None):
-    """Write the files of a case into a folder; return what is to be opened."""
+    """Write the files of a case into a folder; return the paths to open."""
     measured = (
         {} if case.peak_rates is None else {PEAK_RATES: {"stage": "bench", "engine": "torch"}}
     )
@@ -334,7 +334,7 @@ def asked_once(trace):
 
 
 def predicted(found):
-    """Return a prediction as a row, with whole µs: what rounding leaves of ns is no point."""
+    """Return a prediction as a row in integer µs, without rounding errors of ns."""
     row = asdict(found)
     return [
         row | {f"{k[:-3]}_us": round(v / 1000) for k, v in row.items() if k[-3:] == "_ns" and v}

@@ -20,9 +20,9 @@ SAMPLES = frozenset((Path(__file__).resolve().parents[2] / "sample_traces").iter
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory, keep_stores):
-    """Return a function that puts the stores of samples into a cache, and returns its folder.
+    """Return a function that caches the stores of samples, and returns the cache folder.
 
-    Each worker has a cache of its own: a store that is put there anew may be open elsewhere.
+    Each worker has its own cache, because a replaced store may be open in another worker.
     """
     cache = tmp_path_factory.mktemp("checked")
     there = set()

@@ -1,4 +1,4 @@
-"""The gate as a whole: a run against rules and baselines, its reports, its exit codes."""
+"""`tracekit check`: rules, baselines, reports, and exit codes."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -179,7 +179,7 @@ def test_a_module_is_meant_with_what_is_inside(sample):
     ],
 )
 def test_a_baseline_with_what_cannot_be_is_refused(members, tmp_path):
-    """It may come from anywhere, and a gate rests on its figures."""
+    """Baselines are untrusted, and the check depends on their figures."""
     place, _ = save(Baseline("main", _side(BASE), {}, {}, {}, ""), tmp_path)
     load("main", tmp_path)
     document = json.loads(Path(place.shown).read_text()) | members
@@ -246,7 +246,7 @@ SERVED = SAMPLES / "serve_vllm"
 
 @pytest.mark.nightly("reads two complete runs")
 def test_sides_that_do_not_both_mark_steps(tracekit_in_process):
-    """What a request takes needs no steps, and times are then those of windows on both sides."""
+    """Time per request needs no steps, so times are of windows on both sides."""
     rules = ["--rule", "p50(ttft) <= 10 s", "--rule", "step_time <= +900%"]
     done = tracekit_in_process("check", SERVED, "--against", SAMPLE, *rules, "--format", "json")
     first, second = json.loads(done.stdout)
@@ -278,10 +278,10 @@ GATE = REPO / "tests" / "checking" / "gate"
 
 @pytest.mark.nightly("reads a complete run; `make gate` applies the rules")
 def test_the_gate_fails_on_another_run(opened):
-    """`make gate` sees that all are kept: so each must fail where the figures are others."""
+    """`make gate` expects all rules to pass, so each must fail for other figures."""
     rules, settings = load_rules(GATE / "rules.toml")
     assert REPO / (settings.baselines or "") == GATE
-    # Nothing of these differs between two runs that could be read in full.
+    # These do not differ between two completely read runs.
     same = {"what is read", "phases are known", "modules are known", "classes are known"}
     changing = [rule for rule in rules if rule.name not in same]
     other = opened(REPO / "sample_traces" / "pretrain_R+Z3")

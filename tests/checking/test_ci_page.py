@@ -55,7 +55,7 @@ def test_the_gate_of_the_workflows_runs(tracekit_in_process, tmp_path):
             assert tracekit_in_process(*arguments, *more).exit_code == 1
             cases = ET.parse(tmp_path / "check.xml").findall(".//testcase")
             failed = [case.get("name") for case in cases if case.find("failure") is not None]
-            # A rule is given beside those of the project.
+            # A rule is passed in addition to the project's rules.
             assert len(cases) == (3 if more else 2)
             assert failed == ["timeline.idle_pct <= 1"]
 

@@ -1,4 +1,4 @@
-"""Several runs over time: which figures they tell, in which order, and where these change."""
+"""Several runs over time: their figures, their order, and changes."""
 
 import json
 import random
@@ -70,7 +70,7 @@ def test_shares_change_by_points():
 
 
 def made(make_run, name, day, steps_us):
-    """A run of steps that a device works through whole."""
+    """A run of steps without idle time."""
     events, at = [], 0
     for number, length in enumerate(steps_us):
         events += [

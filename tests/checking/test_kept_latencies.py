@@ -1,4 +1,4 @@
-"""Relative rules on percentiles against a baseline: its latencies decide as those of a run do."""
+"""Relative rules on percentiles: the latencies of a baseline count like the latencies of a run."""
 
 import json
 import random
@@ -84,7 +84,7 @@ def test_it_stays_small(tmp_path):
 
 
 def _served(folder, factor):
-    """The served sample with requests that take so many times as long, 21 times as many.
+    """The served sample with 21 times as many requests, lengthened by a factor.
 
     They are more than a baseline keeps. Of the devices its trace has a kernel.
     """

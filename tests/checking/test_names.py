@@ -1,4 +1,4 @@
-"""No rule passes because a name in it is misspelled, a unit does not fit, or a whole is missing."""
+"""Rules do not pass because of a misspelled name, a wrong unit, or a missing total."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -84,10 +84,10 @@ PART = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
 @pytest.mark.parametrize(
     ("rule", "run", "outcome", "value"),
     [
-        # What exists and is not there is nothing.
+        # A known name without data counts as 0.
         ("class.attention.wall_ns <= 0", RUN, "passed", 0),
         ("phase.optimizer.wall_ns <= 0 ms", RUN, "passed", 0),
-        # A class of one's own is one.
+        # User-defined classes are valid.
         ("class.my_kernels.wall_ns <= 1 ms", OWN, "passed", 1002.5),
         ('module("*.mlp").idle_ns <= 1 ms', RUN, "passed", 10),
         ('module("model").wall_ns <= 1 ms', RUN, "passed", 1002.5),
@@ -193,7 +193,7 @@ def test_exit_codes_of_wrong_rules(tracekit_in_process, rule, exit_code):
 
 
 class _TellsMfu:
-    """Stands for a trace of which `mfu` says this of each step."""
+    """A stand-in for a trace with the given rows of `mfu`."""
 
     def __init__(self, *steps):
         names = {"mfu_pct": "DOUBLE", "step_ns": "BIGINT", "run_mfu_pct": "DOUBLE"}

@@ -1,4 +1,4 @@
-"""The fixture `tracekit_profile`, in a pytest of its own: the manual's test, and others."""
+"""The fixture `tracekit_profile` in a separate pytest: the test in the manual, and others."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What rules say, and what files of rules hold."""
+"""The syntax of rules and rules files."""
 
 import pytest
 

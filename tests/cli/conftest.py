@@ -1,4 +1,4 @@
-"""A store in memory behind the facade's face, so that commands are tested without a trace."""
+"""A fake `Trace` with an in-memory store, to test commands without a trace."""
 
 import importlib
 import json
@@ -49,7 +49,7 @@ SELECT $number AS step
 
 @dataclass
 class FakeTrace:
-    """What opening returns here; it remembers how it was opened and asked."""
+    """The fake result of opening a trace; records how it was opened and queried."""
 
     connection: duckdb.DuckDBPyConnection
     catalog: Catalog
@@ -110,7 +110,7 @@ def fake_trace(tmp_path, monkeypatch):
             trace.opened_with = asdict(request)
             return trace
 
-        # What is imported while the catalog is another one would keep that.
+        # Modules imported now would keep the replaced catalog.
         importlib.import_module("tracekit.analysis.query_folders")
         monkeypatch.setattr("tracekit.opening.open_request", fake_open)
         monkeypatch.setattr("tracekit.analysis.catalog.load_catalog", lambda: catalog)
@@ -119,7 +119,7 @@ def fake_trace(tmp_path, monkeypatch):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     exit_code: int
     stdout: str
@@ -147,7 +147,7 @@ def kept_stores(tmp_path_factory):
 
 @pytest.fixture
 def own_queries_only(tmp_path, kept_stores, monkeypatch):
-    """Let there be no SQL files but those that the test names, as in an empty home."""
+    """Hide all user SQL files except the test's, as in an empty home folder."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_stores))
     monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)

@@ -1,4 +1,4 @@
-"""`breakdown`, `ingest`, `ingest cache`: what they ask the library for and what they say."""
+"""`breakdown`, `ingest`, and `ingest cache`: their calls of the library and their output."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`tracekit collect join`, and what the parts of a job are when they are given together."""
+"""`tracekit collect join`, and the parts of a job when they are opened together."""
 
 import json
 from pathlib import Path

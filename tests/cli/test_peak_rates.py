@@ -60,7 +60,7 @@ def test_every_command_takes_them(cli, trace, make_bench):
         assert found == row
         (found,) = cli("query", "memcpy", store, "--format", "json").json()
         assert found["measured_peak_pct"] is None
-    # A question about runs is not about devices; a wrong file is told all the same.
+    # Analyses of runs do not need devices, but a wrong file is still reported.
     refused = cli("query", "methods", trace.parent, "--peak-rates", trace)
     assert refused.exit_code == 2
 

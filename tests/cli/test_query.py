@@ -1,4 +1,4 @@
-"""`tracekit query`: options and help come from the header of the SQL file."""
+"""`tracekit query`: options and help from the SQL header."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tracekit sql`: where the statement comes from, and how it is answered."""
+"""`tracekit sql`: sources of the statement, and output."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The rows of a statement are written as they come: no result is too large, none runs for ever."""
+"""Rows of a statement are streamed: results may be large, and statements have a time limit."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
 
 @pytest.fixture(autouse=True)
 def has_asked_before(keep_stores, sample_trace, tmp_path):
-    """Let the store of the sample be in the cache: what is asked is of no concern for it."""
+    """Cache the store of the sample with an arbitrary query."""
     keep_stores(tmp_path / "cache", sample_trace)
 
 
@@ -69,7 +69,7 @@ def test_a_statement_that_takes_too_long(cli, sample_trace):
 
 
 def test_a_timeout_while_rows_are_taken(opened, sample_trace):
-    """Also a statement that gives rows for ever ends; the connection can be used again."""
+    """A statement with infinite rows also ends, and the connection is usable afterwards."""
     trace = opened(sample_trace)
     stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=0.5)
     with pytest.raises(QueryError, match=r"took longer than 0.5 s"):

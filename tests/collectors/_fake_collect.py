@@ -1,7 +1,7 @@
-"""Stands for `python -m tracekit.collectors` in the tests of the sweep.
+"""Replacement for `python -m tracekit.collectors` in tests of the sweep.
 
-FAKE_COLLECT is a JSON object: `largest_batch` by opt (larger ones are out of memory; a probe and
-the measured run may differ), and lists of opts: `failed`, `refused` (before there is a folder),
+FAKE_COLLECT is a JSON object: `largest_batch` by opt (larger batches run out of memory; a probe and
+the measured run may differ), and lists of opts: `failed`, `refused` (before a folder exists),
 `crashed`, `hanging`, `full_disk`. Every call is a line in the file `log`.
 """
 

@@ -22,7 +22,7 @@ FRAMEWORK_ROWS = {
     "(ZeRO hooks)",
 }
 
-# Share of the backward ops outside of autograd nodes (at most) and in modules (at least). DeepSpeed
+# Maximum share of backward ops outside autograd nodes, and minimum share in modules. DeepSpeed
 # copies and reduces its buckets after the backward pass and in hooks; FSDP's hooks copy. Ops are
 # counted, as their times are noise in models so small.
 OUTSIDE_AT_MOST = {"ddp": 0.05, "deepspeed": 0.45, "fsdp2": 0.05}
@@ -34,7 +34,7 @@ nightly = pytest.mark.nightly("a variant of the methods that are trained in the 
 
 
 def of_runs(names, *cases):
-    """Parametrize a test over runs, whose name comes first; some of them are made nightly."""
+    """Parametrize a test over runs, with the name first; mark some of them nightly."""
     params = [(case,) if isinstance(case, str) else case for case in cases]
     marks = [() if case[0] in GATE else nightly for case in params]
     given = [pytest.param(*case, marks=mark) for case, mark in zip(params, marks, strict=True)]

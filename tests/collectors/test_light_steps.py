@@ -1,6 +1,6 @@
 """Light steps follow the profiled ones on an accelerator, and do not change the run or its trace.
 
-The CPU stands for an accelerator here, so the light traces hold ops.
+The CPU replaces an accelerator here, so light traces contain ops.
 """
 
 import gzip

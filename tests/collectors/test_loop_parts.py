@@ -36,7 +36,7 @@ class Event:
 
 @dataclass
 class Machine:
-    """Stands for the clock of a host, or for a device that records events."""
+    """A fake host clock, or a fake device that records events."""
 
     now_ns: int = 0
     events: list[Event] = field(default_factory=list)
@@ -141,7 +141,7 @@ def test_the_step_time_is_that_of_a_step(machine):
     report = timed(machine, alike, alike)
     assert (report.plain_ns, report.notes) == ([ns for _, ns in alike * 2], [])
     assert overhead_of(report).plain_step_ns == 11
-    # Still compiling, or small batches: what follows the profile is what the loop became.
+    # Compilation or small batches: steps after the profile show the steady loop.
     report = timed(machine, [("a", 20)] * 5, [("a", 10)] * 5)
     assert overhead_of(report).plain_step_ns == 10
     assert (report.step_ns, len(report.notes)) == ([20] * 5 + [10] * 5, 1)
@@ -197,7 +197,7 @@ def test_text_that_several_steps_train_on_is_generated(is_trained_on, has_cache)
 
 
 def test_a_worker_of_a_data_loader_takes_no_rank(tmp_path, monkeypatch):
-    """It may train a little for what it loads; the loop is its parent's."""
+    """It may train briefly for data loading, but the loop belongs to its parent."""
     monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "the first")
     loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
     model = torch.nn.Linear(1, 1)
@@ -235,7 +235,7 @@ def test_the_first_step_with_ranges_is_cold():
 
 @dataclass
 class Loop:
-    """A loop whose windows are requested by a file, and a clock that stands still."""
+    """A loop with windows requested by a file, and a stopped clock."""
 
     request: Path
     asked: windows.Windows

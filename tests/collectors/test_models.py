@@ -128,7 +128,7 @@ def test_types_and_sizes_that_it_cannot_compute_are_refused():
     ("window", "length", "is_masked"), [(8, 24, True), (64, 24, False), (None, 24, False)]
 )
 def test_the_mask_is_the_one_that_the_model_makes(window, length, is_masked, monkeypatch):
-    """A window shorter than the sequence needs a mask, and CUDA's flash kernel takes none."""
+    """A window shorter than the sequence needs a mask, which flash on CUDA does not support."""
     seen = []
 
     def run_once(device, dtype, shape, mask):
@@ -174,7 +174,7 @@ def test_masks_are_made_as_transformers_4_names_them(monkeypatch):
 
 
 class Builder:
-    """Stands for a builder of DeepSpeed."""
+    """A fake builder of DeepSpeed."""
 
     name = "fused_adam"
 

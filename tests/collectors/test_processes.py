@@ -176,7 +176,7 @@ def test_a_second_interrupt_kills_at_once(tmp_path, monkeypatch):
 
     def look(leaders):
         looks.append(session_members(leaders))
-        if len(looks) == 2:  # they have been asked, and are waited for
+        if len(looks) == 2:  # they were asked to end, and have time to do so
             raise KeyboardInterrupt
         return looks[-1]
 
@@ -209,7 +209,7 @@ def test_without_proc_the_group_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "_PROC", tmp_path / "none")
     assert sessions.session_members([parent.pid]) == [-parent.pid]
     sessions.end_sessions([parent.pid], 30, 5, lambda: parent.exit_code)
-    # The third has a group of its own.
+    # The third has its own process group.
     assert running(pids) == pids[2:]
     assert sessions.session_members([parent.pid]) == []
     end([parent], 0)
@@ -242,7 +242,7 @@ code = run_program(sys.argv[1:], os.environ, lambda: None, lambda number: False)
 print("code", code, file=sys.stderr)
 sys.exit(shell_code(code))
 """
-# Notes each signal, and leaves with its number once it is told to by an empty line.
+# Logs each signal, and exits with its number after an empty line on stdin.
 PROGRAM = """
 import os, signal, sys
 def note(number, _):

@@ -204,7 +204,7 @@ def test_a_file_that_is_not_finished_replaces_nothing(tmp_path):
     path.write_text("old")
 
     def fail():
-        with profiling.whole_file(path) as aside:
+        with profiling.complete_file(path) as aside:
             aside.write_text("half")
             raise ValueError("on purpose")
 

@@ -42,7 +42,7 @@ from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # 
 
 MODES = ("plain", "non-reentrant", "reentrant")
 _CHECKPOINTS = pytest.mark.nightly("one mode is in the gate")
-# Of the ops, counted: checkpoints detach and accumulate outside of all modules.
+# Share of ops: checkpoints detach and accumulate outside all modules.
 NEEDED_PCT = 95.0
 
 
@@ -166,7 +166,7 @@ def test_an_error_in_tracekit_does_not_reach_the_backward_pass(monkeypatch):
 
 
 def test_checkpointing_that_is_enabled_later(tmp_path):
-    """It is recomputed in ranges, and copies of the model hold nothing of tracekit."""
+    """Recomputation is in ranges, and copies of the model contain nothing from tracekit."""
     model = tiny_llama()
     with ranges.ModuleRanges(model):
         enable_checkpointing(model, is_reentrant=False)
@@ -418,7 +418,7 @@ def test_calls_inside_of_others_are_heard_only_where_wanted():
             heard.append(module)
 
         def after(self, *_):
-            """Hear nothing."""
+            """Ignore the call."""
 
         def broken(self, error):
             raise error
@@ -505,7 +505,7 @@ class Failing(nn.Module):
 
 
 class Nvtx:
-    """Stands for the nvtx package."""
+    """A fake nvtx package."""
 
     def __init__(self):
         self.open: list[str] = []

@@ -36,7 +36,7 @@ def test_launchers():
 @pytest.mark.parametrize(
     "variables",
     [
-        # The script of a batch job is no rank.
+        # The script of a batch job is not a rank.
         {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "7"},
         {"RANK": "9", "WORLD_SIZE": "8"},
         {"SLURM_PROCID": "9", "SLURM_NTASKS": "8"},
@@ -76,7 +76,7 @@ def test_a_wrong_choice_of_ranks(text):
 
 @pytest.fixture
 def idle(tmp_path):
-    """A process that has rank 0 and does nothing."""
+    """An idle process with rank 0."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
         yield other
@@ -145,7 +145,7 @@ def test_a_folder_that_is_gone(tmp_path):
 
 
 def bounds(events):
-    """Return the events of each step, as a watch tells them apart."""
+    """Return the events of each step, as separated by a watch."""
     finder = StepFinder()
     steps = [""]
     for event in events:
@@ -166,7 +166,7 @@ def bounds(events):
         ("FFFaFFFa", ["FFFa", "FFFa"]),  # accumulation
         ("FabFab", ["Fab", "Fab"]),  # two optimizers, one after the other
         ("FaaFaa", ["Faa", "Faa"]),
-        # The halves of a GAN: the first iteration tells that there are two optimizers.
+        # The halves of a GAN: the first iteration shows two optimizers.
         ("FdFgFdFgFdFg", ["FdFg", "FdFg", "FdFg"]),
         # Five steps of the critic for each of the generator.
         ("FdFdFgFdFdFgFdFdFg", ["Fd", "FdFg", "FdFdFg", "FdFdFg"]),
@@ -210,7 +210,7 @@ def changes(events):
     [
         ("FaFaFa", []),
         ("FabFab", []),  # both step in the first step
-        ("FdFdFdFgFdFdFdFg", [7]),  # three steps were none, as the generator shows
+        ("FdFdFdFgFdFdFdFg", [7]),  # the generator shows that these were not three steps
         ("Fa" * 9 + "FabFab", [20]),
     ],
 )

@@ -119,7 +119,7 @@ def test_remains_of_several_processes_are_removed_once_all_have_ended(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     here, job = host_mark(), "c0ffee0000000000"
-    # Who makes it, by name and by what is inside; whether it is left over.
+    # Owner by name and by content, and whether the folder is stale.
     cases = {
         f"{job}.{here}": ([gone.pid], True),
         f"d{job}.{here}": ([gone.pid, os.getppid()], False),

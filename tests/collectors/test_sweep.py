@@ -190,7 +190,7 @@ def test_a_full_disk_ends_the_sweep(tmp_path, behave):
 
 
 def test_a_folder_with_other_contents_is_not_taken_for_the_cell(tmp_path, behave, capsys):
-    """Neither a run of other arguments nor a folder that is no run."""
+    """Neither a run with other arguments nor a folder without a run."""
     assert sweep(tmp_path, "--opt", "Naive", "--steps", "5") == 0
     assert sweep(tmp_path, "--opt", "R,Naive", "--steps", "6") == 2
     said = capsys.readouterr().err

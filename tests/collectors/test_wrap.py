@@ -100,7 +100,7 @@ def test_a_name_that_is_taken(tmp_path):
 
 @nightly
 def test_a_name_that_is_taken_under_a_launcher(tmp_path):
-    """The other ranks would wait for one that gives up, so it takes another name."""
+    """Other ranks would wait for a rank that fails, so the run uses another name."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}

@@ -1,4 +1,4 @@
-"""Traces changed in a known way: the split gives back what was injected, to the ns, in its row."""
+"""Traces with injected changes: the split reports them exactly, in the correct row."""
 
 import pytest
 from injected import Injected
@@ -53,7 +53,7 @@ def base():
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The trace that was not changed, open."""
+    """The unchanged trace, open."""
     events = [event for number in (1, 2, 3) for event in _step(number)]
     path = Injected({"traceEvents": events}).write(tmp_path_factory.mktemp("base") / "base.json")
     with tracekit.open(path, cache=False) as trace:
@@ -62,7 +62,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def compared(tmp_path, whole):
-    """Return a function that compares a changed trace with the one that it was."""
+    """Return a function that compares a changed trace with the original."""
 
     def compare(changed):
         new = changed.write(tmp_path / "new.json")
@@ -110,7 +110,7 @@ def _named(name):
 
 
 def test_work_without_time_has_no_share(tmp_path, cache):
-    """Nothing lasts on the device: none of it is matched to 100 %, nor is 0 % outside of steps."""
+    """If all device work has zero length, shares are unknown."""
     events = [call(1, 2, 1), kernel("empty", 5, 5, 1), call(7, 8, 2), kernel("empty", 9, 9, 2)]
     path = Injected({"traceEvents": events}).write(tmp_path / "empty.json")
     found = tracekit.compare(path, path)
@@ -206,7 +206,7 @@ def test_names_of_another_vendor(base, compared):
 
 
 def test_steps_are_those_of_the_trace(tmp_path, whole, base):
-    """Per step: the sums are those of analysis steps."""
+    """Per step, the sums equal analysis steps."""
     base.lengthen(_named("softmax"), 100_000)
     longer = base.write(tmp_path / "new.json")
     found = tracekit.compare(whole, longer, cache=False)
@@ -240,7 +240,7 @@ def test_two_vendors_are_matched(public_traces, opened):
     _adds_up(found)
     assert found.matched_pct >= 95
     assert found.verdict is None
-    # One of the two tells no grid of its kernels: that is no other shape.
+    # A missing grid on one side does not count as another shape.
     assert found.root.effects["by_shape_ns"] == 0
     assert {(one.subject, one.name) for one in found.setup} >= {("device", "devices")}
 
@@ -272,7 +272,7 @@ def test_recomputation_that_the_base_has_not(tmp_path):
         for flag in (False, True)
     )
     found = tracekit.compare(base, new, cache=False)
-    # The kernel of 110 µs, and the 20 µs between it and the one before.
+    # The kernel of 110 µs, and the gap of 20 µs before it.
     assert {name: ns for name, ns in found.root.effects.items() if ns} == {
         "by_recompute_ns": 130_000
     }
@@ -286,7 +286,7 @@ def test_recomputation_that_the_base_has_not(tmp_path):
 @pytest.mark.parametrize("name", ["cpu_llama_lora", "cpu_llama_z3_rank0"])
 @pytest.mark.nightly("compares complete traces")
 def test_checkpointing_against_none_and_against_another(public_traces, opened, name):
-    """Without checkpointing all of it is new; another mode of it is compared within its phase."""
+    """Recomputation is new without checkpointing in the base; two modes are compared."""
     sides = [
         opened(public_traces / f"{one}.json.gz") for one in (name, "cpu_llama_ckpt_module_ranges")
     ]

@@ -121,7 +121,7 @@ def test_three_kernels_became_one():
 
 
 def test_an_op_that_runs_by_other_kernels_is_one_row():
-    """The library took the second kernel where it took the first: no call is more, none less."""
+    """The library chose another kernel, so the number of calls is unchanged."""
     base = _side(
         _cell("model.norm", "norm_backward", "norm", "wide", 52),
         _cell("model.norm", "norm_backward", "norm", "narrow", 1),
@@ -131,12 +131,12 @@ def test_an_op_that_runs_by_other_kernels_is_one_row():
         _cell("model.norm", "norm_backward", "norm", "narrow", 44),
     )
     for cell in (*base.cells, *new.cells):
-        cell.shape = f"[{cell.kernel_ns},1,1]"  # a grid, which is that of the kernel
+        cell.shape = f"[{cell.kernel_ns},1,1]"  # the grid of the kernel
     assert _matched(base, new) == [("op", "model.norm", 2, 2)]
 
 
 def test_what_another_module_has_new_is_no_part_of_an_op():
-    """The add got shorter by about as much as the fill of a module inside takes: by chance."""
+    """The add became shorter by about the time of the fill in a submodule, by chance."""
     base = _side(_cell("model", "add", "elementwise", "wide", 850))
     new = _side(
         _cell("model", "add", "elementwise", "wider", 690),
@@ -217,9 +217,9 @@ def _shaped(shape, name, kernel_ns):
         ((DIMS, OTHER_DIMS), True, "name", "by_shape_ns"),
         ((DIMS, OTHER_DIMS), False, "op", "by_shape_ns"),
         ((GRID, OTHER_GRID), True, "name", "by_shape_ns"),
-        # A grid is that of its kernel: of another kernel it says nothing about shapes.
+        # The grid of another kernel says nothing about shapes.
         ((GRID, OTHER_GRID), False, "op", "by_kernel_ns"),
-        # One side tells the op's arguments, the other side only a grid, or nothing.
+        # One side has the op's arguments, and the other only a grid, or neither.
         ((GRID, DIMS), True, "name", "by_cost_ns"),
         ((GRID, DIMS), False, "op", "by_kernel_ns"),
         ((GRID, None), True, "name", "by_cost_ns"),
@@ -260,7 +260,7 @@ def _side_of(nodes, prefix, ns):
 
 
 def _siblings(count, prefix):
-    """Return modules beside each other, each with the same and with a name of its own inside."""
+    """Return sibling modules, each with a child of a common name and a child of a unique name."""
     nodes = {"top": None}
     for number in range(count):
         one = f"top.{prefix}{number}"

@@ -103,7 +103,7 @@ def test_too_few_are_inconclusive_and_say_how_many_more():
     assert (found.verdict, found.more_count) == ("inconclusive", 3)
     assert (found.is_apart, found.needed_count) == (True, 6)
     assert compare_series([100, 101, 102], [102, 105, 108]).is_apart is False
-    # No further apart than measurements within a side are, however likely that looks.
+    # The gap does not exceed the variation within a side, even if it seems significant.
     near = [100, 100.5, 100.5, 100.5, 101], [101.9, 102.4, 102.4, 102.4, 102.9]
     assert compare_series(*near).verdict == "inconclusive"
 
@@ -112,7 +112,7 @@ def test_few_decide_where_they_are_far_apart():
     for base, new, verdict in (
         ([100, 101, 102], [110, 111, 112], "slower"),
         ([1000, 1100, 1050], [140, 150, 145], "faster"),
-        # Two say nothing of noise, and what varies as much within a side is no difference.
+        # Two measurements do not show noise, and variation within a side is not a difference.
         ([100, 101], [110, 111], "inconclusive"),
         ([100, 101, 102], [104, 108, 109], "inconclusive"),
         ([100, 101, 102], [0, 0, 0], "inconclusive"),
@@ -178,7 +178,7 @@ def test_no_more_than_one_false_alarm_in_a_hundred():
 def test_what_is_advised_is_about_what_is_needed():
     """Normal noise of 1 % and a difference of 1 %: slightly more than normal theory requires."""
     quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]
-    # The low and the high ones in turn: nothing rises or falls.
+    # Low and high values alternate, so there is no trend.
     steps = [quantiles[place] for place in (0, 7, 2, 5, 1, 6, 3, 4)]
     found = compare_series(steps, [value + 1 for value in steps], margin_pct=0)
     assert found.verdict == "inconclusive"
@@ -196,7 +196,7 @@ def test_warm_up_outliers_and_drift():
 
 @pytest.mark.nightly("resamples the steps of a real run")
 def test_a_a_and_a_b_on_the_steps_of_a_real_run():
-    """1,000 pairs without a difference, and with 2 %: what is said of them."""
+    """Verdicts of 1,000 pairs without a difference, and with 2 %."""
     steps = curve.real_steps()
     calm = curve.with_spread(steps, 0.5)
     for series in (steps, calm):
@@ -206,7 +206,7 @@ def test_a_a_and_a_b_on_the_steps_of_a_real_run():
 
 
 def test_what_the_best_test_finds_is_found():
-    """In normal noise of 0.75 %, ten steps each tell 2 % to the best test, and here."""
+    """Ten steps with normal noise of 0.75 % detect 2 %, as with the best test."""
     assert curve.ideal_pct(10, 2.0, 0.75) > 99.9
     normal = NormalDist(100, 0.75)
     steps = [normal.inv_cdf((place + 0.5) / 500) for place in range(500)]
@@ -283,7 +283,8 @@ def test_more_measurements_than_a_float_counts_ways(count):
     found = compare_series(base, new)
     assert found.verdict == "slower"
     assert found.low < 30_000 < found.high
-    # The standard error of a median is 1.2533 times that of a mean, and 2.807 of those lie outside.
+    # The standard error of a median is 1.2533 times the standard error of a mean; the quantile is
+    # 2.807.
     error = 1.2533 * 20_000 * math.sqrt(2 / count)
     assert found.high - found.low == pytest.approx(2 * 2.807 * error, rel=0.3)
 

@@ -34,11 +34,12 @@ def batches(base, new):
         ([(1, 1000), (2, 2000)], [(1, 1100), (2, 2100)], (0, 0, 100)),
         # More often the large batch: (1/4 · 1000 + 3/4 · 2000) − 1500.
         ([(1, 1000), (2, 2000)], [(1, 1000), (2, 2000), (2, 2000), (2, 2000)], (250, 0, 0)),
-        # A batch that the base has none like.
+        # A batch without a counterpart in the base.
         ([(1, 1000)], [(1, 1000), (8, 4000)], (0, 1500, 0)),
-        # All of it: shares move by 1/4 at costs of 1050 and 2100, costs rise at 3/8 and 5/8.
+        # Complete: shares change by 1/4 at costs of 1050 and 2100, and costs rise at shares of 3/8
+        # and 5/8.
         ([(1, 1000), (2, 2000)], [(1, 1100), (2, 2200), (2, 2200), (2, 2200)], (263, 0, 162)),
-        # Nothing is on both sides, or the trace does not tell.
+        # No batch is on both sides, or the trace has no batches.
         ([(1, 1000)], [(8, 1000)], (None, None, None)),
         ([(None, 1000)], [(8, 1000)], (None, None, None)),
     ],

@@ -1,4 +1,4 @@
-"""The rows of `split` come to Python summed over devices: more ranks are no more rows."""
+"""Rows of `split` are summed over devices in SQL, so their number does not depend on ranks."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,7 +13,7 @@ from tracekit.errors import QueryError
 
 @pytest.fixture
 def ranks(tiny_trace, tmp_path):
-    """Return a function that writes so many ranks of two steps, each a little slower."""
+    """Return a function that writes a number of ranks with two steps, each rank slightly slower."""
 
     def write(count):
         folder = tmp_path / f"ranks{count}"

@@ -1,4 +1,4 @@
-"""What the command says of odd pairs: one clear sentence, and no word that a figure belies."""
+"""Messages for unusual pairs: one clear sentence that agrees with the figures."""
 
 import json
 

@@ -29,7 +29,7 @@ def recorded(cli, tmp_path):
 
 
 def seen(cli, run, rule):
-    """Return what the analysis of a rule sees, whether its gain is more than noise or not."""
+    """Return the rows of a rule's analysis, regardless of the gain."""
     done = cli("query", f"advice_{rule}", run, "--format", "json")
     assert done.exit_code == 0, done.stderr
     return done.json()
@@ -59,7 +59,7 @@ def test_workers_take_the_waits_for_data_away(cli, recorded):
     (row,) = seen(cli, slow, "loading")
     assert row["what"].startswith("Waits for data: 3")
     changed = recorded("changed", (*program, "--workers", "2"))
-    # Workers that get no processor in a busy moment make the program wait, too.
+    # Workers without a free CPU also make the program wait.
     waits = seen(cli, changed, "loading")
     assert all(one["cost_ns"] < row["cost_ns"] and "with workers" in one["place"] for one in waits)
 

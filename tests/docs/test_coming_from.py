@@ -1,4 +1,4 @@
-"""The page for those who come from other tools: what it names is there, and runs."""
+"""docs/how-to/coming-from.md: all commands and analyses on the page exist and run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What makes the reference refuses what would make it untrue."""
+"""The generator of the reference rejects incorrect input."""
 
 import sys
 from dataclasses import replace
@@ -68,6 +68,6 @@ def test_every_member_argument_and_phase_of_an_event_is_shown():
         assert f"`{column.name}`" in section
     assert "| `args.correlation` | `correlation` | BIGINT | links a launch" in section
     for kind in KINDS:
-        # What is left out may be of any phase.
+        # Rejected events can have any phase.
         if kind.phases:
             assert f"| [`{kind.name}`](#{kind.name}) | `{kind.phases[0]}`" in section

@@ -1,4 +1,4 @@
-"""No link of the manual is dead: neither the file that it leads to, nor the heading."""
+"""All links of the manual lead to existing files and headings."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ def anchors(page):
 
 
 def dead(page):
-    """Return the links of a page that lead nowhere; those to other sites are not asked."""
+    """Return the broken links of a page; links to other sites are not checked."""
     found = []
     for target in _LINK.findall(_CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))):
         if target.startswith("https://"):

@@ -1,4 +1,4 @@
-"""The reference has a page for everything; notebooks and pictures are what is committed."""
+"""The reference is complete, and committed notebooks and pictures are current."""
 
 import re
 import sys

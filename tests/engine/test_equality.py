@@ -32,7 +32,7 @@ ANALYSES = [
 def mixed_ranks(folder, *, has_sample):
     """Write a run with a rank twice, two traces of unknown rank, and missing ranks.
 
-    The first two ranks are those of a sample, which ran on CPUs. Without it, there are two traces.
+    The first two ranks are from a sample on CPUs. Without it, there are two traces.
     """
     if has_sample:
         shutil.copytree(REPO / "sample_traces/pretrain_Naive", folder)
@@ -113,14 +113,14 @@ def test_all_analyses_are_equal(read):
 
 
 def test_a_dataset_has_every_table_of_a_store():
-    """SQL on one that has not would see no row, without an error."""
+    """Otherwise, SQL would return no rows without an error."""
     tables = load_catalog().tables
     made = {name for name, spec in tables.items() if not spec.is_on_demand}
     assert made <= {*SMALL_TABLES, *LARGE_TABLES}
 
 
 def test_sql_over_the_tables_gives_the_same_rows(read):
-    """Tables of a dataset are those of a store."""
+    """Tables of a dataset equal the tables of a store."""
     catalog = load_catalog()
     tables = [
         "record", "event", "trace", "thread", "process_group", "run",
@@ -129,7 +129,7 @@ def test_sql_over_the_tables_gives_the_same_rows(read):
     ]  # fmt: skip
     with tracekit.open(read.store) as one, tracekit.open(read.datasets["serial"]) as other:
         for table in tables[:: read.step]:
-            # Rows are compared by their hashes, whatever their order.
+            # Rows are compared by hash, in any order.
             hashes = f"SELECT hash(t::VARCHAR) AS h FROM {table} AS t"
             text = f"SELECT count(*), bit_xor(h), sum(h) FROM ({hashes})"
             found, expected = (trace.connection.execute(text).fetchone() for trace in (other, one))
@@ -137,7 +137,7 @@ def test_sql_over_the_tables_gives_the_same_rows(read):
         limited = [
             name for name in ANALYSES if "limit" in {p.name for p in catalog.analysis(name).params}
         ]
-        # Some of them stand for all.
+        # A sample of the tables.
         for name in limited[:: 4 * read.step]:
             assert other.query(name, limit=3) == one.query(name, limit=3)
         why = one.query("why", kernel="e", limit=5)

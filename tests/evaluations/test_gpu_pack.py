@@ -1,4 +1,4 @@
-"""The folder that is carried to a GPU host, and what comes back of it."""
+"""The folder for a GPU host, and the returned results."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.nightly("packs the GPU tests and runs them in another environment"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
 ]
-# What would reach an index, if anything did.
+# Variables that would allow access to an index.
 _WITHOUT_NETWORK = {
     "PIP_NO_INDEX": "1",
     "PIP_CONFIG_FILE": os.devnull,
@@ -37,7 +37,7 @@ def test_a_pack_without_index_and_route_out(tmp_path):
     script = Path(carry.__file__)
     done = call(sys.executable, script, "pack", pack, "--parts", "tracekit", CFLAGS="-O0")
     assert done.returncode == 0, done.stderr
-    # This environment's packages stand for the host's, but for tracekit, which is carried.
+    # This environment's packages replace the host's, except tracekit, which is in the folder.
     host = fresh_environment(tmp_path / "host")
     carried = pack / "evaluations" / "gpu_pack" / "carry.py"
     done = call(
@@ -66,7 +66,7 @@ def call(*command, **variables):
 
 
 def without_route():
-    """Return what runs a command with no network but the loopback, if the kernel lets us."""
+    """Return a prefix that restricts a command to the loopback network, if possible."""
     # NCCL and gloo talk to this very machine.
     shell = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     command = ["unshare", "--user", "--map-root-user", "--net", *shell]

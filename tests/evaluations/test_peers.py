@@ -15,7 +15,7 @@ def test_parts_of_a_page_are_replaced():
 
 
 def test_the_page_says_what_is_made():
-    """What is recorded anew is another every time: of that only whether the part is there."""
+    """Parts with new recordings differ each time, so only their existence is checked."""
     page = peers.PAGE.read_text("utf-8")
     made = peers.parts()
     assert all(part(page, f"make peers, {name}") for name in made)

@@ -1,4 +1,4 @@
-"""`make predictions` records, predicts and reruns; nothing here is about how long that takes."""
+"""`make predictions` records, predicts, and reruns; times are not checked."""
 
 import shutil
 from pathlib import Path

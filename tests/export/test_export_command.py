@@ -69,7 +69,7 @@ def test_every_event_of_a_small_trace(cli, trace_file, tmp_path):
             ("empty", 12_000, 0, "stream 7"),
             ("mark", 2_500, 0, "thread 1"),
         ]
-        # No kernel is inside of another, and nothing crosses on its lane.
+        # Kernels do not nest, and slices of a lane do not cross.
         assert engine.rows(
             "SELECT max(s.depth) AS depth FROM slice AS s JOIN track AS t ON s.track_id = t.id "
             "WHERE t.name = 'stream 7'"
@@ -116,7 +116,7 @@ def test_what_is_missing_of_a_trace_is_said(cli, tiny_trace, tmp_path):
     done = cli("export", "perfetto", broken, "-o", tmp_path / "x.pftrace")
     assert done.exit_code == 0
     assert "note: broken.json is cut off: " in done.stderr
-    # Launches without a kernel are no trace of a CPU.
+    # A trace with launches but no kernels is not a CPU trace.
     assert "note: broken.json: " in done.stderr.partition("cut off")[2]
 
 
@@ -170,8 +170,8 @@ def test_what_a_killed_export_left_is_removed_by_the_next(trace_file, tmp_path, 
     script = """
         import os, signal, sys
         from pathlib import Path
-        from tracekit.export.output import written_whole
-        with written_whole(Path(sys.argv[1]), force=False, max_bytes=100) as out:
+        from tracekit.export.output import written_atomically
+        with written_atomically(Path(sys.argv[1]), force=False, max_bytes=100) as out:
             out.write(b"half")
             os.kill(os.getpid(), signal.SIGKILL)
     """

@@ -1,4 +1,4 @@
-"""Names and arguments may be anything: they are written as they are, and nothing is lost."""
+"""Names and arguments with any content are written unchanged."""
 
 import json
 
@@ -31,7 +31,7 @@ NAMES = [
 
 
 def hostile():
-    """Return events, kernels and counters whose names mean something elsewhere."""
+    """Return events, kernels, and counters with names that have a meaning in other formats."""
     numbers = {"big": 2**70, "least": -(2**63), "most": 2**64 - 1, "tiny": 5e-324}
     found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, **numbers)]
     for number, name in enumerate(NAMES):

@@ -42,7 +42,7 @@ _ARROWS = """
 
 @pytest.mark.nightly("reads every sample back in the engine of Perfetto")
 def test_the_clocks_of_16_ranks_are_aligned(tmp_path):
-    """The clock of rank 5 is 3 ms ahead: exported, every collective ends on all ranks at once."""
+    """The clock of rank 5 is 3 ms ahead; exported collectives end simultaneously on all ranks."""
     engine_folder()
     faults = Faults(slow_ranks={2: 2.0}, clock_ns={5: AHEAD_NS})
     run = make_run(tmp_path, Layout(data=RANKS), SMALL, faults, is_compressed=True)

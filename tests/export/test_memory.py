@@ -10,7 +10,7 @@ from tracekit.export.selection import Selection, scope_of
 
 
 def of_steps(count, name="gemm", end=27):
-    """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
+    """Return repeated ops with a launch and a kernel; two overlap if one ends late."""
     events = []
     for number in range(count):
         at = 20 * number
@@ -30,8 +30,8 @@ def exported(trace):
 
 
 def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
-    """Every event is in one block, none holds more than it may, and cutting changes nothing."""
-    # One event that lies far from all others, and many that begin at once.
+    """Every event is in one block, blocks are limited, and splitting changes no result."""
+    # One event far from all others, and many events with the same start.
     far = span("cpu_op", "far", 10_000_000_000, 10_000_000_001)
     crowd = [span("cpu_op", "crowd", 50, 51, pid=number) for number in range(30)]
     file = tiny_trace([*of_steps(200), *crowd, far])
@@ -52,7 +52,7 @@ def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
             ).rows
             counts += rows
         assert sum(count for count, _ in counts) == 631
-        # An event takes 200 bytes at least; more is together only where it begins at one moment.
+        # An event takes at least 200 bytes; only events with the same start may exceed the limit.
         assert all(count <= 15 or starts == 1 for count, starts in counts)
         in_blocks, _ = exported(trace)
         # Packets of one track come in the same order; only tracks take turns.
@@ -79,9 +79,9 @@ def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace):
 
 @pytest.mark.nightly("exports a large trace")
 def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
-    """What an export lays aside spills, and no question needs more than its block.
+    """Staged tables spill to disk, and a query needs at most one block.
 
-    Between two kernels lies a gap, which has the long names of both.
+    Between two kernels is a gap, which has the long names of both.
     """
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
     name = f"void kernel_with_arguments<{'float, ' * 60}>"

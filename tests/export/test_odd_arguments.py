@@ -1,4 +1,4 @@
-"""Ops with malformed arguments: unknown values, no failure, and nothing lost of other ops."""
+"""Ops with malformed arguments have unknown values, and do not affect other ops."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def flops_of(number):
 
 
 def events_that_say(said, number):
-    """Return ops of which all but the first say something odd, each in another member."""
+    """Return ops; all except the first have an unusual value, each in another member."""
     dims = [[4, 8 + number], [8 + number, 16]]
     shapes = {"Input Dims": dims, "Input type": ["float", "float"]}
     events = []

@@ -47,7 +47,7 @@ def test_thirty_ops_of_a_recorded_run(tmp_path):
 
 @pytest.mark.nightly("runs a generated program with torch; another is in the gate")
 def test_odd_arguments(tiny_trace, tmp_path):
-    """What cannot be called is said; names that are no ops of torch are in no program."""
+    """Ops that cannot be called are reported, and names that are not torch ops are omitted."""
     huge = {**ADD, "Input Dims": [[2**40], [2**40], []], "Input Strides": [[1], [1], []]}
     events = [
         op("aten::add", 0, **ADD),

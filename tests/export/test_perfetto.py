@@ -1,4 +1,4 @@
-"""An export for Perfetto is what the store holds: Perfetto's own engine reads it back."""
+"""Perfetto's engine reads an export back, and the result equals the store."""
 
 import os
 from pathlib import Path

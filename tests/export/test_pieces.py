@@ -1,4 +1,4 @@
-"""A piece of the time is written as it is in the whole, whatever lies around it."""
+"""The export of an interval equals the same part of the complete export."""
 
 import json
 
@@ -11,9 +11,9 @@ from traces_by_hand import call, kernel, span
 import tracekit
 from tracekit.export.selection import Selection
 
-# Bad values of these would differ between a piece and the whole: phases and modules that begin long
-# before, kernels of two streams that overlap, hidden and exposed communication, a kernel of an op
-# that launched another one far away, gaps, queues.
+# Cases that could differ between an interval and the complete export: phases and modules that begin
+# long before, overlapping kernels on two streams, hidden and exposed communication, an op that also
+# launched a distant kernel, gaps, and queues.
 LAUNCHES = [
     # launched at, kernel from, to, stream, name
     (5, 20, 40, 7, "gemm"),
@@ -33,7 +33,7 @@ MODULES = [(4, 60, "a"), (105, 160, "b"), (200, 215, "a")]
 
 
 def events():
-    """Return two steps of three calls of modules, of which the second is a backward pass."""
+    """Return two steps of three module calls; the second call is a backward pass."""
     found = [
         span("user_annotation", "ProfilerStep#1", 1, 100),
         span("user_annotation", "ProfilerStep#2", 101, 280),
@@ -67,7 +67,8 @@ def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace):
         begin_ns = 1_000
         assert min(s.start_ns for spans in whole.spans.values() for s in spans) == begin_ns
         counts = []
-        # In a gap; with communication behind what is hidden; across a change of phase and module.
+        # In a gap; with communication after hidden communication; across a change of phase and
+        # module.
         for from_ns, to_ns in ((143_000, 144_000), (30_000, 42_000), (95_000, 165_000)):
             piece, done = record(trace, Selection(from_ns=from_ns, to_ns=to_ns))
             check_piece(whole, piece, begin_ns + from_ns, begin_ns + to_ns)
@@ -100,7 +101,7 @@ def test_pieces_of_public_traces_are_as_in_the_whole(opened, public_traces, file
 
 
 def test_a_step_of_a_serving_engine(tiny_trace):
-    """What it put on the device ends after its range, and none of the next step's is there."""
+    """Its device work ends after its range, and work of the next step is not included."""
     file = tiny_trace(
         [
             span("user_annotation", "execute_context_1(8)_generation_0(0)", 0, 10),
@@ -146,7 +147,7 @@ def test_modules_are_drawn_a_hundred_levels_deep(tiny_trace, cli):
     facts = [json.loads(one.facts or "{}") for found in scene.spans.values() for one in found]
     drawn = [one for one in facts if "self_wall_ns" in one]
     by_wall = sorted((one["wall_ns"] for one in drawn), reverse=True)
-    # Each has a kernel of 4 µs of its own and those of all inside of it.
+    # Each has its own kernel of 4 µs and the kernels of nested ones.
     assert by_wall == [4000 * (150 - depth) for depth in range(101)]
     rows = json.loads(cli("query", "class_icicle", tiny_trace(events), "--format", "json").stdout)
     widths = [(row["depth"], row["total_wall_ns"], row["self_wall_ns"]) for row in rows]

@@ -1,4 +1,4 @@
-"""The rows of statements come in runs, each to a track; what fails on the way leaves nothing."""
+"""Rows of statements are written in runs per track; a failure leaves no output."""
 
 import pytest
 from cases_as_ranks import opened_as_ranks
@@ -33,14 +33,14 @@ def events():
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
-    """Return one trace for all tests here: what they ask leaves it as it was."""
+    """Return one trace for all tests, because queries do not change it."""
     folder = tmp_path_factory.mktemp("runs")
     with opened_as_ranks(folder, [events()]) as opened:
         yield opened
 
 
 def write_slices(writer, runs):
-    """Write the slices of runs with one column before them, each run on a track of its own."""
+    """Write the slices of runs, which have one leading column, with one track per run."""
     for _, rows in runs:
         writer.slices(writer.track("t", 0, 1), rows, 1)
 

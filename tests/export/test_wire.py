@@ -53,7 +53,7 @@ def test_on_a_lane_slices_nest_or_follow_one_another(given_spans):
     for lane, ended_at in lanes.close():
         told[lane].append(("E", ended_at))
     for of_lane in told.values():
-        # What a reader of begins and ends makes of them is what was meant.
+        # Begin and end events decode to the original slices.
         wanted = []
         for what, at in of_lane:
             if what == "is to end":

@@ -102,7 +102,7 @@ static void describe(void)
     require(why == NULL, why);
 }
 
-/* Return a text of so many bytes and no more, and its size. */
+/* Return a text in a buffer of exactly its size, and the size. */
 static char *make_text(size_t *size)
 {
     Buffer text = {NULL, 0, 0};
@@ -112,7 +112,7 @@ static char *make_text(size_t *size)
         const char *piece = PIECES[is_event ? chance(4) : chance(sizeof PIECES / sizeof *PIECES)];
         for (uint64_t again = chance(20) ? 1 : chance(400); again > 0; again--)
             buffer_add(&text, piece, strlen(piece));
-        if (chance(3) == 0) { /* within what is there */
+        if (chance(3) == 0) { /* within the existing text */
             char *at = text.data + 1 + chance(text.size);
             size_t room = (size_t)(text.data + text.size - at), bytes = chance(9);
             memset(at, (int)chance(256), bytes < room ? bytes : room);
@@ -133,7 +133,7 @@ static uint64_t mixed(uint64_t sum, const void *data, size_t size)
     return sum;
 }
 
-/* Read a text in pieces as Python does, and return a sum of what was read. */
+/* Read a text in blocks as Python does, and return a checksum of the output. */
 static uint64_t read_text(const char *whole, size_t size, size_t first_cut, const char *way)
 {
     Batch batch;
@@ -145,7 +145,7 @@ static uint64_t read_text(const char *whole, size_t size, size_t first_cut, cons
         structure_use("plain");
     size_t begin = 0, end = first_cut;
     for (bool goes_on = true; goes_on;) {
-        /* A copy that nothing lies behind. The byte before the next event stands for the bracket. */
+        /* A copy without memory after it. The byte before the next event replaces the bracket. */
         char *text = malloc(end - begin);
         memcpy(text, whole + begin, end - begin);
         size_t at = 1;

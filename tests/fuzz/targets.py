@@ -1,8 +1,8 @@
-"""Targets of fuzzing: each makes random inputs and checks the result.
+"""Fuzzing targets: each generates random inputs and checks the result.
 
-An input is bytes, which become a file of the corpus if the check fails. A check raises an
-AssertionError, or lets any error through that is not one of tracekit's. To add a target, write
-such a pair of functions and add it to TARGETS.
+An input is bytes, and is added to the corpus if the check fails. A check fails with an
+AssertionError, or with any error that is not a TracekitError. To add a target, write a generator
+and a check, and add them to TARGETS.
 """
 
 import functools
@@ -129,7 +129,7 @@ def check_trace(data: bytes) -> None:
         return
     whole = [event for event in events if isinstance(event, dict)]
     if found is None:
-        # A trace is refused only if none of its events can be read.
+        # A trace is rejected only if all of its events are unreadable.
         assert not any(_is_plain(event) for event in whole), "a readable trace was refused"
         return
     kept, rejected = found
@@ -147,7 +147,7 @@ def _is_plain(event: object) -> bool:
 
 
 def _tables(path: Path) -> tuple[set[int], set[int]] | None:
-    """Return the ids of the events that are read, and of those that are rejected."""
+    """Return the ids of readable and rejected events."""
     try:
         with build_temporary(library_file()) as build, Reading(path) as reading:
             build.connection.execute("SET threads = 1")
@@ -266,7 +266,7 @@ def make_store(chance: random.Random) -> bytes:
         for _ in range(chance.choice([1, 1, 3, 20]))
     ]
     if chance.random() < 0.3:
-        # The headers and the catalog lie at the two ends.
+        # The headers and the catalog are at the two ends.
         edits = [[at * 0.02 + chance.choice([0, 0.98]), *rest] for at, *rest in edits]
     return json.dumps(edits).encode()
 

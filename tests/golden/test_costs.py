@@ -1,6 +1,6 @@
-"""What commands cost, to the last call: a change may raise a count only with a reason.
+"""Exact cost of commands, in calls. A change may increase a count only with a reason.
 
-`python tests/golden/test_costs.py` rewrites costs.json; the commit says why a count went up.
+`python tests/golden/test_costs.py` rewrites costs.json; the commit explains increased counts.
 """
 
 import json
@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 def run(module, command, cache):
-    """Return what a command says on stderr, run by a module."""
+    """Return the stderr of a command that a module runs."""
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
     return subprocess.run(
         [sys.executable, "-m", module, *command],

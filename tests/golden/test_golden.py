@@ -1,7 +1,7 @@
-"""Output of every command on small inputs, to the letter.
+"""Exact output of every command on small inputs.
 
-Each text file holds commands behind `$ ` with their output. `python tests/golden/test_golden.py`
-rewrites the outputs; read the difference before you commit it.
+Each text file has commands after `$ ` with their output. `python tests/golden/test_golden.py`
+rewrites the outputs; review the diff before you commit it.
 """
 
 import sys
@@ -25,7 +25,7 @@ def commands_in(file):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, keep_stores):
-    """Return the folder of the cache and of what the commands write."""
+    """Return the folder for the cache and for files that commands write."""
     folder = tmp_path_factory.mktemp("golden")
     keep_stores(folder / "cache", *SAMPLES)
     (folder / "runs").mkdir()

@@ -1,11 +1,11 @@
-"""What the tests of a GPU share: the device, and what becomes of claims and of a lost context.
+"""Shared by GPU tests: the device, claims, and the handling of a lost CUDA context.
 
-Nothing here needs the other tests' fixtures, so that the folder can be carried: see
+Uses no fixtures of other tests, so that the folder can be copied to a GPU host: see
 `evaluations/gpu_pack`.
 
 Environment:
-    TRACEKIT_GPU_TESTS_OUT: a folder that keeps the run folders, and tables as Markdown.
-    TRACEKIT_GPU_TESTS_UNTIL: Unix time after which no test begins.
+    TRACEKIT_GPU_TESTS_OUT: folder for run folders, and for tables in Markdown.
+    TRACEKIT_GPU_TESTS_UNTIL: Unix time after which no test starts.
 """
 
 import os
@@ -17,7 +17,7 @@ import pytest
 from devices import PROGRAMS
 from trial import Trial
 
-# Behind all else: some of the programs have names that packages might have.
+# Last in the path, because some programs could have the names of packages.
 sys.path.append(str(PROGRAMS))
 
 _trial = pytest.StashKey[Trial]()
@@ -32,7 +32,7 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Fail a test whose claims do not hold, with all of them."""
+    """Fail a test if claims do not hold, and list all of these claims."""
     broken = item.stash[_trial].broken if _trial in item.stash else []
     try:
         result = yield
@@ -58,8 +58,8 @@ def pytest_runtest_makereport(item, call):
 
 
 def is_context_lost(error):
-    """Tell whether an error leaves the CUDA context of this process unusable."""
-    # What a command said of an error of its own is no RuntimeError here.
+    """Return whether an error makes the CUDA context of this process unusable."""
+    # Errors of a command appear in its output, not as a RuntimeError.
     if not isinstance(error, RuntimeError) or "out of memory" in str(error):
         return False
     return type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
@@ -83,7 +83,7 @@ def device(request):
 
 @pytest.fixture
 def trial(request, device, tmp_path, tmp_path_factory, record_property):
-    """Return what runs things on the device, and takes claims and figures."""
+    """Return the object that runs work on the device, and records claims and figures."""
     out = os.environ.get("TRACEKIT_GPU_TESTS_OUT") or tmp_path_factory.getbasetemp() / "gpu"
     runs = Path(out) / "runs" / device.type
     runs.mkdir(parents=True, exist_ok=True)

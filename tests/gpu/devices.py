@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "collectors" / "loops" / "programs"
-"""Training loops of somebody else's; they compute on the device that LOOP_DEVICE names."""
+"""Third-party training loops, which run on the device in LOOP_DEVICE."""
 
 _ON_CPU = os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU", "some")
 
@@ -38,7 +38,7 @@ def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkD
     """Parametrize a test over cases on the GPU, and over some of them on the CPU.
 
     Args:
-        name: the argument that takes the name of the case.
+        name: parameter that receives the name of the case.
         cases: names of all cases.
         on_cpu: names of the cases that also run on the CPU.
     """

@@ -1,7 +1,7 @@
-"""Write a Llama's folder with random weights, as servers load it: `_llama_folder.py DIR [LAYERS]`.
+"""Writes the folder of a Llama with random weights for servers: `_llama_folder.py DIR [LAYERS]`.
 
-The shapes are Llama2-7B's; with the word `tiny` those of something small. LightLLM has no option
-for weights that are none.
+Shapes are as in Llama2-7B, or small with the word `tiny`. LightLLM has no option for random
+weights.
 """
 
 import json
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
             f"{name}.post_attention_layernorm.weight": ones.clone(),
         }
         save_file(tensors, out / f"model-l{number:02d}.safetensors")
-    # Last: a folder with a configuration is whole.
+    # Last, so that a folder with a configuration is complete.
     (out / "config.json").write_text(json.dumps(config, indent=1), "utf-8")
 
 

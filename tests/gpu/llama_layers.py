@@ -21,7 +21,7 @@ def layers_that_fit(opt: str, batch_size: int, memory_bytes: int) -> int:
     methods = set(opt.split("+"))
     tokens = batch_size * _SEQUENCE
     per_parameter = _bytes_per_parameter(methods)
-    # Hidden states and the MLP's, kept for backward; and attention's scores, with their copies.
+    # Hidden states and MLP activations saved for backward, and attention scores with copies.
     kept = tokens * _WIDTH * 60.0
     if "F" not in methods:
         kept += _HEADS * _SEQUENCE * tokens * 10.0
@@ -38,7 +38,7 @@ def _bytes_per_parameter(methods: set[str]) -> float:
     if methods & {"L", "LFA", "PT"}:
         return 2.3  # frozen bf16, and adapters
     if methods & {"Q", "QL"}:
-        return 2.0  # made in bf16 before it is packed
+        return 2.0  # created in bf16 before packing
     if "O" in methods:
         return 4.5
     if methods & {"Z1", "Z2", "Z3"}:

@@ -12,7 +12,7 @@ _BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"
 
 @each("backend", _BACKENDS, on_cpu=["FLASH_ATTENTION", "MATH"])
 def test_kernels_of_attention_have_their_class(backend, trial):
-    """Forward and backward are there, no kernel is without class, a fused one is attention."""
+    """Forward and backward exist, every kernel has a class, and the fused kernel is attention."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention

@@ -1,4 +1,4 @@
-"""`tracekit bench all`: what the machine can really do."""
+"""`tracekit bench all` on a GPU."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ _ASKED = {
 
 @on_each_device
 def test_no_point_fails(trial):
-    """Every family is measured, and no point of it fails."""
+    """Every family is measured without a failed point."""
     folder = trial.runs / "bench"
     what = "all" if trial.is_cuda else "memcpy"
     done = trial.tracekit("bench", what, "--out", folder)
@@ -33,5 +33,5 @@ def test_no_point_fails(trial):
 
 @each("name", _ASKED, on_cpu=["bench_memcpy", "figure12"])
 def test_a_figure_of_the_machine(name, trial):
-    """Figures 11 to 15 and what each family measured are made, and kept."""
+    """Figures 11 to 15 and the results of each family are created and saved."""
     trial.table(*_ASKED[name], about="bench")

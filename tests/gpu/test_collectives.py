@@ -1,7 +1,7 @@
-"""Collectives of one rank: what the trace tells of them, and what tracekit makes of it.
+"""Collectives of one rank: their arguments in the trace, and tracekit's interpretation.
 
-One rank has nothing to send: NCCL may launch a copy, or nothing at all. What is told in the
-arguments of each call is the same as with many.
+With one rank, NCCL may launch a copy or nothing. The arguments of each call are the same as with
+many ranks.
 """
 
 import pytest
@@ -20,7 +20,7 @@ _CLASSES = {
     "broadcast": "comm_broadcast",
     "all_to_all": "comm_alltoall",
 }
-# Waiting for a collective is told as one of its own, of no elements.
+# Waiting for a collective is recorded as a separate collective without elements.
 _TOLD = """
     SELECT
         args ->> '$."Collective name"' AS collective,
@@ -56,7 +56,7 @@ def calls(trial):
 
 @each("name", _CLASSES, on_cpu=list(_CLASSES))
 def test_a_collective_tells_its_arguments(name, trial, calls):
-    """Each call tells name and size; the class and the bytes of the message are right."""
+    """Each call has a name and a size; class and message bytes are correct."""
     with tracekit.open(trial.profile(calls[name], warmup=1, active=_STEPS), cache=False) as trace:
         told = trace.sql(_TOLD).to_dicts()
         rows = trace.query("collectives").to_dicts()

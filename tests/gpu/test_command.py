@@ -1,4 +1,4 @@
-"""`tracekit collect` and what a person asks next, as commands."""
+"""`tracekit collect` and typical commands after it."""
 
 from devices import on_each_device
 from trace_claims import claim_training
@@ -9,9 +9,9 @@ _REFUSED = 5
 
 @on_each_device
 def test_a_run_is_collected_and_asked(trial):
-    """`collect`, `breakdown` and seven analyses end well; the trace satisfies what any must.
+    """`collect`, `breakdown`, and seven analyses succeed; the trace satisfies all claims.
 
-    An analysis that the trace cannot support is refused with the reason, which is no failure.
+    An analysis without data in the trace reports the reason, which is not a failure.
     """
     trial.needs("transformers")
     made = trial.collect(

@@ -23,10 +23,10 @@ _COPIES = {
 @pytest.mark.alone
 @each("name", _COPIES, on_cpu=["d2d"])
 def test_bytes_and_times_of_copies(name, trial):
-    """The bytes are equal, the time is that of CUDA events within 5 %.
+    """Bytes are equal, and times are within 5 % of CUDA events.
 
-    Pageable memory is copied by way of a staging buffer, piece by piece, and the trace has the
-    pieces: of that no time is claimed. On a CPU there are no copies between host and device.
+    Pageable memory is copied in parts via a staging buffer, and the trace contains the parts, so
+    their times are not checked. On a CPU, there are no copies between host and device.
     """
     import torch
 

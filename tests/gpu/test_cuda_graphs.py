@@ -1,4 +1,4 @@
-"""Replays of a CUDA graph: every kernel is there, linked, and in the phase of its launch."""
+"""Replays of a CUDA graph: every kernel is recorded, linked, and in the phase of its launch."""
 
 from devices import on_gpu
 from trace_claims import claim_trace
@@ -47,7 +47,7 @@ def test_each_replay_is_one_launch(trial):
             optimizer.step()
 
     path = trial.profile(step, active=_REPLAYS)
-    # Without annotations nothing tells the module of a replayed kernel.
+    # Without annotations, the module of a replayed kernel is unknown.
     phases = {"forward", "optimizer"}
     claim_trace(trial, path, phases=phases, unattributed_at_most_pct=100.0)
     with tracekit.open(path, cache=False) as trace:

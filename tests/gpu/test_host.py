@@ -1,4 +1,4 @@
-"""The machine: what is installed, and whether it computes a product right."""
+"""The machine: installed packages, and a correct GEMM."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ _SIZE = 1024
 
 @on_each_device
 def test_packages(trial):
-    """Which versions are there is reported."""
+    """Reports the installed versions."""
     there = {item.name.lower().replace("_", "-"): item.version for item in metadata.distributions()}
     trial.figures(**{name: there.get(name.replace("_", "-")) for name in _PACKAGES})
     trial.figures(python=sys.version.split()[0])
@@ -27,7 +27,7 @@ def test_packages(trial):
 
 @on_each_device
 def test_a_product_is_right(trial):
-    """A product in bfloat16 is within 1 % of its exact value; what the machine is, is reported."""
+    """A GEMM in bfloat16 is within 1 % of its exact value; the machine is described."""
     import torch
 
     trial.figures(

@@ -1,4 +1,4 @@
-"""What each kind of recording costs a step, in turns; and a window that goes from full to light."""
+"""Cost of each kind of recording per step; and a window that switches from full to light."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ _LIGHT_AT_MOST_PCT = 10.0
 
 
 def loop_of(trial):
-    """Return a step of a decoder that a GPU waits for: its host's time is what a recording adds."""
+    """Return a host-bound step of a decoder, so that recording lengthens it."""
     import tiny
     import torch
 

@@ -1,4 +1,4 @@
-"""Training loops of somebody else's, unchanged, under `tracekit collect -- python …`."""
+"""Unchanged third-party training loops under `tracekit collect -- python …`."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _NEEDS = {
     "lightning_trainer": ("lightning",),
 }
 _STEP_COUNT = 14
-# A program is not made to wait before it is recorded: what is queued by then has no launch there.
+# tracekit does not wait for the device before recording, so queued work has no launch.
 _LINKED_AT_LEAST_PCT = 90.0
 _OPTIONS = ("--warmup", 2, "--steps", 3, "--profile-steps", 2)
 _LOSS = re.compile(r"step (\d+) loss \S+$", re.MULTILINE)
@@ -85,7 +85,7 @@ def _claim_compiled(trial, folder, loop):
         sql = "SELECT count(*) AS n FROM runtime_calls WHERE name LIKE '%GraphLaunch%'"
         graphs = trace.sql(sql).to_dicts()[0]["n"]
     value = health["compiled_region_device_time"]
-    trial.claim("time of compiled regions is told", bool(value), value, "above 0")
+    trial.claim("time of compiled regions is known", bool(value), value, "above 0")
     if trial.is_cuda:
         trial.claim("fused kernels have their class", "triton_fused" in classes, classes)
     if "graphs" in loop:

@@ -1,4 +1,4 @@
-"""Every method and engine of `tracekit collect`, on a small model, each in a process of its own."""
+"""Every method and engine of `tracekit collect` on a small model, in separate processes."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from tracekit import manifest
 
 
 def packages_of(values):
-    """Return the packages that a training run needs besides torch."""
+    """Return the packages that a training run needs in addition to torch."""
     opt, engine = values["opt"], values.get("engine")
     has_zero = "Z" in opt and engine != "fsdp2"
     needed = {

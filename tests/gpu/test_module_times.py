@@ -27,7 +27,7 @@ _MODULES = (
     "model.layers.1",
 )
 
-# A module's first kernel may have waited for what came before: that is between its events, too.
+# The time between a module's events includes the wait of its first kernel for earlier work.
 _INSIDE = """
     SELECT sum(wall_ns + idle_ns)::BIGINT
     FROM work
@@ -67,8 +67,8 @@ class Timer:
 def test_times_of_modules_and_phases(trial):
     """Modules above 0.5 ms, and phases, are within 3 % of CUDA events around the same calls.
 
-    A Llama of full width and two layers is trained; on a CPU a small one, of which it is claimed
-    that every module is in the trace.
+    Trains a Llama of full width with two layers. On a CPU, the model is small, and only the
+    existence of every module in the trace is checked.
     """
     trial.needs("transformers")
     import torch
@@ -101,7 +101,7 @@ def test_times_of_modules_and_phases(trial):
         timer.end("backward")
         model.zero_grad()
         if number == _WARMUP:
-            # What is queued by now would lie in the window without its launches.
+            # Queued work would be in the window without its launches.
             accelerator.synchronize(device)
 
     with ranges.ModuleRanges(model):

@@ -29,10 +29,10 @@ def _counts(trace):
 @pytest.mark.alone
 @each("options", _OPTIONS, on_cpu=["with memory"])
 def test_ranges_cost_little(options, trial):
-    """Ranges cost at most 5 % of a step of full width; what the profiler costs is reported.
+    """Ranges cost at most 5 % of a step of full width; the profiler's cost is reported.
 
-    The claim is about a GPU that is never waited for: on a CPU the figures are there. Light steps
-    show all kernels and no op, and cost less than profiled ones.
+    The claim is about a GPU without waits for it; on a CPU, only the existence of the figures is
+    checked. Light steps show all kernels but no ops, and cost less than profiled ones.
     """
     trial.needs("transformers")
     folder = f"overhead/{options.replace(' ', '_')}"

@@ -1,4 +1,4 @@
-"""Changes that only a GPU shows: predicted from a recording of A, and run as B.
+"""Changes that need a GPU: predicted from a trace of A, and measured as B.
 
 Both are measured without the profiler too. A prediction knows A's recording and its plain step.
 """
@@ -52,7 +52,7 @@ def replayed(trial):
 
 
 def attending(trial, backend):
-    """Attention forward and backward, in pieces or fused."""
+    """Attention forward and backward, unfused or fused."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
@@ -136,7 +136,7 @@ PAIRS = {
 
 
 def plain_ns(trial, step):
-    """Return a step without the profiler, of many that follow one another."""
+    """Return the unprofiled step time over many consecutive steps."""
     from tracekit.collectors.machine import accelerator
 
     for _ in range(3):
@@ -155,7 +155,7 @@ def plain_ns(trial, step):
 @pytest.mark.alone
 @each("name", PAIRS, on_cpu=["fused optimizer"])
 def test_a_change_that_is_made(name, trial):
-    """The gain of a step lies in the interval of the prediction, by 5 % of A's step more."""
+    """The measured gain is in the predicted interval, extended by 5 % of A's step."""
     if "graph" in name and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")
     make_base, make_new, change = PAIRS[name]

@@ -30,10 +30,11 @@ _ANALYSES = ("latency", "throughput", "serving_steps", "serving_modules", "reque
 
 @on_gpu
 def test_lightllm(trial):
-    """A real server of LightLLM's answers all requests, and its own profiler's trace adds up.
+    """A LightLLM server answers all requests, and the trace of its profiler adds up.
 
-    TRACEKIT_LIGHTLLM_PYTHON is the Python of its environment, TRACEKIT_LIGHTLLM_SOURCE the folder
-    that holds the package. It marks neither phases nor modules: what can be placed is reported.
+    TRACEKIT_LIGHTLLM_PYTHON is the Python of its environment, and TRACEKIT_LIGHTLLM_SOURCE the
+    folder with the package. It marks no phases or modules, so the attributed share is only
+    reported.
     """
     python = os.environ.get("TRACEKIT_LIGHTLLM_PYTHON")
     source = os.environ.get("TRACEKIT_LIGHTLLM_SOURCE")

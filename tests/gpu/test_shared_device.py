@@ -1,4 +1,4 @@
-"""Two processes on one GPU: each trace is of its own process, and none tells of the other."""
+"""Two processes on one GPU: each trace contains only its own process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What every trace of these tests has to satisfy, whatever it is of."""
+"""Claims that every trace of these tests must satisfy."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -23,19 +23,19 @@ def claim_trace(
     unattributed_at_most_pct: float = 3.0,
     unclassified_at_most_pct: float = _UNCLASSIFIED_AT_MOST_PCT,
 ) -> None:
-    """Hold a trace, or a run folder's, against what any trace must satisfy.
+    """Check the claims that every trace, or trace of a run folder, must satisfy.
 
-    The window, and busy and idle time over phases, modules, classes and causes, add up to the
-    nanosecond. No event is rejected, and the file is complete. Device time has a phase, a class,
-    and a module or named row. On a GPU it is linked to launches, of which none is missing.
+    The window, and busy and idle time by phase, module, class, and cause, add up to the nanosecond.
+    No event is rejected, and the file is complete. Device time has a phase, a class, and a module
+    or named row. On a GPU, it is linked to launches, and no launch is missing.
 
     Args:
-        trial: takes the claims.
+        trial: receives the claims.
         path: the trace or run folder.
-        phases: phases in which the device must have worked.
-        linked_at_least_pct: device time whose launch must be there.
-        unattributed_at_most_pct: device time that may belong to no module and no named row.
-        unclassified_at_most_pct: device time that may be of the class `other`.
+        phases: phases that must have device work.
+        linked_at_least_pct: minimum share of device time with a launch.
+        unattributed_at_most_pct: maximum share of device time without a module or named row.
+        unclassified_at_most_pct: maximum share of device time of class `other`.
     """
     with tracekit.open(path, cache=False) as trace:
         tables = {name: trace.query(name).to_dicts() for name in _TABLES}
@@ -78,8 +78,8 @@ def claim_trace(
 def claim_training(trial: Trial, path: Path, opt: str) -> None:
     """Compare the trace of a training run with the claims of its methods (`--opt`)."""
     methods = opt.split("+")
-    # The optimizer of LoRA-FA takes a pseudo-inverse of every matrix in every step, which is of no
-    # class: of a small model that is half of the time.
+    # The optimizer of LoRA-FA computes a pseudo-inverse of every matrix in every step, which is of
+    # no class: of a small model that is half of the time.
     most_pct = 100.0 if "LFA" in methods else _UNCLASSIFIED_AT_MOST_PCT
     phases = {"forward", "backward", "optimizer", *(["recompute"] if "R" in methods else [])}
     claim_trace(trial, path, phases=phases, unclassified_at_most_pct=most_pct)
@@ -107,6 +107,6 @@ def _claim_sums(trial: Trial, tables: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _claim_least(trial: Trial, health: dict[str, Any], metric: str, least_pct: float) -> None:
-    """Claim a share that a metric of health must have; one that cannot be told has none."""
+    """Claim a minimum share of a health metric, unless it is unknown."""
     value = float(health[metric] or 0)
     trial.claim(metric.replace("_", " "), value >= least_pct, value, f"at least {least_pct} %")

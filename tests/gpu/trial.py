@@ -1,4 +1,4 @@
-"""One test on one device: what it runs, what it claims, and what it measured."""
+"""A test on a device: its runs, claims, and measurements."""
 
 import json
 import math
@@ -19,14 +19,14 @@ _COMMAND_S = 280
 
 @dataclass
 class Trial:
-    """What a test is given.
+    """Runs, claims, and figures of a test.
 
     Attributes:
-        device: the device of torch that it is for.
-        runs: the folder that keeps its run folders, one for each kind of device.
-        work: a folder for what is not kept.
-        record: takes the name of a claim or figure, and its value, for the report.
-        broken: claims that do not hold; they fail the test at its end, all of them together.
+        device: the torch device.
+        runs: folder for saved run folders, one per kind of device.
+        work: folder for temporary files.
+        record: receives name and value of each claim or figure, for the report.
+        broken: claims that do not hold; at its end, the test fails with all of them.
     """
 
     device: Any
@@ -89,7 +89,7 @@ class Trial:
         return CliResult(done.stdout, done.stderr, done.returncode)
 
     def tracekit(self, *words: object, **options: object) -> CliResult:
-        """Run `tracekit` with some words: `batch_size=2` is `--batch-size 2`, None is left out."""
+        """Run `tracekit`: `batch_size=2` becomes `--batch-size 2`, and None is omitted."""
         given: list[object] = [*self.command_line, *words]
         for name, value in options.items():
             if value is not None and value is not False:

@@ -1,8 +1,8 @@
-"""Changes of six simulated machines whose truth is known: the machine with other knobs, run again.
+"""Changes of six simulated machines. The ground truth is a simulation with other knobs.
 
-Changes are written in the language of `tracekit predict --change`. `class=… x0.5` scales the time
-that the device needs for work, not what waits for it; of a collective it is the transfer. `host` is
-the time of host threads, the cost of calls included; `python` is the part of it outside of ops.
+Changes use the syntax of `tracekit predict --change`. `class=… x0.5` scales device work without
+waits; for a collective, the transfer. `host` is the time of host threads, including calls; `python`
+is its part outside ops.
 """
 
 from __future__ import annotations

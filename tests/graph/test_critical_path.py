@@ -42,7 +42,7 @@ def test_what_is_replayed_without_a_group_ends_earlier_or_as_it_did(
     trace = opened(path)
     for row in trace.query("slack", by="kernel").to_dicts():
         assert row["gain_ns"] >= 0, row
-        # What may grow is on no path, and so gains nothing by itself.
+        # Work with slack is not on a path, so it has no gain alone.
         assert row["slack_ns"] == 0 or row["path_ns"] == 0, row
 
 

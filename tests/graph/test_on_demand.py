@@ -1,4 +1,4 @@
-"""Tables that are made when something first requires them."""
+"""Tables that are created on demand."""
 
 from __future__ import annotations
 

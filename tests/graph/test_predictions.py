@@ -56,7 +56,7 @@ def test_predictions_hold(traces: Callable[[str], tracekit.Trace], base: str) ->
 def test_contention_is_as_the_trace_tells(
     traces: Callable[[str], tracekit.Trace], change: str
 ) -> None:
-    """Kernels take 30 % longer beside collectives: without that the errors are 2 and 3 %."""
+    """Kernels take 30 % longer next to collectives; ignoring that gives errors of 2 and 3 %."""
     base = "four ranks, contention"
     (one,) = (one for one in SCENARIOS if (one.base, one.change) == (base, change))
     found = traces(base).predict(change)
@@ -135,7 +135,7 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert said["low_ns"] <= said["predicted_ns"] <= said["high_ns"] < said["recorded_ns"]
     again = json.loads(cli("query", "timeline", timeline, "--format", "json").stdout)
     assert abs(again[0]["window_ns"] - said["predicted_ns"]) <= 1
-    # What ran on the host moved along, so that work is still where it was.
+    # Host work moved along, so that device work has the same times.
     compared = tracekit.compare(folder, timeline, cache=False)
     assert {pair.match for pair in compared.pairs} == {"same"}
     places = "SELECT phase, module_id, count(*) FROM attributed_events GROUP BY ALL ORDER BY ALL"
@@ -150,7 +150,7 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
 
 
 def test_what_runs_again_is_drawn(traces: Callable[[str], tracekit.Trace], tmp_path: Path) -> None:
-    """Calls with ops around them on the thread of the backward pass, their kernels behind them."""
+    """Calls inside ops on the thread of the backward pass, followed by their kernels."""
     path = tmp_path / "predicted.json"
     recorded = traces("host bound")
     found = recorded.predict("recompute on module=layers.*", "accumulate x2", timeline=path)
@@ -160,7 +160,7 @@ def test_what_runs_again_is_drawn(traces: Callable[[str], tracekit.Trace], tmp_p
         (row,) = trace.query("timeline")
         assert found.predicted_ns in row
         after = {phase: row for phase, *row in trace.sql(sums)}
-        # All but the last sum of each layer, and what every micro-batch runs is there twice.
+        # All reductions except the last one per layer, and the work of each micro-batch twice.
         count, ns = before["forward"]
         assert after["forward"] == [2 * count, 2 * ns]
         assert after["recompute"][0] == 2 * count * 5 // 6

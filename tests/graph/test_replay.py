@@ -1,4 +1,4 @@
-"""The replay: it gives a recorded run back, and scales as a whole."""
+"""The replay reproduces a recorded run, and scales uniformly."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path
         ).rows
     )
     found = replayed(trace, "weight_ns + rest_ns")
-    # Where the clocks of ranks are apart, what another rank did may come too late.
+    # With clock offsets between ranks, events of other ranks may be too late.
     if trace.sql("SELECT count(*) FROM trace").rows == [(1,)]:
         assert {node: found[node] for node in recorded} == recorded
     twice = replayed(trace, "2 * (weight_ns + rest_ns)")
@@ -62,7 +62,7 @@ def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path
 
 
 def swept(sweep: str, rows: Sequence[tuple[int | None, ...]]) -> list[Any]:
-    """Return what a sweep makes of edges."""
+    """Return the result of a sweep over edges."""
     said = ", ".join(
         "(" + ", ".join("NULL::BIGINT" if one is None else f"{one}::BIGINT" for one in row) + ")"
         for row in rows
@@ -74,7 +74,7 @@ def swept(sweep: str, rows: Sequence[tuple[int | None, ...]]) -> list[Any]:
 
 
 # Number, source, target, weight, recorded time of the target, and whether it is an end: from node 0
-# by way of 1 or 2, of which the latter takes longer, to the end 3.
+# via 1 or 2 (slower) to the end 3.
 EDGES_BY_HAND = [
     (0, 0, 1, 5, 10, 0),
     (1, 0, 2, 20, 20, 0),
@@ -102,7 +102,7 @@ def test_gains_by_hand() -> None:
 
 
 def test_moments_by_hand() -> None:
-    """Of group 0 the first node counts, of others the last."""
+    """Group 0 has the time of its first node, other groups of their last."""
     groups = {1: 0, 2: 0, 3: 1}
     rows = [
         (source, target, at_ns, groups[target], *(weight * factor for factor in range(5)))
@@ -130,7 +130,7 @@ def test_steps_by_hand() -> None:
     assert steps == [3, 39_000, 39_000, 30_000, 48_000, 39_000]
     assert factor == pytest.approx(2_000_000, abs=100)
     assert made(None)[-1] is None
-    # The device alone takes as long as the wanted step.
+    # The device work alone takes as long as the measured step.
     assert made(20_000)[-1] == 1_000_000
 
 

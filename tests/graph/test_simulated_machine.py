@@ -132,7 +132,7 @@ EDGES = """
 @pytest.mark.parametrize("knobs", [{"has_side_stream": True}, {"ranks": 4}], ids=str)
 @pytest.mark.nightly("simulates and opens two machines again")
 def test_waits_come_back_without_their_rows(tmp_path: Path, knobs: dict[str, Any]) -> None:
-    """The edges that rows of category cuda_sync record are inferred where there are none."""
+    """Without rows of category cuda_sync, their edges are inferred."""
     found = []
     for has_rows in (True, False):
         machine = simulate(Machine(**knobs, has_event_rows=has_rows))

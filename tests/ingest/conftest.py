@@ -33,7 +33,7 @@ class Loaded:
         return self.connection.execute(text).fetchall()
 
     def everything(self):
-        """Return every row that comes from the events, but nothing about the form of the file."""
+        """Return every row that comes from the events, without the format of the file."""
         tables = (*EVENT_TABLES, "thread", "device", "process_group")
         return {table: self.sql(f"FROM {table} ORDER BY ALL") for table in tables}
 
@@ -118,7 +118,7 @@ def rows_of(blocks):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows of the events in a text, and what was reported about the rest."""
+    """Rows of the events in a text, and the reports about the rest."""
 
     rows: list[dict[str, Any]]
     text: TraceText

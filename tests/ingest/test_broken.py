@@ -1,4 +1,4 @@
-"""Damaged files: every readable event is kept, every other one is reported with its offset."""
+"""Damaged files: every readable event is read, and every other one is reported with its offset."""
 
 import json
 
@@ -28,7 +28,7 @@ HEAD = '{"ph": "X", "ts": 1, "dur": 2, "name": '
 QUOTE, CONTROL, NUMBER = "unescaped quote", "control character", "NaN or Infinity"
 BACKSLASH = "unescaped backslash"
 
-# Text behind HEAD, the repaired name, and what was repaired.
+# Text after HEAD, the repaired name, and the repair.
 REPAIRED = {
     "unescaped quotes": ('"say "hi" now"}', 'say "hi" now', QUOTE),
     "quotes at the end": ('"f<"a">"}', 'f<"a">', QUOTE),

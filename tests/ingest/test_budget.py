@@ -1,7 +1,7 @@
-"""The result of reading a file is bounded by its size, whatever the file says.
+"""The size of a file limits the result of reading it.
 
-Each file has at most some hundred kB and describes gigabytes or endless work; or one odd row in it
-must not affect the others.
+Each file has at most some hundred kB. It describes gigabytes or endless work, or has an odd row
+that must not affect the others.
 """
 
 import gzip
@@ -34,7 +34,7 @@ def refusal(path):
 
 
 def shared(depth, leaf):
-    """Return a list of ten lists of ten lists and so on, each of which exists once."""
+    """Return nested lists of ten references to the same list."""
     for _ in range(depth):
         leaf = [leaf] * 10
     return leaf

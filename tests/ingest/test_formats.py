@@ -226,7 +226,7 @@ def test_blocks_are_bounded(split):
     text = json.dumps({"traceEvents": [EVENTS[2]] * 2000}).encode()
     found = split(text, block_bytes=20_000, chunk_bytes=1000)
     assert len(found.rows) == 2000
-    # The first block is what was read in search of the array.
+    # The first block was read while searching for the array.
     assert found.largest_block <= 66_000 // len(json.dumps(EVENTS[2]))
     assert BLOCK_BYTES <= 8 << 20
 

@@ -1,9 +1,9 @@
 """Random damage: nothing crashes, and no undamaged event is lost.
 
-A trace is a list of event texts between brackets. Damage inside one event leaves all others intact,
-and the reader must return exactly those, in order. Damage across events must leave every event that
-it does not touch. The one legitimate exception: the damaged text may swallow its neighbors, when it
-opens a bracket that they or the end of the file close. Python's json decides that.
+A trace is a list of event texts between brackets. If the damage is inside one event, the reader
+must return exactly all others, in order. If it spans events, the reader must return every undamaged
+event. The only exception: damaged text may include adjacent events if it opens a bracket that they
+or the end of the file close, according to Python's json.
 """
 
 import gzip

@@ -39,7 +39,7 @@ def test_lines_of_sends(tmp_path):
 
 
 def test_bandwidths_match_the_log(tmp_path):
-    """The sizes and times of an all-reduce and a reduce-scatter are those of NCCL's README."""
+    """Sizes and times of an all-reduce and a reduce-scatter match NCCL's README."""
     kernels = [{"channel_id": 0, "kernel_start_ts": START_US - 7, "kernel_stop_ts": START_US}]
     verbose = {
         "coll_timing_source": "kernel_gpu",

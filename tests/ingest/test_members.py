@@ -1,4 +1,4 @@
-"""Every member of an event is kept, whether it has a column or not."""
+"""Every member of an event is stored, with or without a column."""
 
 import json
 

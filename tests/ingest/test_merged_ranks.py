@@ -33,7 +33,7 @@ def test_each_rank_has_its_own_devices_and_launches(tiny_trace):
         assert rows == [(0, "process ids", 3, 3, 120_000), (1, "process ids", 3, 3, 320_000)]
         linked = trace.sql("SELECT count(*) FROM attribution WHERE op_name = 'aten::mm'").rows
         assert linked == [(2,)]
-        # The ids of processes are those of the file again, without their rank.
+        # Process ids are restored by removing the rank.
         assert trace.sql("SELECT DISTINCT pid FROM event ORDER BY pid").rows == [(0,), (83,)]
 
 

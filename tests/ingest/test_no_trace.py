@@ -1,4 +1,4 @@
-"""Files that are no trace are refused with one error."""
+"""Files that are not traces are rejected with one error."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tracekit.errors import TraceError
 
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 
-# Content of the file, and a word of the message or hint that tells the case from the others.
+# Content of the file, and a word that only this case has in its message or hint.
 UNREADABLE = {
     "empty": (b"", "empty"),
     "white space": (b" \n", "array"),

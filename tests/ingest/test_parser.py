@@ -106,7 +106,7 @@ USUAL = (
     '{"ph": "X", "cat": "kernel", "name": "k%d", "pid": 0, "tid": 7, "ts": %d.5, "dur": 2, '
     '"args": {"External id": %d, "stream": 7, "x": [1.50, {"y": "\\u00e9\\/"}]}}'
 )
-# What replaces a part of a usual event, and what the event becomes: a column and its value.
+# Replacement for a part of a usual event, and a resulting column with its value.
 ODD = {
     "args that are no object": ('"args": {', '"args": [1], "other": {', ("args", "[1]")),
     "a member twice": ('"pid": 0', '"pid": 0, "pid": 1', ("pid", 1)),
@@ -123,7 +123,7 @@ ODD = {
 
 @pytest.mark.parametrize("case", ODD)
 def test_one_odd_event_among_usual_ones(split, case):
-    """It is read alone: order, counts, and numbers of the others stay."""
+    """It is read separately; order, counts, and numbers of other events are unchanged."""
     usual, odd, value = ODD[case]
     texts = [USUAL % (number, number, number) for number in range(60)]
     texts[40] = texts[40].replace(usual, odd, 1)
@@ -165,7 +165,7 @@ def test_nearly_all_events_of_real_traces_are_usual(split_file, sample_trace, mo
 
 @pytest.mark.parametrize("shift", [0, 42])
 def test_both_instruction_sets_read_the_same(split, shift):
-    """Odd characters stand on each side of the 64 bytes that are scanned together."""
+    """Odd characters are on each side of a block of 64 bytes."""
     args = '{"a\\\\\\"b": "\\\\", "c":[1.50 ,-2e3,{ }, "é\\u0007"] , "stream" : 7}'
     events = f'[{" " * shift}{{{X}, "name":"n\\\\\\\\", "args": {args}}}\n,\t'
     whole = events + events[1:] * 150 + f"{{{X}}}]"

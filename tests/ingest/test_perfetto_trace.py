@@ -1,4 +1,4 @@
-"""An export for Perfetto is read back as the trace that it was made of."""
+"""An export for Perfetto is read back as the original trace."""
 
 import gzip
 from pathlib import Path
@@ -17,7 +17,7 @@ EVENTS = [
     span("cpu_op", "aten::mm", 1, 9, **{"Input Dims": [[2, 3], [3, 4]], "External id": 5}),
     *work(2, 6, 16.5, 1, "ampere_sgemm_128x64_nn"),
     *work(20, 30.001, 40, 2, "ampere_sgemm_128x64_nn"),
-    # Overlaps the one before it, on its stream: a lane of its own.
+    # Overlaps the previous one on its stream, so it gets its own lane.
     kernel("void gather<1>(int*)", 35, 36, 3),
     kernel("Memcpy HtoD (Pageable -> Device)", 50, 50, 4, stream=20, bytes=64),
     span("Trace", "PyTorch Profiler (0)", 0, 101) | {"pid": "Spans", "tid": "PyTorch Profiler"},

@@ -27,7 +27,7 @@ def written(path, content, protocol=4):
 
 
 def history():
-    """Return a history: 512 bytes are there before, 1,024 stay, and 4,096 are freed."""
+    """Return a history: 512 bytes exist before, 1,024 remain, and 4,096 are freed."""
     blocks = [
         (1024, 1024, "active_allocated"),
         (512, 256, "active_allocated"),
@@ -111,7 +111,7 @@ def test_failed_allocations_in_a_history(tmp_path):
 
 
 def test_a_memory_timeline(tmp_path):
-    """A gradient of 30 bytes is there before; an input of 8 bytes becomes a parameter."""
+    """A gradient of 30 bytes exists before; an input of 8 bytes becomes a parameter."""
     rows = [[-1, 1, 30, 5], [1000, 2, 8, 2], [2000, 3, -8, 2], [2000, 3, 8, 0]]
     rows += [[2500, 2, 5, 7], [3000, 4, -30, 5], [4000, 4, -5, 7]]
     path = tmp_path / "memory_timeline.raw.gz"

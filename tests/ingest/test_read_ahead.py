@@ -19,7 +19,7 @@ def until(is_reached):
 
 
 def numbers(made, error=None):
-    """Yield numbers without an end, or an error after two of them."""
+    """Yield infinitely many numbers, or raise an error after two."""
     for number in count():
         if error is not None and number == 2:
             raise error

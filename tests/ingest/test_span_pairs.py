@@ -201,7 +201,7 @@ def in_order(found):
 
 
 def tree(chance, start, end, depth):
-    """Return nested spans, none of which begins or ends where another one does."""
+    """Return nested spans with distinct starts and ends."""
     if depth == 0 or end - start < 8:
         return []
     middle = chance.randrange(start + 3, end - 3)

@@ -1,4 +1,4 @@
-"""Truncated files: no crash, every complete event is kept, and the truncation is reported."""
+"""Truncated files: no crash, every complete event is read, and the truncation is reported."""
 
 import gzip
 import json
@@ -189,7 +189,7 @@ def test_a_real_trace_truncated(split, sample_trace):
         assert found.rows == whole.rows[: len(found.rows)]
         assert found.text.truncation is not None
         assert len(found.rejected) <= 1
-        # No whole event is missing: what is left over is shorter than an event may be here.
+        # No complete event is missing, because the rest is shorter than any event here.
         assert data[:cut].count(b'"ph":') - len(found.rows) <= 1
 
 

@@ -20,7 +20,7 @@ def double_field(number, value):
 
 
 class Space:
-    """Builds an XSpace; field numbers are those of tsl/profiler/protobuf/xplane.proto."""
+    """Builds an XSpace with the field numbers of tsl/profiler/protobuf/xplane.proto."""
 
     def __init__(self):
         self.planes: list[bytes] = []

@@ -15,7 +15,7 @@ def folder(tmp_path):
 @pytest.fixture
 def ask(folder, cache, monkeypatch):
     """Return a function that calls a tool in this process; `fails` says whether it has to."""
-    # A call bounds the memory of its own process; this one runs browsers after it.
+    # A call limits the memory of its process, but this process later runs browsers.
     monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: None)
 
     def call(tool, *, fails=False, **arguments):

@@ -51,7 +51,7 @@ def arguments(folder, *more):
 
 @pytest.fixture
 def over_stdio(folder, environment):
-    """Return a function that opens a client with a server of its own."""
+    """Return a function that opens a client with its own server."""
 
     def client(*more, mode="auto"):
         parameters = StdioServerParameters(
@@ -96,7 +96,7 @@ def text_of(result, *, fails=False):
 
 
 async def tools_answer(client):
-    """What a tool answers is not the transport's: of that, two answers and two errors."""
+    """Answers do not depend on the transport: test two answers and two errors."""
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["open", "ask", "sql", "compare", "advise", "explain"]
     assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
@@ -239,7 +239,7 @@ def test_a_cancelled_call_ends_its_process(over_stdio):
 @pytest.mark.parametrize("is_killed", [False, True])
 @_NIGHTLY
 def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_killed):
-    """Also the server that is killed; what it says meanwhile is the protocol, line by line."""
+    """Also if the server is killed; its stdout contains only protocol lines."""
     with subprocess.Popen(
         [sys.executable, *arguments(folder)],
         env=environment,
@@ -274,7 +274,7 @@ def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_ki
 
 @_NIGHTLY
 def test_a_client_of_http_that_leaves_takes_its_call_with_it(folder, environment):
-    """It says nothing: its connection is closed while the call runs."""
+    """The client closes its connection during the call, without a message."""
 
     async def run(url):
         with suppress(httpx2.HTTPError, anyio.get_cancelled_exc_class()):
@@ -358,7 +358,7 @@ def test_many_calls_hold_nothing(over_stdio):
                     await anyio.sleep(0.02)
                     most = max(most, len(calls()))
                 assert most <= served.AT_ONCE
-            # Other tests of this process may have left servers of their own.
+            # Other tests of this process may have left servers.
             (server,) = (one for one in psutil.Process().children() if "mcp" in one.cmdline())
             before = server.num_fds()
             for _ in range(2):

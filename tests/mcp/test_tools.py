@@ -1,4 +1,4 @@
-"""Every tool, what each refuses, and faults that are found in six calls."""
+"""Every tool, rejected calls, and faults that six calls find."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_open_lists_what_there_is(ask, trace, folder):
 def test_open_says_what_it_is_and_whether_to_trust_it(ask, trace):
     text = ask("open", trace=trace)
     assert text.startswith(MARK)
-    # 85 µs from the first work to the end of the last; 41 of them busy.
+    # Window: 85 µs; busy: 41 µs.
     assert "window ms=0.085" in text
     assert "idle ms=0.044" in text
     assert "Biggest loss: idle time" in text
@@ -290,7 +290,7 @@ FAULTS = [
     ids=lambda fault: fault.name,
 )
 def test_a_fault_is_found_in_six_calls(fault, ask, folder):
-    """The plan is the same for all, and takes what it asks next from the answer before."""
+    """All faults use the same sequence of calls, based on the previous answers."""
     if fault.faulty:
         simulate(Machine(**fault.faulty)).write(folder / "run")
     else:

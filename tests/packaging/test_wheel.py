@@ -1,4 +1,4 @@
-"""A wheel from a clean clone is complete, keeps to its own name, and works on its own."""
+"""A wheel from a clean clone is complete, uses only its own names, and works standalone."""
 
 import json
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.nightly("builds and installs wheels")
 
 
 def run(*command, cwd, **env):
-    """Run a command outside of this test's environment and return what it printed on stdout."""
+    """Run a command outside this test's environment and return its stdout."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -35,7 +35,7 @@ def run(*command, cwd, **env):
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        # Of what is installed little is ever imported: pip's word for «do not compile it» is 0.
+        # Little of the installed code is ever imported; PIP_COMPILE=0 disables compilation.
         env={**inherited, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "0", **env},
         capture_output=True,
         encoding="utf-8",
@@ -47,7 +47,7 @@ def run(*command, cwd, **env):
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """Return a copy of what a commit of the working tree would hold: no caches, no builds."""
+    """Return a copy of the files that git would commit, without caches and builds."""
     target = tmp_path_factory.mktemp("clone")
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=REPO)
     for name in filter(None, listed.split("\0")):
@@ -59,10 +59,10 @@ def clone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(clone, tmp_path_factory):
-    """Return the wheel built from the clone, by way of a source distribution as in a release.
+    """Return the wheel built from the clone via a source distribution, as in a release.
 
-    By the setuptools that is there, if any is: whatever installs tracekit, as `make demo`, fetches
-    the one that is asked for.
+    Uses the installed setuptools, if any; installing tracekit, as in `make demo`, downloads the
+    required one.
     """
     out = tmp_path_factory.mktemp("wheel")
     there = ["--no-isolation"] if find_spec("setuptools") else []
@@ -105,7 +105,7 @@ def test_the_source_distribution_holds_what_the_checks_ran_with(wheel):
 
 
 def test_core_dependencies_are_bounded_and_locked():
-    """The next major version of any of them may be another library."""
+    """The next major version of a dependency may be incompatible."""
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     lines = (REPO / "constraints.txt").read_text("utf-8").splitlines()
     locked = dict(line.lower().split("==") for line in lines if "==" in line)
@@ -183,7 +183,7 @@ def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(ins
     (tmp_path / "tracekit").mkdir()
     for name in ("tracekit/__init__.py", "torch.py", "json.py"):
         (tmp_path / name).write_text("raise SystemExit('taken from the current folder')\n")
-    # The environment has the core alone; the rest is that of this test's own.
+    # The environment has only the core; the rest comes from the test environment.
     packages = {"PYTHONPATH": str(Path(torch.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     printed = run(
         *(installed / "tracekit", "sweep", "--opt", "Naive", "--nproc", "1", "--layers", "1"),

@@ -1,4 +1,4 @@
-"""The published figures: what cannot be right is marked, and names lead to them."""
+"""The published figures: impossible values are marked, and names find tables."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ NUMERALS += ("XI", "XII", "XIII", "XIV", "XV", "XVI")
 ROMAN = {name: number for number, name in enumerate(NUMERALS, start=1)}
 
 
-# -- marks: what cannot be right -------------------------------------------------------------------
+# -- marks: impossible values ----------------------------------------------------------------------
 
 
 def marked(name, column):
@@ -93,7 +93,7 @@ def test_every_mark_is_of_a_column_and_names_a_row():
 
 
 def test_shares_agree_with_times():
-    """What the marks of Tables V, VI, X and XI rest on: time over the sum of times."""
+    """Shares equal time / sum of times, except marked cells in Tables V, VI, X, and XI."""
     rows = find_table("table10").rows
     parts = [row for row in rows if row["task"] == "(all)"]
     total = sum(float(row["time_ms"] or 0) for row in parts)

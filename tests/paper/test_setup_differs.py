@@ -1,4 +1,4 @@
-"""Runs whose setup differs from that of the paper's rows."""
+"""Runs whose setup differs from the rows of the paper."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def forward(module, op=""):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Return an environment with a cache that keeps the store of the run that tests share."""
+    """Return an environment with a cache for the store of the shared run."""
     return {"TRACEKIT_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
 
 

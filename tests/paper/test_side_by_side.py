@@ -1,4 +1,4 @@
-"""Ours beside the paper's: what stands beside what, and what is left over."""
+"""Comparison with the paper: matched and unmatched rows."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def rows_of(cli, *args):
 
 
 def beside(rows, run):
-    """The lines where a run stands beside a row of the paper."""
+    """The lines with a run next to a row of the paper."""
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is not None]
 
 
@@ -81,7 +81,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
     assert (small["paper_tokens_per_s"], small["our_tokens_per_s"]) == (None, 1.0)
     (other_stage,) = alone(rows, "tuned")
     assert other_stage["note"] == "stage finetune: the paper's table is for stage pretrain"
-    # 38 methods of the paper, four of these runs that are none of them, and one of another stage.
+    # 38 methods of the paper, four runs with other methods, and one of another stage.
     assert len(rows) == 38 + 5
     empty = next(row for row in rows if row["method"] == "Z2+O" and row["model"] == "Llama2-7B")
     assert empty["note"] == "no run of Llama2-7B, Z2+O, batch size 1"
@@ -345,7 +345,7 @@ def test_no_figure_has_numbers_that_the_text_does_not_have(name):
     unknown = {"peak_pct", "latency_ms", "bandwidth_gb_per_s"}
     for row in table.rows:
         assert {row[column] for column in unknown & row.keys()} == {None}
-    assert "picture" in table.notes[0]
+    assert "only plots" in table.notes[0]
     assert table.source == f"arXiv 2311.03687v2, text on Figure {name.removeprefix('figure')}"
 
 

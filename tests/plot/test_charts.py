@@ -116,7 +116,7 @@ def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(opened, tmp_path
 
 
 def fields(spec):
-    """Return the fields of rows that a chart refers to, less those that it makes."""
+    """Return the fields of rows that a chart uses, without computed ones."""
     found = set()
     made = set()
 
@@ -260,7 +260,7 @@ def test_texts_stand_out_from_the_marks_that_they_are_in():
 
 
 def without(result, column, named):
-    """Return a result whose first row that has something for `named` has nothing for `column`."""
+    """Return a result with NULL in `column` of the first row where `named` is not NULL."""
     place, has = (result.column_names.index(name) for name in (column, named))
     at = next(at for at, row in enumerate(result.rows) if row[has] is not None)
     row = result.rows[at]

@@ -42,7 +42,7 @@ def written(path: Path, events: list[Event], **top_level: Any) -> Path:
 
 
 NUMBER = {"Sequence number": 7}
-# Products of 300 and 200 µs with 100 of a function between and 50 of Python; backward 1,000.
+# GEMMs of 300 and 200 µs with a function of 100 in between and 50 of Python; backward 1,000.
 LAYERED = steps(
     annotation("tk/phase/forward", 0, 700),
     annotation("tk/module/forward/layers.0#Layer", 0, 700),
@@ -66,10 +66,10 @@ LOADED = steps(
 @pytest.mark.parametrize(
     ("late", "change", "window"),
     [
-        # What a rank was late by from a step before the window goes with the stall, or doubles.
+        # A delay from a step before the window disappears with the stall, or doubles.
         (400, "range=stall remove", 4 * 270),
         (400, "range=stall x2", 800 + 4 * 1070),
-        # It began with the other one, or later for another reason: that stays.
+        # It began with the other one, or later for another reason, which remains.
         (0, "range=stall remove", 4 * 270),
         (100, "range=stall remove", 100 + 4 * 270),
     ],
@@ -163,7 +163,7 @@ def test_what_is_added_is_drawn(
 @pytest.mark.parametrize(
     ("change", "step"),
     [
-        # 100 µs and 50 for each of a batch; products of 200, which do not grow.
+        # 100 µs, plus 50 per batch element; GEMMs of 200, which do not grow.
         ("batch=8 of=2,4", 500 + 200),
         ("batch=3 of=2,4", 250 + 200),
         # From 200 to 700 µs: in the square of the length.

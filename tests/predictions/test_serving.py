@@ -1,6 +1,6 @@
-"""Loads on a serving engine whose schedule one can work out.
+"""Loads on a serving engine with a schedule that can be computed by hand.
 
-Steps that read prompts take 20 ms, those that only decode 10; prompts have 64 tokens, answers 3.
+Prefill steps take 20 ms and decode-only steps 10 ms; prompts have 64 tokens, and answers 3.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def serving_run(
 
 
 def told(measures: Any) -> tuple[float, ...]:
-    """Return TTFT and TPOT, mean, median and 99 %, and ITL, in ms; and tokens/s to a thousandth."""
+    """Return TTFT and TPOT (mean, median, and p99) and ITL in ms, and tokens/s to a thousandth."""
     assert list(measures) == list(MEASURES)
     *times, rate = measures.values()
     return (*(time / MS for time in times), round(rate, 3))
@@ -82,7 +82,7 @@ RECORDED = (23, 20, 30, 12, 10, 15, 20, 62.5)
         # Each in 40 ms, from 0, 40, 100, 140 and 200.
         ("batch limit=1", (29, 20, 50, 10, 10, 10, 10, 62.5)),
         ("kv tokens=100", (29, 20, 50, 10, 10, 10, 10, 62.5)),
-        # First tokens at 20, 40, 120, 145, 220, and two decoding steps behind each.
+        # First tokens at 20, 40, 120, 145, 220, each followed by two decode steps.
         ("prefill apart", (22, 20, 30, 10, 10, 10, 10, 62.5)),
     ],
 )
@@ -123,7 +123,7 @@ def test_another_run_says_what_steps_take(make_run: MakeRun) -> None:
 
 
 def test_exit_codes(make_run: MakeRun, cli: Callable[..., Any]) -> None:
-    # Requests wait for each other, and nothing says why.
+    # Requests wait for each other for an unknown reason.
     odd = serving_run(make_run, ONE_BY_ONE, "odd")
     result = cli("predict", odd, "--change", "rate x0.25", "--format", "json")
     assert result.exit_code == 7
@@ -141,7 +141,7 @@ def test_runs_that_do_not_tell(make_run: MakeRun, kernels: Path) -> None:
     for place in (without, failed, kernels):
         with tracekit.open(place, cache=False) as trace, pytest.raises(QueryError):
             trace.predict("batch limit=4")
-    # All at once has no rate.
+    # A burst has no rate.
     with tracekit.open(SAMPLE, traces=False, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x2")
 
@@ -160,7 +160,7 @@ def test_recorded_figures_are_those_of_the_analyses() -> None:
 
 
 def test_the_schedule_is_that_of_the_trace(opened: Callable[[Path], tracekit.Trace]) -> None:
-    """Ranges in the trace of the profiled load tell it; the prediction has it from requests."""
+    """Ranges in the trace show the schedule; the prediction derives it from requests."""
     trace = opened(SAMPLE)
     columns = ("prefill_token_count", "decode_request_count")
     traced = [
@@ -191,7 +191,7 @@ def test_clients_hold_back_and_are_late() -> None:
     one = Engine(in_flight_limit=1)
     served = Serving(requests, one, lambda _: 10)
     assert (served.sent_ns, served.end_ns) == ([3, 27, 100], [23, 37, 110])
-    # What comes soon enough is in the step that has begun.
+    # A request that arrives soon enough joins the current step.
     two = replace(one, in_flight_limit=None, wake_ns=1)
     assert Serving(requests, two, lambda _: 10).first_ns == [13, 13, 110]
     assert Serving(requests, replace(two, wake_ns=0), lambda _: 10).first_ns == [13, 23, 110]

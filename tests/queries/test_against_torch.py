@@ -1,4 +1,4 @@
-"""Ops and categories of memory, compared with what torch reports of the same recording."""
+"""Ops and memory categories, compared with torch's report of the same recording."""
 
 import json
 import warnings
@@ -19,7 +19,7 @@ NAMES = {
     "OPTIMIZER_STATE": "optimizer state",
     "INPUT": "inputs",
     "TEMPORARY": "temporary",
-    # What a backward pass makes on its way.
+    # Temporary tensors of a backward pass.
     "AUTOGRAD_DETAIL": "temporary",
     "ACTIVATION": "activations",
     "GRADIENT": "gradients",
@@ -56,7 +56,7 @@ def recorded(make, path):
 
 
 def told_by_torch(profiler, until_ns):
-    """Return the categories of the blocks that are in use at a moment, by their addresses."""
+    """Return the categories of the blocks in use at a given time, by address."""
     profile = profiler._memory_profile()
     live = {}
     for at_ns, action, (key, version), _ in profile.timeline:
@@ -126,13 +126,13 @@ def test_ops_are_those_of_the_table_of_torch(tmp_path):
             if row.is_user_annotation:
                 continue
             own = ours.pop((row.key, json.dumps(row.input_shapes) if by_shape else None))
-            # Torch's times are doubles of µs, and its table tells no types apart.
+            # Torch's times are doubles in µs, and its table does not distinguish types.
             near = {"abs": 0.01 * row.count}
             assert sum(own[1::3]) == pytest.approx(row.self_cpu_time_total * 1e3, **near)
             if len(own) == 3:
                 assert own[2] == pytest.approx(row.cpu_time_total * 1e3, **near)
             if sum(own[::3]) != row.count:
                 folded.add(row.key)
-    # Torch's table makes one call of two where an op does nothing but call itself.
+    # Torch's table merges an op that only calls itself into one call.
     assert folded <= {"aten::mul", "aten::div_"}
     assert ours == {}

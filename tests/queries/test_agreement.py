@@ -17,9 +17,9 @@ EVERYTHING = 2**62
 
 @dataclass(frozen=True)
 class Said:
-    """What an analysis says: a sum for each value of column `by`, of the rows that `where`.
+    """Sums of an analysis over the rows that match `where`, by the values of column `by`.
 
-    Without `by` it is one sum; by `rank` it is one for all devices of each.
+    Without `by`, there is one sum; with `rank`, one sum over all devices of each rank.
     """
 
     analysis: str
@@ -50,7 +50,7 @@ IN_STEPS = {"steps": True}
 ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
-# For each question, all that answer it. Of these, any two must say the same.
+# For each figure, all analyses that have it. Any two of them must agree.
 SAYINGS = {
     "kernel time by class": [
         Said("kernel_classes", "class", "kernel_ns"),
@@ -194,12 +194,12 @@ SAYINGS = {
     ],
 }
 
-# Analyses with classes or phases that are no sum over the device events, or not of all of them.
+# Analyses with classes or phases that do not sum all device events.
 APART = {
     "run_phases": "of steps alone, a step of each device in the mean",
     "layers": "of what runs in layers alone, by modules",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
-    "serving_steps": "a phase is that of the step, whatever ran in it",
+    "serving_steps": "phases of steps, not of device work",
     "serving_timeline": "phases of serving alone",
     "gemms": "single products, by op",
     "collective_skew": "collectives of several ranks, matched",
@@ -248,7 +248,7 @@ def test_no_analysis_is_left_out():
 
 @on_every_trace
 def test_copies_of_input_have_one_place(answered, path):
-    """What the modules call loading of data is phase data, but in the steps of serving."""
+    """Data loading in modules has phase data, except in serving steps."""
     rows = (
         answered(path)
         .trace.sql(

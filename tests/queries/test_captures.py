@@ -1,4 +1,4 @@
-"""Captures of graphs in a file of their own; others are in tests/cases/captures.case."""
+"""Graph captures in separate files; tests/cases/captures.case tests other captures."""
 
 import json
 

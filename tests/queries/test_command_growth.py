@@ -1,6 +1,6 @@
-"""Each command takes time in proportion to a trace, whatever there is much of in it.
+"""The time of each command is proportional to the size of the trace in every dimension.
 
-With four times as much of it a linear command takes four times the time, a quadratic one sixteen
+For four times the size, a linear command takes four times as long, and a quadratic one sixteen
 times; the limit is eight. Only CPU time counts, and a short first run counts as 0.5 s.
 """
 

@@ -40,7 +40,7 @@ def test_peaks_are_given_and_said_to_be(product):
         given = row_of(trace)
         assert (given["peak_pct"], given["reason"]) == (50.0, None)
         assert given["peak_source"] == "given: bf16, memory bandwidth given"
-        # Analyses that are made at the same time, on connections of their own, see them too.
+        # Concurrent analyses on their own connections also see them.
         (total,) = trace.results(["gemm_totals", "roofline"])["gemm_totals"].to_dicts()
         assert total["peak_pct"] == 50.0
         # As does SQL, which reads an analysis that another connection creates.
@@ -81,7 +81,7 @@ def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(cache, tiny
 
 
 def test_a_step_without_the_profiler_has_a_utilization_of_its_own(tiny_trace):
-    """Half of the peak in 4 µs: 10 % of it in a recorded step of 20 µs, 25 % in one of 8."""
+    """Half of the peak for 4 µs: 10 % in a recorded step of 20 µs, and 25 % in a step of 8 µs."""
     events = [
         *(span("user_annotation", "ProfilerStep#1", 0, 14), *GEMM),
         span("user_annotation", "ProfilerStep#2", 20, 34),
@@ -124,7 +124,7 @@ def test_of_the_run_by_its_parameters(make_run):
 
 
 def test_a_step_is_drawn_recorded_and_without_the_profiler(cli, tmp_path):
-    """Work of 100 µs in steps of 970 µs in the mean, of which 500 are the run's."""
+    """Work of 100 µs in recorded steps of 970 µs (mean) and unprofiled steps of 500 µs."""
     events = []
     for number in range(3):
         at = 1_000 * number

@@ -1,4 +1,4 @@
-"""What the figures of a trace rest on: which files were read, and what ingest can know of them."""
+"""Data quality of a trace: the read files, and the facts known after ingest."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def test_everything_that_can_be_wrong(tiny_trace):
         launch(0, 5, 1),
         kernel("ampere_sgemm_128x64_tn", 3, 8, 1),  # Starts before its launch returns.
         kernel("what is this", 7, 9, 99),  # On the same stream before the first ends; no launch.
-        kernel("what is this", 7, 10, 0, stream=8),  # Correlation 0 is no link.
+        kernel("what is this", 7, 10, 0, stream=8),  # Correlation 0 does not link.
         kernel("what is this", 12, 12, 98),
         span("cpu_op", "aten::mm", 0, 20, finished="false"),
         span("cpu_op", "aten::mm", 0, 20, finished=False),
@@ -60,7 +60,7 @@ def test_everything_that_can_be_wrong(tiny_trace):
 
 
 def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace):
-    """Each of 3,000 has one kernel; what is cut is said, and the sums stay complete."""
+    """3,000 modules with one kernel each; truncation is reported, and sums are complete."""
     count = 3000
     events = []
     for number in range(count):
@@ -75,7 +75,7 @@ def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace):
         rows = trace.query("modules").to_dicts()
         (cut,) = [row for row in trace.health().to_dicts() if row["metric"] == "cut_module_paths"]
     by_depth = {row["depth"]: row for row in rows}
-    # Correlation 0 stands for none.
+    # Correlation 0 means none.
     assert [by_depth[depth]["total_wall_ns"] for depth in (1, 1500, 2999)] == [
         *(2000 * 2999, 2000 * 1500, 2000)
     ]
@@ -125,7 +125,7 @@ def test_two_files_of_a_run(tiny_trace):
     ]
 
 
-# ---- a run on a device whose kernels are not in the file is no run on the CPU --------------------
+# ---- a run on a device without recorded kernels is not a CPU run ---------------------------------
 
 HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
 FOUND = "accelerator, is_recorded, launch_count, reason"
@@ -154,7 +154,7 @@ def test_the_command_shows_no_figures_of_kernels_that_are_missing(cli, tiny_trac
 
 
 def test_a_public_trace_without_its_kernels(public_traces, tmp_path):
-    """All that a GPU run leaves but its device events: as where CUPTI was taken."""
+    """A GPU run without its device events, as if another profiler used CUPTI."""
     content = json.loads(gzip.decompress((public_traces / "tl_h100_qwen.json.gz").read_bytes()))
     device = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
     events = [event for event in content["traceEvents"] if event.get("cat") not in device]

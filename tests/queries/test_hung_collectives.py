@@ -1,4 +1,4 @@
-"""Analysis hung_collectives: who did not enter, mixed up or did not finish a collective."""
+"""Analysis hung_collectives: missing, mismatched, and unfinished ranks of a collective."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""What the headers promise holds on every trace, and the analyses agree with each other."""
+"""Header invariants hold on every trace, and analyses agree with each other."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ def broken_invariants(trace, spec, relation):
     if not spec.invariants:
         return []
     together = " AND ".join(f"({invariant})" for invariant in spec.invariants)
-    # To say which row fails takes twice as long to plan, and none does.
+    # Selecting failing rows would double the planning time.
     one = f"SELECT 1 FROM {relation} AS r WHERE ({together}) IS NOT TRUE LIMIT 1"
     if not trace.sql(one).rows:
         return []
@@ -57,7 +57,7 @@ def test_invariants_of_analyses(answered, path):
             continue
         params = ALL if any(param.name == "limit" for param in spec.params) else {}
         try:
-            # Of a run, what its manifest says comes behind: that has the invariants of run_health.
+            # For a run, rows from its manifest follow, which have the invariants of run_health.
             is_of_more = spec.name == HEALTH
             connection = trace.connection
             answer = (
@@ -65,7 +65,7 @@ def test_invariants_of_analyses(answered, path):
             )
         except QueryError:
             continue  # The trace cannot support it, and it says so.
-        # They say something of each row, and so nothing of none.
+        # Invariants are per row, so they hold for empty results.
         if len(answer.rows) > MANY:
             broken += broken_invariants(trace, spec, f"({with_values(spec, bind(spec, params))})")
         elif answer.rows:
@@ -180,7 +180,7 @@ SMALL = [path for path in PATHS if path.is_file() and path.stat().st_size < 180_
 
 @pytest.mark.nightly("reads all small traces again")
 def test_shuffled_traces_have_the_same_figures(answered, tmp_path):
-    """The order of events in a file decides nothing. All are in one store, which is quick."""
+    """The order of events in a file does not matter. All traces share one store, for speed."""
 
     def counted(rows):
         return Counter(json.dumps(row, sort_keys=True) for row in rows)

@@ -1,4 +1,4 @@
-"""What holds for the SQL files as a library: where things stand, and how tables join."""
+"""Rules for the SQL files: their locations, and joins between tables."""
 
 import re
 import tomllib
@@ -66,7 +66,7 @@ def wrong_keys(spec, relations):
 
 
 def dangling_sql(relation, column, own, other):
-    """Return a query for the count of rows whose key finds no row; a key with a NULL is none."""
+    """Return a query that counts rows whose key has no match; keys with NULL are ignored."""
     key = _key_of(column)
     pairs = list(key.pairs)
     pairs += [(name, name) for name in SHARED if name in own and name in other]
@@ -136,7 +136,7 @@ def test_no_two_tables_views_or_macros_have_nearly_one_name():
 
 
 def test_words_of_other_tools_lead_to_what_there_is():
-    """Whatever a word leads to first is there: a table, a view, or an analysis with parentheses."""
+    """The first suggestion for each word exists: a table, a view, or an analysis with `()`."""
     relations = {spec.name for spec in RELATIONS} | {table.name for table in TABLES}
     words = tomllib.loads((QUERIES / "rules" / "words.toml").read_text("utf-8"))
     for word, here in words["tables"].items():
@@ -217,7 +217,7 @@ def test_columns_named_as_keys_of_events_have_one():
         for column in spec.columns
         if column.name in names
         and column.key is None
-        # What a row is may have no other table.
+        # Descriptions of rows must be unique.
         and (spec.name, column.name) != ("module", "module_id")
     ]
     assert bare == []
@@ -252,7 +252,7 @@ RULES = CATALOG.functions["attribution_rules"].sql
 def test_each_reason_has_a_case():
     listed = set(re.findall(r"^        \(\s*'([a-z ]+)',\s*'", RULES, re.MULTILINE))
     given = set(re.findall(r"reason: '([a-z ]+)'", RULES)) | {"own range", "module call"}
-    # Some stand in place of what the launch context says, whichever rule asks for them.
+    # Some replace the launch context in any rule.
     assert given == (listed - {"capture", "annotation", "query length"}) | {"phase"}
     cases = (REPO / "tests" / "cases" / "why.case").read_text("utf-8")
     assert [reason for reason in sorted(given) if reason not in cases] == []
@@ -264,7 +264,7 @@ def test_the_rules_stand_in_the_order_of_their_numbers(decides):
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)
     tried = list(dict.fromkeys(int(rule) for rule in branches))
-    # The rules of the launch context stand first; between them is rule 1.
+    # The rules of the launch context are first, with rule 1 between them.
     assert sorted(tried) == listed
     first = 0 if decides == "module" else 7
     assert [rule for rule in tried if rule > first] == listed[first:]

@@ -1,4 +1,4 @@
-"""The pivot: sums that can be checked by hand, and on every trace those of the analyses."""
+"""The pivot: hand-checked sums, and agreement with analyses on every trace."""
 
 import json
 from collections import Counter
@@ -58,7 +58,7 @@ def test_sums_by_two_dimensions(trace):
 
 
 def test_rows_that_a_part_of_the_work_has_not(trace):
-    """Idle time is of no kernel, and some columns are numbers."""
+    """Idle time has no kernel, and some columns are numbers."""
     found = trace.pivot(["kernel", "rank"], "stream", "span_ns")
     assert [row[0] for row in found.rows] == [
         "ampere_sgemm_128x64_nn",
@@ -111,7 +111,7 @@ def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
             found[str(row[key])] += row[value]
         return {key: value for key, value in found.items() if value}
 
-    # By four dimensions at once: its sums by one of them are those of the analyses.
+    # With four dimensions, the sums by each dimension equal the analyses.
     keys = ("phase", "module", "class", "reason")
     measures = ("wall_ns", "idle_ns", "kernel_ns", "kernel_count")
     found = {measure: answers.trace.pivot(keys, values=measure).rows for measure in measures}

@@ -196,9 +196,9 @@ def test_the_line_that_loads_the_data(trace_of):
 @pytest.mark.parametrize(
     ("name", "device", "event_count", "compute_ns", "window_ns"),
     [
-        # 17 begin and end pairs, of which one of 280.967 µs is there twice.
+        # 17 begin and end pairs; one of 280.967 µs is duplicated.
         ("aiu_flex_job4", "aiu", 17, 2_702_353 - 280_967, 731_380_489 - 719_617_232),
-        # Ten kernels of 800 µs, one each ms: the window ends with the last of them.
+        # Ten kernels of 800 µs, one per ms; the window ends with the last kernel.
         ("synth_ascend", "npu", 10, 8_000_000, 9_800_000),
     ],
 )
@@ -219,7 +219,7 @@ def test_the_roles_of_decoders(trace_of):
     assert round(100 * shares["MLP"]) == 59
     assert round(100 * shares["non-overlapping communication"]) == 18
     assert shares["(unattributed)"] < 0.01
-    # Of a graph replay the order tells.
+    # The order identifies kernels of a graph replay.
     graph = trace_of("tl_mi300_sglang_decode_graph").query("roles").to_dicts()
     (mlp,) = (row for row in graph if row["role"] == "MLP")
     assert mlp["inferred_ns"] == mlp["kernel_ns"]
@@ -276,7 +276,7 @@ def test_repeated_layers_are_those_of_modules(name, layer_count, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "step_ms", "share"),
-    # The host of moe was faster than the one with which event costs were measured.
+    # The host of moe was faster than the host used to measure event costs.
     [("llama_base", 41.37, 0.06), ("moe", 24.61, 0.15), ("small_graph", 6.38, 0.06)],
 )
 def test_loops_whose_step_is_known(name, step_ms, share):

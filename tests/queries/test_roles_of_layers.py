@@ -1,9 +1,9 @@
-"""Roles in layers as models write them, from the names that a trace has for their modules.
+"""Roles in layers of real models, from the module names in a trace.
 
-Each layer is recorded once by its classes, as torch's profiler names modules with stacks, and once
-by its qualified names, as tracekit's collector does. A line is a call of a module: its class, its
-name in the module around it, and what runs in it: the role that it has for anybody who reads the
-model. `?`: only the place among other modules tells it in a trace of classes; `??`: in both.
+Each layer is recorded once with class names, like torch.profiler with stacks, and once with
+qualified names, like tracekit's collector. A line is a module call: its class, its name in the
+parent module, and its work with the role according to the model's source. `?`: with class names,
+only the position among modules shows the role; `??`: also with qualified names.
 """
 
 from collections import Counter
@@ -198,7 +198,7 @@ LAYERS = {
 
 
 def recorded(text, *, by_class):
-    """Return the events of the calls, and the time of each role, told and inferred, in ns."""
+    """Return the events of the calls, and the known and inferred time of each role, ns."""
     events = []
     expected = Counter()
     open_calls = []  # depth, category, name, start

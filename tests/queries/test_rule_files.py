@@ -63,7 +63,7 @@ def first_match_sql(applies_to):
 
 
 def winners(applies_to, named):
-    """Which rule wins each name, by its position in the file; None where no rule matches."""
+    """Return the position of the first matching rule by name; None if no rule matches."""
     distinct = sorted(set(named))
     if not distinct:
         return {}

@@ -1,4 +1,4 @@
-"""Analyses of many ranks on runs that are made up: every injected fault is found, and alone."""
+"""Analyses of many ranks on synthetic runs: exactly the injected faults are found."""
 
 import pytest
 from made_runs import Faults, Late, Layout, Step, make_run
@@ -37,9 +37,9 @@ def test_a_run_without_faults_has_no_straggler(asked):
 
 
 def test_a_slow_rank_is_the_first_named(asked):
-    """Each step it works 390 µs in place of 300 before the end, and 65 in place of 50 behind it.
+    """In each step, it works 390 instead of 300 µs before the end, and 65 instead of 50 after it.
 
-    Of two steps that is 90, then 15 and 90 µs before a collective: 195 µs.
+    In two steps, that is 90 µs, then 15 and 90 µs before a collective: 195 µs.
     """
     run, found = asked(
         "stragglers",
@@ -55,7 +55,7 @@ def test_a_slow_rank_is_the_first_named(asked):
     assert first["delay_ns"] == 195_000
     assert first["delay_pct"] == pytest.approx(30)
     assert first["is_once"] is False
-    # Its neighbour waits for it in their tensor-parallel group, and makes others wait in turn.
+    # An adjacent rank waits for it in their tensor-parallel group, and makes others wait.
     by_dimension = {(row["straggler_rank"], row["dimension"]): row for row in found["waits"]}
     own, passed = by_dimension[5, "tensor"], by_dimension[4, "data"]
     assert (own["waiting_rank_count"], own["passed_on_ns"]) == (1, 0)
@@ -102,14 +102,14 @@ def test_ranks_slow_alike_are_named_where_none_is_an_outlier(asked, slow_count):
             Faults(slow_ranks={6: 1.3}),
             ["rank rank 6"],
         ),
-        # Ranks slow alike, next to one that is slower still.
+        # Equally slow ranks, and one even slower rank.
         (
             Layout(data=8),
             TINY,
             Faults(slow_ranks={**dict.fromkeys(range(4), 1.5), 3: 9.0}),
             ["rank rank 3", "ranks 4 of 8 ranks"],
         ),
-        # Ranks spread out are not slow alike, nor all but one, nor those apart by little.
+        # Not equally slow: spread-out ranks, all ranks except one, and small differences.
         *(
             (Layout(data=4), TINY, Faults(slow_ranks=dict(enumerate(factors))), [])
             for factors in ((1, 1.1, 1.2, 1.3), (1, 1.5, 1.5, 1.5), (1, 1, 1.009, 1.009))
@@ -127,7 +127,7 @@ def test_nodes_without_host_names_are_those_of_the_layout(asked):
 
 
 def test_a_rank_that_is_late_once(asked):
-    """It is told from its neighbour, which waits for it and then comes as late to the others."""
+    """It is distinguished from an adjacent rank that waits for it and is then equally late."""
     late = Late(rank=6, dimension="tensor", number=1, by_ns=77_000)
     run, found = asked("stragglers", "collective_skew", layout=GRID, faults=Faults(late=(late,)))
     (first,) = found["stragglers"]
@@ -204,7 +204,7 @@ def test_clocks_come_back_within_the_stated_error(asked):
         true_ns = run.truth.clock_ns.get(row["rank"], 0)
         assert abs(row["offset_ns"] - true_ns) <= row["error_ns"]
         assert row["is_beyond_error"] is (row["rank"] in (5, 6))
-    # And nothing else rests on clocks.
+    # Other results do not depend on clocks.
     assert found["stragglers"] == []
 
 

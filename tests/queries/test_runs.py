@@ -1,4 +1,4 @@
-"""Run folders: whatever their lines say, invariants hold, and lines that are none are set aside."""
+"""Run folders: invariants hold for any content, and invalid lines are rejected."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_lines_that_are_no_points_are_set_aside(make_run):
 
 
 def test_of_half_a_file_of_requests_none_is_kept(make_run, monkeypatch):
-    """Each is a part of its own, so that two are in the store when the third is too many."""
+    """Each line is a separate part, so two are in the store when the third exceeds the limit."""
     monkeypatch.setattr(json_lines, "MAX_LINES", 2)
     monkeypatch.setattr(json_lines, "PART_BYTES", 1)
     load = [{"request_id": number, "outcome": "ok", "steps": [[0, 2]]} for number in range(3)]
@@ -90,7 +90,7 @@ def test_of_half_a_file_of_requests_none_is_kept(make_run, monkeypatch):
 
 
 def test_invariants_of_runs_of_every_kind(make_run, tmp_path):
-    """Training that went well and did not, serving with and without answers, no manifest at all."""
+    """Successful and failed training, serving with and without answers, and no manifest."""
     memory = [{"rank": 0, "device_allocated_bytes": 4, "device_reserved_bytes": 5}]
     for count in (1, 2):
         make_run(
@@ -122,7 +122,7 @@ def test_invariants_of_runs_of_every_kind(make_run, tmp_path):
     with tracekit.open(tmp_path, traces=False, cache=False) as trace:
         for spec in ANALYSES:
             rows = trace.query(spec.name)
-            # Advice is nothing where nothing is wrong.
+            # No advice if nothing is wrong.
             assert len(rows) > 0 or spec.subject == "advice", spec.name
             assert trace.query(spec.name) == rows, spec.name
             assert broken(trace, spec) == [], spec.name
@@ -143,7 +143,7 @@ def test_percentiles_are_those_of_the_nearest_rank(make_run):
         every = trace.query("latency_cdf", points=0)
     names = ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")
     assert [found["e2e"][name] / MS for name in names] == [100.5, 100, 180, 198, 200]
-    # Without a time for it there is no value, and none is made up.
+    # Without a time, the value is NULL.
     for metric in ("ttft", "client_wait"):
         assert found[metric]["value_count"] == 0
         assert {found[metric][name] for name in names} == {None}
@@ -153,7 +153,7 @@ def test_percentiles_are_those_of_the_nearest_rank(make_run):
 
 
 def test_many_requests_left_out_are_a_warning(make_run, tmp_path):
-    """Of a hundred: up to five are noted. Those outside of the measured load do not count."""
+    """Up to five of a hundred are noted. Requests outside the measured load do not count."""
     severities = {0: "ok", 1: "note", 5: "note", 6: "warn", 100: "warn"}
     for failed in severities:
         load = [

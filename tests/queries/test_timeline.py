@@ -10,7 +10,7 @@ RANK = ["compute", "comm", "memcpy"]
 
 
 def by_nanosecond(events):
-    """The timeline of one device, and for each event its part of it and of its kind's union."""
+    """Return the timeline of a device, and each event's share of it and of its kind's union."""
     start, end = min(e[1] for e in events), max(e[2] for e in events)
     line = dict.fromkeys(["compute", "comm", "memcpy", "exposed_comm", "exposed_memcpy"], 0)
     line |= {"window": end - start, "idle": 0, "overlapped": 0}
@@ -35,7 +35,7 @@ def by_nanosecond(events):
 
 
 def test_devices_against_every_nanosecond(tiny_trace):
-    """Each device is a case of its own: events of three kinds on several streams."""
+    """Each device is a separate case: events of three kinds on several streams."""
     chance = random.Random(2)
     cases = []
     for _ in range(250):

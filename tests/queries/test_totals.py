@@ -91,7 +91,7 @@ def test_an_analysis_may_call_another_with_parameters(opened, tmp_path):
 
 
 def assert_nested(rows):
-    """Check that rows of one depth do not overlap, and that each lies within one above it."""
+    """Check that rows of one depth do not overlap, and that each is inside a row one level up."""
     levels = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["from_ns"], row["to_ns"])):
         levels[row["depth"]].append(row)
@@ -151,7 +151,7 @@ def test_below_each_class_lie_the_modules_that_had_its_work(run, opened):
     assert modules == {row["module_path"]: row["total_wall_ns"] for row in asked}
     assert own == {r["module_path"]: r["self_wall_ns"] for r in asked if r["kernel_count"]}
     assert_nested(rows)
-    # A label is what a path adds to that around it.
+    # A label is the part that a path adds to its parent.
     for name in ("class_icicle", "module_icicle"):
         labels = set(trace.query(name).column("label"))
         assert not any("/" in label for label in labels)

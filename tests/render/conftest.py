@@ -1,4 +1,4 @@
-"""Results made by hand, so that what is drawn can be compared to the letter."""
+"""Hand-written results, so that the output can be compared exactly."""
 
 import io
 
@@ -171,7 +171,7 @@ def breakdown():
 
 @pytest.fixture
 def run_of():
-    """Return a function that gives the trace and timeline of so many ranks."""
+    """Return a function that returns the trace and timeline of a number of ranks."""
 
     def build(count):
         ranks = range(count)

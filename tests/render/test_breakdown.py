@@ -1,4 +1,4 @@
-"""The breakdown screen: what it shows, leaves out, and escapes."""
+"""The breakdown screen: contents, omissions, and escapes."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_the_screen_of_one_rank(breakdown, rendered):
     lines = rendered(breakdown, "table").splitlines()
     assert "Step      99.5 ms while profiling" in lines
     assert "GPU busy  85.5 ms" in lines
-    assert "9.00 ms of work lies outside steps" in lines
+    assert "9.00 ms of work is outside steps" in lines
 
 
 def test_many_ranks_have_one_line_each(run_of, rendered):
@@ -92,7 +92,7 @@ def test_a_healthy_trace_says_so(breakdown, rendered):
 
 
 def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
-    """It said half of a finding, and nothing of those behind it."""
+    """Regression test: half of a finding was shown, and the rest omitted silently."""
     health = breakdown["health"]
     column = [column.name for column in health.columns].index("metric")
     rows = [
@@ -190,7 +190,7 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(cli, tiny_tra
     assert "GPU busy  0.0350 ms" in shown
     assert "\n50.0 µs of work was queued before recording began" in shown
     assert "outside steps" not in shown
-    assert "Modules  none recorded: profile(..., with_stack=True)" in shown
+    assert "Modules  none recorded; to record them: profile(..., with_stack=True)" in shown
 
 
 def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trace):

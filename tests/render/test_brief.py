@@ -1,4 +1,4 @@
-"""The compact form: within its budget, sizes before rows, and nothing claimed of rows not seen."""
+"""The compact format: within its budget, sizes before rows, no claims about omitted rows."""
 
 import io
 import re
@@ -54,7 +54,7 @@ def test_columns_that_do_not_fit_are_counted(budget):
 
 
 def test_tables_share_the_budget():
-    """What short ones do not need is there for long ones; what has no row is named in one line."""
+    """Long tables use the budget that short ones do not need; one line lists empty tables."""
     tables = {
         "a": table(400),
         "b": Result("b", COLUMNS, [(0, "k", 1)]),

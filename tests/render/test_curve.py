@@ -22,7 +22,7 @@ def test_a_narrow_range_does_not_begin_at_zero():
 
 
 def test_several_curves_have_letters():
-    """A curve is drawn from its first value to where it has all of them."""
+    """A curve is drawn from its first value to its maximum."""
     fast = Curve("fast\x1b", [4 * MS], [100.0])
     slow = Curve("slow", [10 * MS], [100.0])
     lines = drawn(fast, slow)

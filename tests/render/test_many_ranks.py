@@ -31,7 +31,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def kept(run):
-    """Return an environment whose cache keeps the store of that run for all tests."""
+    """Return an environment with a cache for the store of the run, shared by all tests."""
     return {"TRACEKIT_CACHE_DIR": str(run.parent / "cache")}
 
 
@@ -42,9 +42,9 @@ def test_the_screen_of_24_ranks(run, kept, cli):
     lines = done.stdout.splitlines()
     assert all(len(line) <= 104 for line in lines)
     text = done.stdout
-    # No list of ranks, but what they have in common.
+    # Groups instead of a list of ranks.
     assert "rank 1 · device" not in text
-    assert "  23 alike, as rank 0  " in text
+    assert "  23 ranks like rank 0  " in text
     assert "  rank 13 alone        " in text
     assert "    more compute, less exposed communication" in lines
     assert "Ranks  24 on 6 nodes; each figure with the rank that has it" in lines
@@ -66,14 +66,14 @@ def test_the_screen_of_24_ranks(run, kept, cli):
         (
             dict.fromkeys(range(4), 1.5),
             [
-                "Stragglers  slower than their like by more than a robust limit",
+                "Stragglers  slower than comparable ranks by more than a robust limit",
                 "  4 of 8 ranks  +325.0 µs (+50.0 %) at work · 0, 1, 2, 3 · rank 4 waits",
             ],
         ),
         (
             {7: 1.005},
             [
-                "Waits  who waits for whom; no rank, node or link is slower in its own work",
+                "Waits  who waits for whom; no rank, node, or link is an outlier",
                 "  7 ranks wait for rank 7 in world group 0: 22.8 µs in all, 100.0 %",
             ],
         ),

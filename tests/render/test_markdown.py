@@ -1,4 +1,4 @@
-"""Markdown: tables that nothing from a trace can break out of."""
+"""Markdown: text from a trace cannot break out of a table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of results and traces: escaped, bounded, in units for people."""
+"""Notebook output of results and traces: escaped, limited, and in readable units."""
 
 import re
 from html import unescape

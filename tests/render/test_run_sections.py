@@ -25,7 +25,7 @@ def test_a_run_that_ended_badly_says_why():
     found = texts("run", result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
     assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
     row = {"run": "r", "outcome": "unreadable", "reason": "no JSON"}
-    assert texts("run", result("run", row)) == ["r  run.json is of no use: no JSON"]
+    assert texts("run", result("run", row)) == ["r  run.json cannot be used: no JSON"]
 
 
 def test_all_notes_are_shown_whole():
@@ -271,8 +271,8 @@ def test_a_warm_up_is_said(measure, count, text):
 
 
 def test_dependent_measurements_are_said():
-    assert any("correlation 0.62" in line for line in _told(correlation=0.62))
-    assert not any("correlation" in line for line in _told())
+    assert any("correlated (0.62)" in line for line in _told(correlation=0.62))
+    assert not any("correlated" in line for line in _told())
 
 
 def test_sides_that_have_next_to_nothing_in_common_are_said():

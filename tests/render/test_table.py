@@ -1,4 +1,4 @@
-"""The terminal table: aligned, safe, and no digit ever cut."""
+"""The terminal table is aligned and safe, and never truncates digits."""
 
 import json
 import math
@@ -176,7 +176,7 @@ def test_a_value_is_shown_in_the_unit_beside_it(make_result, rendered):
 
 
 def test_many_rows_stay_a_table_that_says_what_it_lacks(make_result, rendered):
-    """What is the same in every row goes first, then columns from the right."""
+    """Columns with one value are omitted first, then columns from the right."""
     columns = {"rank": "INTEGER", "phase": "VARCHAR", "why": "VARCHAR"}
     columns |= {f"a{n}_ns": "BIGINT" for n in range(8)} | {"done_pct": "DOUBLE"}
     rows = [

@@ -1,4 +1,4 @@
-"""Untrusted text becomes safe to show, and nothing of it is dropped."""
+"""Untrusted text is escaped, and no part of it is dropped."""
 
 import unicodedata
 

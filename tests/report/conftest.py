@@ -16,7 +16,7 @@ _MOST_SCROLLS = 50
 
 @dataclass
 class Opened:
-    """A report in the browser, with everything that it complained of and asked for."""
+    """A report in the browser, with its console messages and requests."""
 
     page: Any
     file: Path
@@ -25,7 +25,7 @@ class Opened:
 
     def show_all(self):
         """Scroll to the end, so that every picture and table is made."""
-        # Asked from here: the page's policy lets no condition be evaluated again and again in it.
+        # Polled from here, because the page's policy prevents repeated evaluation of a condition.
         for _ in range(_MOST_SCROLLS):
             self.page.evaluate(
                 """async () => {
@@ -46,10 +46,10 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def browser():
-    """Return a browser that reaches no network; skip where there is none.
+    """Return a browser without network access; skip if none is installed.
 
-    It is gone behind the file: while it is there, its event loop runs on this thread, and no other
-    test on it could run one.
+    It is closed after each test file, because its event loop runs on this thread and would block
+    other event loops.
     """
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.is_file():

@@ -1,4 +1,4 @@
-"""The report of a comparison: its pictures and tables are those of compare."""
+"""The report of a comparison: its charts and tables match `compare`."""
 
 import json
 from html import escape

@@ -1,4 +1,4 @@
-"""Reports in a browser: all of it is drawn, nothing is asked of a network, figures are the same."""
+"""Reports in a browser: complete, without network requests, and with the same figures."""
 
 import csv
 import io
@@ -71,13 +71,13 @@ def test_axes_have_names_and_charts_texts_for_readers(shown):
 def test_figures_are_those_of_the_analyses(shown):
     trace, report = shown
     for name in ("timeline", "phase_totals", "kernel_class_totals", "kernels", "module_totals"):
-        # By way of JSON, as the command writes it.
+        # Via JSON, as the command writes it.
         asked = json.loads(json.dumps(trace.query(name).to_dicts()))
         assert rows_in(report.page, name) == asked, name
 
 
 def test_what_is_drawn_and_written_is_what_the_rows_say(shown):
-    """The first bar's parts are as wide as the parts of the window; cells tell exact values."""
+    """Parts of the first bar have the widths of the window's parts; cells have exact values."""
     trace, report = shown
     first = trace.query("timeline").to_dicts()[0]
     widths = report.page.evaluate(
@@ -121,7 +121,7 @@ def test_the_keyboard_reaches_everything(shown):
     page.keyboard.type(kernel_name)
     page.keyboard.press("Enter")
     assert "of" in page.locator("#events-view .count").text_content()
-    assert kernel_name in page.locator("#events-view .told").text_content()
+    assert kernel_name in page.locator("#events-view .event-details").text_content()
 
     chart = page.locator("[data-chart=phase_modules] .plot > svg")
     chart.focus()
@@ -197,7 +197,7 @@ def test_hostile_names_do_nothing(tiny_trace, in_browser, tmp_path):
     assert "</script><img" in page.locator("[data-rows=kernels] tbody").text_content()
     texts = page.evaluate("document.body.innerText")
     assert not {"\u202e", "\u2028"} & set(texts)
-    # The policy stands even if something should get in: neither programs nor requests.
+    # The policy blocks injected scripts and requests.
     blocked = page.evaluate(
         """async () => {
             const found = [];
@@ -217,7 +217,7 @@ def test_hostile_names_do_nothing(tiny_trace, in_browser, tmp_path):
 
 
 def test_many_events_are_drawn_within_a_frame(shown):
-    """No clock: what a frame draws is bounded by the pixels, not by the events."""
+    """Without measuring time: a frame draws a number of items limited by pixels, not events."""
     page = shown[1].page
     count = int(page.locator("#events-view").get_attribute("data-events"))
     assert count > 15_000
@@ -271,7 +271,7 @@ def test_the_pivot_turns(shown):
             for line in lines
         ]
         for line, title, row in zip(lines, titles, wanted.rows, strict=True):
-            # What is cut is told whole where it is pointed at.
+            # The tooltip of a truncated text shows the complete text.
             assert line.locator("td").first.text_content().startswith(row[0][:20])
             told = [int(one.partition(" = ")[2]) for one in title[:-1]]
             assert told == [*row[1:-1]]

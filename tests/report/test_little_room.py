@@ -1,4 +1,4 @@
-"""Where a page has little room: names and labels stay apart, figures stand in line, paper."""
+"""Narrow pages and print: names and labels do not overlap, and figures are aligned."""
 
 import json
 from pathlib import Path
@@ -147,7 +147,7 @@ def test_a_sentence_that_rows_have_in_common_is_written_out_once(tiny_trace, in_
     cells = _cells(page, "unrecorded", "reason")
     assert [cell.text_content() for cell in cells] == reasons
     assert page.locator("[data-rows=unrecorded] td.long").count() == 1
-    # The verdict says it, too: it is why there is nothing to divide.
+    # Also in the verdict, as the reason for a missing breakdown.
     told = page.locator("#verdict").text_content()
     assert reasons[0][1:] in told
 
@@ -162,7 +162,7 @@ def test_accents_upon_accents_stay_in_their_line(tiny_trace, in_browser):
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
-# Texts that leave their picture, or lie over another one of it; figures on marks are not judged.
+# Texts that leave their chart or overlap another text; numbers on marks are not checked.
 _WRONG = """() => {
     const found = [];
     for (const svg of document.querySelectorAll('figure[data-chart] .plot > svg')) {
@@ -218,7 +218,7 @@ def _at(drawn, width):
 
 @pytest.fixture(scope="module")
 def of_a_sample(opened):
-    """Return the report of a sample, which has something to say in most pictures."""
+    """Return the report of a sample with data for most charts."""
     return report(opened(SAMPLES / "pretrain_R+Z3"), ["trace.json"])
 
 

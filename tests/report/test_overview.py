@@ -63,7 +63,7 @@ def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace):
 
 
 def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, make_run, tmp_path):
-    """A run that cannot be read has no report, which is said."""
+    """An unreadable run has no report, and the page says so."""
     out = tmp_path / "overview.html"
     done = cli("report", sweep, "-o", out)
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
@@ -84,7 +84,7 @@ def test_a_folder_of_runs_with_a_report_of_each(cli, sweep, make_run, tmp_path):
     (out.parent / links[0]).write_text("precious")
     done = cli("report", sweep, "-o", out, "--each")
     assert done.exit_code == 2
-    assert "exists and is no report" in done.stderr
+    assert "exists and is not a report" in done.stderr
     assert (out.parent / links[0]).read_text() == "precious"
 
 

@@ -1,4 +1,4 @@
-"""The names of the timeline take no more room than a page has, and a page says what it cuts."""
+"""Names in the timeline are limited in size, and the page reports truncation."""
 
 import base64
 import gzip
@@ -47,7 +47,7 @@ def test_many_long_names_share_the_room(packed, monkeypatch):
 
 
 def test_what_is_on_the_critical_path_is_marked(tiny_trace):
-    """The second stream's kernel ends earlier than the first one's: nothing waits for it."""
+    """The second stream's kernel ends before the first one's, so nothing waits for it."""
     work = [
         *(call(10 * at, 10 * at + 2, at + 1) for at in range(3)),
         kernel("a", 30, 80, 1),

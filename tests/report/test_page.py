@@ -92,7 +92,7 @@ def test_a_result_is_cut_by_rows_and_by_text():
     columns = (Column("name", "VARCHAR"), Column("total_wall_ns", "BIGINT"))
     many = Result("kernels", columns, [(f"k{at}", at) for at in range(5_000)])
     assert cut(many).shown.rows == many.rows[:MAX_ROWS]
-    assert "4,000 of 5,000 rows are left out here" in cut(many).note("tracekit …")
+    assert "4,000 of 5,000 rows are omitted" in cut(many).note("tracekit …")
     long = Result("kernels", columns, [("x" * 10_000, at) for at in range(100)])
     assert len(cut(long).shown) < 100
     assert sum(len(row[0]) for row in cut(long).shown) <= MAX_BYTES
@@ -172,7 +172,7 @@ def test_the_command_writes_a_file_and_replaces_only_reports(cli, tiny_trace, tm
     out.write_text("precious")
     done = cli("report", trace, "-o", out)
     assert done.exit_code == 2
-    assert "exists and is no report" in done.stderr
+    assert "exists and is not a report" in done.stderr
     assert out.read_text() == "precious"
     assert cli("report", trace, "-o", out, "--force").exit_code == 0
     assert cli("report", trace, "-o", tmp_path).exit_code == 2

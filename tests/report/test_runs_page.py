@@ -1,4 +1,4 @@
-"""The page of runs: the paper's figures as pictures, ours and theirs, from the tables alone."""
+"""The page of runs: charts of the paper's figures, with values of tracekit and the paper."""
 
 import json
 import re
@@ -142,13 +142,13 @@ def test_it_says_why_it_is_not_drawn(make_run):
         raise TraceError(f"{folder}: there is no trace in this folder")
 
     naive = make_run("naive", opt="Naive", outcome="ok")
-    # The letter alone is no recomputation.
+    # The letter in a name does not mean recomputation.
     other = make_run("other", opt="LoRA", outcome="ok")
     with tracekit.open(naive, other, traces=False, cache=False) as runs:
         decoder = decoder_of(runs, refused)
     assert decoder is not None
     assert decoder.why_not == (
-        "It compares runs with and without recomputation; all here are without it.",
+        "It compares runs with and without recomputation, but all runs are without it.",
     )
     with_it = make_run("with", opt="R+Z3", outcome="ok")
     with tracekit.open(naive, with_it, traces=False, cache=False) as runs:

@@ -1,4 +1,4 @@
-"""What only one worker of a session does at a time."""
+"""Exclusive sections between the workers of a test session."""
 
 import contextlib
 import fcntl
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Wait until no other worker does what a file stands for."""
+    """Hold the lock of a file, waiting for other workers first."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""The screen of `tracekit browse` as its user sees it: 80 columns, 24 rows, and keys."""
+"""Drives `tracekit browse` by keyboard, on a screen of 80 columns and 24 rows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ class Screen:
         self.app = pilot.app
 
     async def press(self, *keys: str) -> str:
-        """Press keys one after the other, each when the screen shows what the last one led to."""
+        """Press keys sequentially, waiting for the screen to update after each."""
         for key in keys or ((),):
             await self.pilot.press(*([key] if key else []))
             await self.pilot.pause()

@@ -1,7 +1,7 @@
-"""Made-up traces that are asked the same thing, opened at once: as the ranks of one run.
+"""Opens synthetic traces together as ranks of one run, so that each analysis runs once for all.
 
-To open a trace of ten events takes as long as to open twenty of them, so that analyses whose rows
-are those of a rank are asked of all cases together.
+Opening one small trace takes as long as opening twenty, so analyses with a column `rank` run on all
+cases together.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def opened_as_ranks(
     peak_rates: Path | None = None,
     **top_level: Any,
 ) -> Iterator[tracekit.Trace]:
-    """Open traces as one run; the events at each place are those of the rank of that number.
+    """Open traces as one run; each list of events becomes the rank with its index.
 
-    `top_level` are members that each file has beside `traceEvents`; `peak_rates` is as for
+    `top_level` has members that each file has next to `traceEvents`; `peak_rates` is as for
     `tracekit.open`.
     """
     paths = []
@@ -51,7 +51,7 @@ def rows_by_rank(
 
 
 class Cases:
-    """The traces of a file of tests, each given beside the test that reads its answers."""
+    """The traces of a test file, each defined next to its test."""
 
     def __init__(self) -> None:
         self._cases: list[list[Event]] = []
@@ -61,7 +61,7 @@ class Cases:
         return len(self._cases) - 1
 
     def fixture(self, **top_level: Any) -> Callable[..., Iterator[AskedByRank]]:
-        """Return a fixture that opens them all once; keywords are as for `opened_as_ranks`."""
+        """Return a fixture that opens all traces once; keywords are as for `opened_as_ranks`."""
 
         @pytest.fixture(scope="module")
         def asked(tmp_path_factory):
@@ -73,7 +73,7 @@ class Cases:
 
 
 class AskedByRank:
-    """What a run of cases answers, rank by rank; each analysis is asked once for all of them."""
+    """Results of a run of cases by rank; each analysis runs once for all ranks."""
 
     def __init__(self, trace: tracekit.Trace) -> None:
         self._trace = trace
@@ -86,7 +86,7 @@ class AskedByRank:
         return self._found[key].get(rank, [])
 
     def table(self, rank: int, table: str, columns: str, order: str = "ALL") -> list[Any]:
-        """Return what a table with a `trace_id` has of a rank: columns and an order as in SQL."""
+        """Return the rows of a rank in a table with a `trace_id`; columns and order as in SQL."""
         return self._trace.sql(
             f"SELECT {columns} FROM {table} "
             f"WHERE trace_id = (SELECT trace_id FROM trace WHERE rank = {rank}) ORDER BY {order}"

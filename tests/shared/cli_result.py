@@ -1,4 +1,4 @@
-"""What a command left behind, however it was run, and how to run one in this process."""
+"""The result of a command, and a function that runs commands in this process."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 @dataclass(frozen=True, slots=True)
 class CliResult:
-    """What one run of the command left behind."""
+    """Exit code and output of a command."""
 
     stdout: str
     stderr: str
@@ -28,13 +28,13 @@ class CliResult:
 def run_here(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
 ) -> CliResult:
-    """Run a command of `tracekit` in this process, as it would run in one of its own.
+    """Run a `tracekit` command in this process as if in a separate process.
 
     Args:
-        words: those behind `tracekit`.
-        environment: all variables that it finds.
-        folder: where it runs.
-        stdin: what it is given to read.
+        words: arguments after `tracekit`.
+        environment: all environment variables.
+        folder: working folder.
+        stdin: text on stdin.
     """
     from tracekit.cli._main import main
 

@@ -1,7 +1,7 @@
-"""Counts what a command costs; `python -m command_cost ARGUMENT…` prints the counts as JSON.
+"""Counts the work of a command; `python -m command_cost ARGUMENT…` prints the counts as JSON.
 
-Times depend on the machine, counts do not: SQL statements, operators that DuckDB executed, distinct
-functions of tracekit, calls of them, and modules of tracekit that were imported.
+Unlike times, counts do not depend on the machine: SQL statements, operators that DuckDB executed,
+distinct functions of tracekit, calls of them, and modules of tracekit that were imported.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def database(path: Path, tables: Mapping[str, Rows]) -> Path:
-    """Write a database of tables, whose columns are the members of their rows."""
+    """Write a database of tables; the columns are the keys of the rows."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         for table, rows in tables.items():

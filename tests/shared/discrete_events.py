@@ -1,4 +1,4 @@
-"""Processes that wait for times and for one another, on a clock that jumps from event to event."""
+"""Discrete-event simulation: processes that wait for times and for each other."""
 
 import heapq
 from collections.abc import Generator
@@ -11,7 +11,7 @@ Process = Generator[Any, None, None]
 
 @dataclass(eq=False, slots=True)
 class Signal:
-    """Something that happens once."""
+    """An event that happens once."""
 
     at_ns: int | None = None
     waiting: list[tuple[Process, int]] = field(default_factory=list)
@@ -38,12 +38,12 @@ class Clock:
     def run(self) -> None:
         while self._agenda:
             self.now_ns, _, process, waking = heapq.heappop(self._agenda)
-            # What waited for several things was woken by the first of them.
+            # A process that waits for several signals was already resumed by the first.
             if self._wakings.get(process) == waking:
                 self._resume(process, waking + 1)
 
     def _wake(self, process: Process, waking: int, at_ns: int) -> None:
-        # What is due at once comes in the order in which it was asked for.
+        # Simultaneous events run in the order in which they were scheduled.
         self._count += 1
         heapq.heappush(self._agenda, (at_ns, self._count, process, waking))
 

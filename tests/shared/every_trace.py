@@ -19,9 +19,9 @@ SAMPLES = sorted(
     for path in (REPO / "sample_traces").rglob("run.json")
     if path.parent.name != "h200_finetune_L"
 )
-"""The bundled runs, but for that of a 7B model: recordings of that GPU are tested in small ones."""
+"""The bundled runs except the 7B model; small traces test recordings of that GPU."""
 _ALSO_BUNDLED = {"cpu_llama_ckpt_module_ranges.json.gz", "cpu_llama_lora.json.gz"}
-"""Public traces that are in `tests/traces`, to the byte."""
+"""Public traces with identical copies in `tests/traces`."""
 _LIKE_ANOTHER = {
     "cpu_llama_z3_rank0": "pretrain_R+Z3",
     "cpu_llama_z3_rank1": "pretrain_R+Z3",
@@ -58,7 +58,7 @@ _IN_GATE = {
     "traces/tl_mi300_sglang_decode_graph": "CUDA graph",
     "traces/tl_mi300_vllm_piecewise": "vLLM",
 }
-"""The traces that tests of every trace read in the gate, and the kind that each stands for."""
+"""Traces for tests on every trace in `make test`, with the kind that each represents."""
 
 
 def _marks(path: Path) -> list[pytest.MarkDecorator]:
@@ -86,11 +86,11 @@ on_some_traces = _on(
         if {path.name.removesuffix(".json.gz"), path.parent.name} & _ASKED_EVERYTHING
     ]
 )
-"""Those that stand for a program or a way to record: to ask them everything takes seconds each."""
+"""Traces that represent a program or a way to record. All analyses take seconds per trace."""
 
 
 class Answers:
-    """What the analyses say of one trace: each is run once for the same parameters."""
+    """Results of analyses of one trace; each runs once per set of parameters."""
 
     def __init__(self, trace: tracekit.Trace) -> None:
         self.trace = trace
@@ -98,7 +98,7 @@ class Answers:
         self._others: dict[tuple[str, str], Result] = {}
 
     def __call__(self, name: str, **params: Any) -> Result:
-        """Return what an analysis says.
+        """Return the result of an analysis.
 
         Raises:
             QueryError: the trace cannot support it.

@@ -27,7 +27,7 @@ WORK = {"contextId": 1, "globalPid": FIRST}
 
 
 def work(start: int, end: int, stream: int, correlation: int, **more: Any) -> dict[str, Any]:
-    """Return what all work of a device says."""
+    """Return the arguments of all work of a device."""
     return {"start": start, "end": end, "deviceId": 0, "streamId": stream} | {
         "correlationId": correlation, **WORK, **more
     }  # fmt: skip

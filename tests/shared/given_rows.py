@@ -1,4 +1,4 @@
-"""Analyses of rows that a test gives in place of what other analyses return."""
+"""Runs analyses on rows that a test provides instead of other analyses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from tracekit.sql_text import select_rows
 
 
 def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
-    """The result of an analysis; columns that a row does not give are NULL."""
+    """A result with the given rows; missing columns are NULL."""
     spec = load_catalog().analysis(name)
     assert all(set(row) <= set(spec.column_names) for row in rows)
     columns = tuple(Column(column.name, column.type) for column in spec.columns)
@@ -23,7 +23,7 @@ def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
 
 
 def analysis_of(name: str, *given: Result, **params: object) -> Result:
-    """What an analysis makes of the rows of others; of what is not given there are none."""
+    """Run an analysis on provided rows of its inputs; other inputs are empty."""
     spec = load_catalog().analysis(name)
     results = {result.name: result for result in given}
     with duckdb.connect() as connection:

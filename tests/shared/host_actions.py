@@ -1,6 +1,6 @@
-"""What a thread of a host does, as data: the actions of a simulated machine's program.
+"""Actions of host threads in the simulated machine's program, as data.
 
-Durations are whole ns. Streams are known by their numbers, events by names of their own.
+Durations are integer ns. Streams have numbers, and events have names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a device does: a kernel or a copy. Of a collective, ns is the transfer alone."""
+    """A kernel or a copy. For a collective, ns is the transfer without waiting."""
 
     name: str
     stream: int
@@ -37,7 +37,7 @@ class Work:
     gap_ns: int  # at least so long after the work before it on its stream
     category: str = "kernel"
     args: Mapping[str, Any] = field(default_factory=dict)
-    collective: int | None = None  # its number, which is that of the other ranks
+    collective: int | None = None  # its number, the same on all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Synchronise:
-    """The thread waits for a stream, else for the device."""
+    """The thread waits for a stream, or for the device if None."""
 
     call_ns: int
     stream: int | None = None
@@ -83,13 +83,13 @@ class Backward:
     """Autograd's thread runs these, and the calling thread waits for it."""
 
     inside: tuple[Action, ...]
-    there_ns: int  # from the one thread to the other
+    there_ns: int  # from one thread to the other
     back_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The thread makes a batch, or takes it from the worker that makes it."""
+    """The thread creates a batch, or receives it from a worker."""
 
     number: int
     load_ns: int

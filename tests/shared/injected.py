@@ -1,7 +1,7 @@
-"""Traces with injected changes, the ground truth for comparisons.
+"""Traces with injected changes, as ground truth for comparisons.
 
-Times are whole nanoseconds. Time inserted at a timestamp delays the events that begin later, and
-prolongs the events that are running. If one kernel runs alone then, no other GPU work changes.
+Times are integer nanoseconds. Inserted time delays later events, and prolongs running ones. If only
+one kernel is running, no other GPU work changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
 
 class Injected:
-    """A trace whose events have `start` and `end` in ns, and can be changed."""
+    """A modifiable trace whose events have `start` and `end` in ns."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.top = {key: value for key, value in document.items() if key != "traceEvents"}
@@ -108,7 +108,7 @@ class Injected:
         launch = self.launch_of(behind)
         end = behind["end"]
         self.insert([(end, dur_ns)])
-        # The insertion prolonged the event; that time belongs to the copy.
+        # The insertion prolonged the event, but the time belongs to the copy.
         behind["end"] = end
         correlation = 1 + max(
             (e["args"]["correlation"] for e in self.events if "correlation" in e.get("args", {})),

@@ -14,7 +14,7 @@ SERIAL = EngineChoice("serial", worker_count=3)
 
 
 def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
-    """Make a dataset of the folder `run` next to it."""
+    """Create a dataset from the folder `run` next to it."""
     ingest_dataset([folder / "run"], folder / name, engine=SERIAL, **options)
     return folder / name
 
@@ -22,6 +22,6 @@ def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
 def make_with_timeline(
     run: str | Place, output: str | Place, engine: EngineChoice = SERIAL
 ) -> Manifest:
-    """Make a dataset with one analysis, for tests that do not read the others."""
+    """Create a dataset with one analysis, for tests that do not read the others."""
     many = DistributedIngest(find_sources([run]), Contents(True, (), False, False), engine)
     return many.make(Location.of(output), ["timeline"])

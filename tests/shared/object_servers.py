@@ -80,7 +80,7 @@ def _new_container(url: str, account: str, key: bytes) -> urllib.request.Request
     """Return the signed request that creates a container (Shared Key)."""
     headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     listed = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    # An emulator has the account in the path, too.
+    # In emulators, the account is also in the path.
     resource = f"/{account}/{account}/{BUCKET}\nrestype:container"
     signed = "PUT" + "\n" * 12 + listed + resource
     digest = hmac.new(base64.b64decode(key), signed.encode(), hashlib.sha256).digest()

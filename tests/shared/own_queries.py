@@ -1,4 +1,4 @@
-"""SQL files of a user's own that tests write, and the trace that they are about."""
+"""User SQL files for tests, and their trace."""
 
 from pathlib import Path
 from typing import NamedTuple

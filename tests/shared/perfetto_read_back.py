@@ -1,4 +1,4 @@
-"""What Perfetto's engine reads of an export, beside what the store holds."""
+"""Compares Perfetto's view of an export with the store."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def exported(trace: tracekit.Trace, path: Path, **selection: Any) -> Path:
 
 
 def check_read_back(trace: tracekit.Trace, path: Path) -> None:
-    """Compare every event, time and arrow of a trace with what the engine reads of its export."""
+    """Compare every event, time, and arrow of a trace with the engine's view of its export."""
     ((shift_ns,),) = trace.sql(
         "SELECT if(first_ts_ns + base_time_ns < 0, -first_ts_ns, base_time_ns) FROM trace"
     ).rows
@@ -38,7 +38,7 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
         ).rows
         found = engine.rows(_EVENTS + " ORDER BY 1")
         assert [row[:3] for row in found] == [row[:3] for row in stored]
-        # The engine calls what has no name or no category so, too; a NUL would end a text there.
+        # The engine also uses this for missing names and categories. A NUL would end a text there.
         assert [(name or "", category) for *_, name, category in found] == [
             (shown(name or ""), shown(category)) for *_, name, category in stored
         ]
@@ -61,7 +61,7 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
 
 
 def shown(text: str | None) -> str | None:
-    """Return a text as an export writes it."""
+    """Return a text as in an export."""
     return None if text is None else text.replace("\0", "\u2400")
 
 
@@ -99,8 +99,8 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
 
 
 def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
-    """Compare every value of every counter, and the last value of those that add up."""
-    # As text: long replies with doubles cannot be read as the protobuf package reads messages.
+    """Compare every value of every counter, and the last value of cumulative counters."""
+    # As text, because the protobuf package cannot parse long replies with doubles.
     said = engine.rows(
         "SELECT t.name AS name, c.ts AS ts, printf('%!.17g', c.value) AS value FROM counter AS c "
         "JOIN track AS t ON c.track_id = t.id"
@@ -130,7 +130,7 @@ def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> Non
 
 
 def _check_collectives(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
-    """Compare each collective with its analysis' events, and its pieces with the whole."""
+    """Compare each collective with the events of its analysis, and its parts with the total."""
     found = engine.rows(
         "SELECT extract_arg(s.arg_set_id, 'debug.event_id') AS event_id, s.ts AS ts, s.dur AS dur, "
         "s.name AS name, extract_arg(s.arg_set_id, 'debug.tracekit.exposed_ns') AS exposed_ns "

@@ -24,7 +24,7 @@ def finished(*words: object, cwd: Path | None = None, **variables: str) -> Compl
 
 
 def stat_of(process: int) -> list[str]:
-    """Return the fields after the name in the `stat` of a process, none if it has ended."""
+    """Return the fields after the name in the `stat` of a process; empty if it has ended."""
     try:
         text = Path(f"/proc/{process}/stat").read_text("ascii", "replace")
     except OSError:

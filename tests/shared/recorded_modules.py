@@ -61,7 +61,8 @@ def lora() -> Any:
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks for a name transformers renamed
+        # peft imports a name that transformers renamed.
+        warnings.simplefilter("ignore", FutureWarning)
         return peft.get_peft_model(tiny_llama(), config)
 
 
@@ -79,7 +80,7 @@ def spans_of(path: Path) -> list[dict[str, Any]]:
 
 
 def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
-    """Return the ranges that a profiler sees while something runs, in the order of their starts."""
+    """Return the ranges that a profiler records while a function runs, in order of start."""
     profile = Profile(path / "trace.json.gz", {})
     profile.start()
     try:

@@ -1,4 +1,4 @@
-"""A writer of exports that keeps what it is told, to compare one export with another."""
+"""A writer that stores the calls of an export, to compare exports."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ Place = tuple[str, ...]
 
 
 class RecordedScene:
-    """Keeps slices, marks and values by their tracks."""
+    """Stores slices, marks, and values by track."""
 
     def __init__(self) -> None:
         self.groups: list[Place] = [()]
@@ -42,7 +42,7 @@ class RecordedScene:
     instants = slices
 
     def finish(self, track: Place) -> None:
-        """Nothing is left open."""
+        """Do nothing, because nothing is open."""
 
     def counter(self, name: str, parent: int, rank: int, unit: str) -> Place:
         del rank
@@ -52,10 +52,10 @@ class RecordedScene:
         self.numbers[counter] = [tuple(row[skip:]) for row in rows]
 
     def close(self) -> None:
-        """Nothing is gathered."""
+        """Do nothing, because nothing is buffered."""
 
     def arrows(self) -> list[tuple[Any, Any]]:
-        """Return what each arrow leads from and to; None where there is no such end."""
+        """Return source and target of each arrow; None for a missing end."""
         ends: dict[int, dict[bool, Any]] = {}
         for place, slices in self.spans.items():
             for one in slices:
@@ -76,7 +76,7 @@ def record(
 
 
 def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:
-    """Return the counters without those that tell nothing, and rates of which nothing is known."""
+    """Return the counters without empty ones and without unknown rates."""
     return {
         place: values
         for place, values in numbers.items()
@@ -87,13 +87,13 @@ def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:
 def check_piece(
     whole: RecordedScene, piece: RecordedScene, from_ns: int, to_ns: int
 ) -> tuple[int, int]:
-    """Compare a piece of the time with the same part of the whole; return slices and values.
+    """Compare the export of an interval with the complete export; return slices and values.
 
     Args:
-        whole: everything.
-        piece: the piece.
-        from_ns: what ends earlier is not in it, ns on the axis.
-        to_ns: what begins then or later is not, ns likewise.
+        whole: the complete export.
+        piece: the export of the interval.
+        from_ns: start of the interval on the axis, ns.
+        to_ns: end of the interval on the axis, ns.
     """
 
     def told(one: Slice) -> tuple[Any, ...]:

@@ -54,5 +54,5 @@ def write_ranks(folder: Path, count: int = 3, world_size: int | None = None) -> 
 
 
 def read_apart(patch: pytest.MonkeyPatch) -> None:
-    """Let small traces be read apart too, where there is more than one worker."""
+    """Read small traces in separate units if there is more than one worker."""
     patch.setattr(work, "LEAST_BATCH_BYTES", 1)

@@ -21,7 +21,7 @@ def running(
         command: the program and its arguments.
         folder: its working folder; `output.txt` there receives its output.
         environment: its complete environment.
-        is_up: whether it serves; connection errors mean that it does not.
+        is_up: returns whether the server is ready; connection errors mean that it is not.
 
     Raises:
         RuntimeError: the server did not start.

@@ -41,7 +41,7 @@ class S3Server:
 
 
 def command() -> Path | None:
-    """Return the program of the server, None if its package is not installed."""
+    """Return the command of the server, or None if its package is not installed."""
     program = Path(sys.executable).with_name("weed")
     return program if program.exists() else None
 

@@ -10,15 +10,15 @@ class Fault:
     """A fault whose cause is known.
 
     Attributes:
-        name: what is wrong.
-        rule: the rule that has to name it first; None where there is nothing to say.
-        faulty: what is set where it is there: knobs of a simulated machine, or
-            `loops.Options`.
-        healthy: what is set where it has been taken out.
-        ranks: processes, of a real loop.
-        script: the loop, in `evaluations/predictions`; of all but loops.py the options are its own.
-        place: how the advice's place has to end, where several causes are of one rule.
-        is_asked: whether what the first advice asks for is set in `healthy`.
+        name: description of the fault.
+        rule: the rule that must name it first; None without a fault.
+        faulty: settings with the fault: knobs of a simulated machine, or `loops.Options`.
+        healthy: settings without the fault.
+        ranks: number of processes of a real loop.
+        script: the loop, in `evaluations/predictions`; scripts other than loops.py have their own
+            options.
+        place: required end of the advice's location, if several causes have the same rule.
+        is_asked: whether `healthy` also applies the change of the first advice.
     """
 
     name: str
@@ -73,7 +73,7 @@ def simulated_faults(seed: int) -> list[Fault]:
 
 
 def simulated_healthy(seed: int) -> list[Fault]:
-    """Return machines about which there is nothing to say."""
+    """Return machines without a fault."""
     draw = random.Random(seed)
     base = {"synchronise": "none", "load_ns": 5_000, "steps": 5, "has_elementwise": False}
     return [

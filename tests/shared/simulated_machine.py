@@ -1,8 +1,8 @@
-"""A machine whose dependencies are known: hosts, streams and collectives, event by event.
+"""Simulated machine with known dependencies: hosts, streams, and collectives, event by event.
 
-It is the ground truth for predictions: a knob is changed, and what follows is simulated
-again. Times are whole nanoseconds of one clock. `simulate(Machine())` gives what ran, and `write` a
-trace for each rank as Kineto would have written it.
+It is the ground truth for predictions: after a change of a knob, everything is simulated again.
+Times are integer nanoseconds of one clock. `simulate(Machine())` returns the events, and `write`
+writes a trace per rank as Kineto would.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Stream:
         self.rank = rank
         self.items: deque[Process] = deque()
         self.is_idle, self.filled = True, Signal()
-        self.free_ns: int | None = None  # end of the work before, none before the first
+        self.free_ns: int | None = None  # end of the previous work; None before the first
 
     def put(self, item: Process) -> None:
         self.items.append(item)
@@ -260,7 +260,7 @@ class Rank:
         self._synchronised(kind, row, number)
 
     def _mark(self, stream: Stream) -> Signal:
-        """Return the signal of what a stream has to do now."""
+        """Return the signal of the current end of a stream."""
         signal = Signal()
         if stream.is_idle:
             signal.at_ns = self.clock.now_ns
@@ -269,7 +269,7 @@ class Rank:
         return signal
 
     def _wait_for(self, signals: list[Signal]) -> Process:
-        """Wait for what is not over; the way back to the host takes time from its end on."""
+        """Wait for signals that are not over; returning to the host takes additional time."""
         ends_ns = []
         for signal in signals:
             yield signal
@@ -306,13 +306,13 @@ class Rank:
 
     def _call(self, name: str, tid: int) -> Row:
         self._correlation += 1
-        # Outside of every op Kineto gives a call the number of its correlation.
+        # Outside ops, Kineto uses the correlation of a call as its External id.
         op = self._ops[tid][-1] if self._ops[tid] else self._correlation
         link = {"External id": op, "correlation": self._correlation}
         return self._row("cuda_runtime", name, tid, link)
 
     def _synchronised(self, kind: str, call: Row, stream: int, *recorded: int) -> None:
-        """Add the row of category cuda_sync that Kineto writes beside a call."""
+        """Add the row of category cuda_sync that Kineto writes for a call."""
         if not self.machine.has_event_rows:
             return
         args = {
@@ -328,7 +328,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What ran: the rows of each rank, times in ns of the one clock of the machine."""
+    """Events of each rank, with times on the machine's clock, ns."""
 
     machine: Machine
     ranks: list[list[Row]]
@@ -355,11 +355,11 @@ class Simulation:
         return [end - start for start, end in zip(starts, ends, strict=True)]
 
     def clock_ns(self, rank: int) -> int:
-        """Return what a rank's own clock shows at the start, ns."""
+        """Return the time on a rank's clock at the start, ns."""
         return _EPOCH_NS + rank * self.machine.clock_offset_ns
 
     def document(self, rank: int) -> dict[str, Any]:
-        """Return the trace of a rank as Kineto writes it, on the rank's own clock."""
+        """Return the trace of a rank as Kineto writes it, on the rank's clock."""
         machine, pid = self.machine, 1_000 + rank
         world = list(range(machine.ranks))
         group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}

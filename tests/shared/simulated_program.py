@@ -1,7 +1,7 @@
-"""What the simulated machine runs: steps of training as lists of host actions, made from knobs.
+"""Program of the simulated machine: training steps as lists of host actions, based on knobs.
 
-Every action holds its final durations, whole ns. Jitter is drawn for the name of an action from the
-seed alone, so that two machines that differ in a knob have the same draws everywhere else.
+Actions have their final durations in integer ns. Jitter depends only on the seed and the name of an
+action, so machines that differ in one knob have the same jitter everywhere else.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The knobs of a machine and of what it runs. Of each knob in ns the scale is free.
+    """Knobs of a machine and its program. Knobs in ns can have any scale.
 
-    Time of the host is python_ns, op_ns, handover_ns and all ..._call_ns. Loading is apart from it,
-    and latencies are, which no code of the host decides.
+    Host time consists of python_ns, op_ns, handover_ns, and all ..._call_ns. It excludes loading,
+    and latencies, which do not depend on host code.
     """
 
     ranks: int = 1
     steps: int = 4
     layers: int = 4
     seed: int = 1
-    jitter: float = 0.05  # largest relative difference, the same kernel on all ranks alike
-    rank_jitter: float = 0.01  # and beyond that, of a rank's own
+    jitter: float = 0.05  # maximum relative jitter of a kernel, the same on all ranks
+    rank_jitter: float = 0.01  # additional jitter per rank
 
     python_ns: int = 3_000  # between two ops
-    op_ns: int = 3_000  # of an op, apart from its calls
+    op_ns: int = 3_000  # of an op without its calls
     launch_call_ns: int = 3_000
     event_call_ns: int = 1_000
-    sync_call_ns: int = 2_000  # of a synchronisation that has nothing to wait for
+    sync_call_ns: int = 2_000  # of a synchronization without a wait
     handover_ns: int = 5_000  # from one thread to another
-    wake_ns: int = 4_000  # from the end of what a call waited for to its return
+    wake_ns: int = 4_000  # from the end of the awaited work to the return of the call
 
     gemm_ns: int = 120_000
     elementwise_ns: int = 9_000
@@ -72,28 +72,28 @@ class Machine:
     item_copy_ns: int = 1_500
     launch_latency_ns: int = 6_000  # from the start of a call to its work, on an idle stream
     stream_gap_ns: int = 1_200  # between queued work of one stream
-    event_latency_ns: int = 1_500  # from the end of work to that of another stream that waited
+    event_latency_ns: int = 1_500  # from the end of work to waiting work on another stream
     contention_pct: int = 0  # how much longer compute takes while communication runs
 
     collective_latency_ns: int = 20_000
     bandwidth_gb_per_s: float = 100
-    bucket_bytes: int = 16_000_000  # of every second bucket; of the others half of it
-    overlaps: bool = True  # nothing but the optimizer waits for communication
+    bucket_bytes: int = 16_000_000  # of every second bucket; the others have half
+    overlaps: bool = True  # only the optimizer waits for communication
 
     load_ns: int = 300_000  # making a batch
-    load_workers: int = 0  # 0: the main thread makes it itself
-    batch_take_ns: int = 5_000  # what it costs to take a batch from a worker
+    load_workers: int = 0  # 0: the main thread creates batches
+    batch_take_ns: int = 5_000  # cost of receiving a batch from a worker
     batch_copy: str = "pinned"  # pinned, pageable (the call waits) or none
 
     synchronise: str = "device"  # device, stream or none: at the end of a step
     item_every: int = 0  # loss.item() in every so many steps; 0 for never
-    host_waits: bool = True  # without it, calls that wait for the device return at once
-    has_side_stream: bool = False  # one product of each layer runs beside the others
+    host_waits: bool = True  # otherwise, calls that wait for the device return immediately
+    has_side_stream: bool = False  # one GEMM per layer runs on a side stream
     has_graph: bool = False  # forward pass and each layer of the backward pass are graph replays
 
     slow_rank: int = -1
     slow_rank_factor: float = 2  # of its compute
-    clock_offset_ns: int = 0  # of each rank's clock beyond that of the rank before
+    clock_offset_ns: int = 0  # clock difference between consecutive ranks
 
     has_event_rows: bool = True  # the trace has rows of category cuda_sync
 
@@ -170,7 +170,7 @@ class Training:
                 yield Span("user_annotation", f"fwd:layers.{number}.{kind}", ops)
 
     def product(self, name: str, numbered: Mapping[str, Any]) -> Actions:
-        """Return a product, and where there is a side stream another one beside it."""
+        """Return a GEMM, and a concurrent one if there is a side stream."""
         knobs = self.machine
         gemm = self.compute(f"{name}/gemm", GEMM, knobs.gemm_ns)
         ops = self.op(f"{name}/mm", "aten::mm", self.launch(name, (gemm,)), **numbered)
@@ -187,7 +187,7 @@ class Training:
         )
 
     def elementwise(self, name: str) -> Actions:
-        """Return two ops; where their kernels are none, the ops stay without a launch."""
+        """Return two ops; without kernels, the ops launch nothing."""
         actions: Actions = ()
         for op in ("aten::add", "aten::mul"):
             kernel = self.compute(f"{name}/{op}", ELEMENTWISE, self.machine.elementwise_ns)
@@ -230,7 +230,7 @@ class Training:
     def all_reduce(self, name: str, size_bytes: int) -> Span:
         knobs = self.machine
         self.collective_number += 1
-        # All ranks of a collective take as long: the draw has no rank.
+        # The jitter of a collective does not depend on the rank.
         transfer = knobs.collective_latency_ns + size_bytes / knobs.bandwidth_gb_per_s
         ranks = list(range(knobs.ranks))
         said = {
@@ -274,7 +274,7 @@ class Training:
         return Span("user_annotation", "Optimizer.step#AdamW.step", actions)
 
     def item(self, step: str) -> Actions:
-        """Return loss.item(): the call that copies waits, and finds nothing to wait for behind."""
+        """Return loss.item(): the copy call waits, so the synchronization after it does not."""
         name = f"{step}/item"
         kind = "Memcpy DtoH (Device -> Pageable)"
         copy = self.work(
@@ -349,7 +349,7 @@ class Training:
         return self.work(name, kernel, stream, ns * slow)
 
     def after(self, name: str, first: int, second: int) -> Actions:
-        """Return what lets one stream wait for what another one has now."""
+        """Return actions that make a stream wait for the current end of another."""
         record_ns = self.host(self.machine.event_call_ns, f"{name}/record")
         wait_ns = self.host(self.machine.event_call_ns, f"{name}/wait")
         return (Record(name, first, record_ns), Wait(name, second, wait_ns))

@@ -1,4 +1,4 @@
-"""Events of traces that one can read on a screen; their times are in µs, as in trace files."""
+"""Events of small, readable traces; times are in µs, as in trace files."""
 
 from typing import Any
 

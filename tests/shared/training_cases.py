@@ -56,7 +56,7 @@ for _name in REPEATED:
 
 
 def arguments_of(name: str, model: Path) -> dict[str, Any]:
-    """Return the arguments of a run, for the model whose configuration is at a path."""
+    """Return the arguments of a run with the model configuration at a path."""
     values = {**_COMMON, "model": str(model), **CASES[name]}
     if "PT" in values["opt"]:  # a prompt of a few tokens learns slowly
         values["learning_rate"] = 0.3

@@ -1,7 +1,7 @@
-"""Several small training runs in the same processes, as the imports take longer than the training.
+"""Several small training runs in the same processes, because imports take longer than training.
 
 `python training_ranks.py FOLDER DEVICE` (`cpu` or `cuda`), under RANK and WORLD_SIZE.
-FOLDER/cases.json holds the arguments of each run by name; FOLDER/<name> becomes its run folder.
+FOLDER/cases.json has the arguments of each run by name; FOLDER/<name> becomes its run folder.
 """
 
 import gc
@@ -29,7 +29,7 @@ def main(folder: Path, kind: str) -> None:
     gc.freeze()  # so that later collections skip the objects of the frameworks
     with process_group(place, device, folder / "store"):
         for name, values in json.loads((folder / "cases.json").read_text("utf-8")).items():
-            # Models this small are made before they are sharded otherwise.
+            # Small models are otherwise created before they are sharded.
             is_sharded_early = name == "sharded while made"
             deepspeed_engine.WHOLE_MODEL_SHARE = 0.0 if is_sharded_early else 1.0
             spec = make_spec(values, ["test"], world_size=place.world_size)

@@ -23,7 +23,7 @@ class WebServer:
         drip_s: seconds between two bytes of a body.
         is_endless: repeat the file without an end.
         has_length: send a Content-Length.
-        more: further headers, in place of those of the same name.
+        more: additional headers, which replace headers of the same name.
         kind: Content-Type header.
         failures: statuses of the next responses.
         requests: path of each request, with its Range or None.

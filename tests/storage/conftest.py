@@ -22,7 +22,7 @@ def s3(tmp_path_factory):
 
 @contextlib.contextmanager
 def new_clients():
-    """Create clients anew inside the block: they read credentials when created."""
+    """Create new clients inside the block, because they read credentials when created."""
     stores.forget_stores()
     try:
         yield
@@ -32,7 +32,7 @@ def new_clients():
 
 @pytest.fixture
 def clients_anew():
-    """Return a context manager in which clients are created anew."""
+    """Return a context manager in which new clients are created."""
     return new_clients
 
 

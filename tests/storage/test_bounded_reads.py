@@ -1,4 +1,4 @@
-"""Files that are read completely have limits of size and time, on this machine and behind URLs."""
+"""Files that are read completely have limits of size and time, locally and at URLs."""
 
 import contextlib
 import errno
@@ -116,7 +116,7 @@ def test_an_endless_page_of_a_folder_is_refused(web, monkeypatch):
 )
 def test_an_endless_file_of_lines_is_refused(web, monkeypatch, tmp_path, text, bound):
     monkeypatch.setattr(json_lines, bound, 100)
-    # No part of an endless line is kept.
+    # No part of an endless line is stored.
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 1000)
     web.files["requests.jsonl"] = text * 1000
     web.is_endless = True

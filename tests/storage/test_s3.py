@@ -101,7 +101,7 @@ def test_a_store_behind_a_url(ranks, uploaded, tmp_path, own_cache, cli):
 
 def test_a_store_larger_than_the_cache_is_refused(bucket, monkeypatch):
     (bucket / "run.duckdb").write_bytes(bytes(2_000_000))
-    # The second limit has room, but the file is no store.
+    # The second limit is not reached, but the file is not a store.
     for limit in ("1000000", "3000000"):
         monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", limit)
         with pytest.raises(StoreError, match=r"\.duckdb"):
@@ -150,7 +150,7 @@ def test_a_dataset(cli, ranks, uploaded, bucket, tmp_path, s3, clients_anew):
     place, remote, local = uploaded(ranks), bucket / "run.tracekit", tmp_path / "run.tracekit"
     for source, target in ((place, remote), (ranks, local)):
         made = cli("ingest", source, "-o", target, "--engine", "serial")
-        # One rank cannot be read; the others are there.
+        # One rank is unreadable; the others are read.
         assert made.exit_code == 3
         assert "rank2.json.gz" in made.stderr
     records = [

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
     """Return analyses, each followed by the analyses whose headers place them after it."""
-    found = list(names)
+    result = list(names)
     for name, view in load_catalog().analyses.views("breakdown").items():
-        if view.get("after") in found:
-            found.insert(found.index(view["after"]) + 1, name)
-    return tuple(found)
+        if view.get("after") in result:
+            result.insert(result.index(view["after"]) + 1, name)
+    return tuple(result)
 
 
 _BREAKDOWN = (

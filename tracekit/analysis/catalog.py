@@ -117,14 +117,14 @@ class Specs(Mapping[str, Spec]):
         if not self._families:
             self._families[""] = {}
             for name, file in self.files.items():
-                if found := _FAMILY.search(file.text):
-                    self._families.setdefault(found["head"], {})[found["per"]] = name
+                if match := _FAMILY.search(file.text):
+                    self._families.setdefault(match["head"], {})[match["per"]] = name
         return self._families
 
     def spelling(self, name: str) -> tuple[str, str | None]:
         """Return the displayed name of an analysis, and the value of `per`."""
-        found = _FAMILY.search(self.files[name].text) if name in self.files else None
-        return (found["head"], found["per"]) if found else (name, None)
+        match = _FAMILY.search(self.files[name].text) if name in self.files else None
+        return (match["head"], match["per"]) if match else (name, None)
 
     def words(self, name: str) -> str:
         """Return the words that select an analysis on a command line."""
@@ -148,18 +148,20 @@ class Specs(Mapping[str, Spec]):
         if not self._views:
             self._views[""] = {}
             for name, file in self.files.items():
-                for found, view in views_of(file.text).items():
-                    self._views.setdefault(found, {})[name] = view
+                for one, view in views_of(file.text).items():
+                    self._views.setdefault(one, {})[name] = view
         return self._views.get(way, {})
 
     def by_subject(self) -> Result:
         """Return the names of the files by subject, with the values of `per` in parentheses."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for title in self.listed():
             name = f"{title.name}({'|'.join(title.per)})" if title.per else title.name
-            found.setdefault(title.subject, []).append(name)
+            result.setdefault(title.subject, []).append(name)
         columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
-        return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
+        return Result(
+            "analyses", columns, [(one, " ".join(names)) for one, names in result.items()]
+        )
 
 
 _DECODER = msgspec.msgpack.Decoder(Spec)
@@ -205,8 +207,8 @@ def _words() -> dict[str, dict[str, str]]:
     import tomllib
 
     text = (QUERIES / "rules" / "words.toml").read_text("utf-8")
-    found: dict[str, dict[str, str]] = tomllib.loads(text)
-    return found
+    result: dict[str, dict[str, str]] = tomllib.loads(text)
+    return result
 
 
 def name_here(word: str, kind: str = "tables") -> str | None:
@@ -240,17 +242,17 @@ def load_catalog(root: Path | None = None) -> Catalog:
     Raises:
         QueryError: a header cannot be parsed, or two files have the same name.
     """
-    found: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
+    result: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
     paths: dict[str, str] = {}
     for name, subject, path in _sql_files(root or QUERIES):
         file = _File(path.read_text(encoding="utf-8"), str(path), subject)
         if name in paths:
             raise QueryError(f"{path}: same name as {paths[name]}")
         paths[name] = file.path
-        found[_kind_of(name, file)].files[name] = file
-    catalog = Catalog(found["analysis"], found["table"], found["view"], found["function"])
+        result[_kind_of(name, file)].files[name] = file
+    catalog = Catalog(result["analysis"], result["table"], result["view"], result["function"])
     if root is not None:
-        for specs in found.values():
+        for specs in result.values():
             list(specs.values())
     return catalog
 
@@ -271,7 +273,7 @@ def _kind_of(name: str, file: _File) -> Kind:
 
 def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     """Return the SQL files with their names and subjects, in alphabetical order."""
-    found = []
+    results = []
     for folder in root.iterdir():
         if folder.name.startswith(("_", ".")) or not folder.is_dir():
             continue
@@ -279,8 +281,8 @@ def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
             # A leading underscore marks a file that is neither an analysis nor a relation. A
             # leading dot marks a temporary file of an editor.
             if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
-                found.append((file.name.removesuffix(".sql"), folder.name, file))
-    return sorted(found, key=lambda item: item[:2])
+                results.append((file.name.removesuffix(".sql"), folder.name, file))
+    return sorted(results, key=lambda item: item[:2])
 
 
 PACKAGE = Path(__file__).parents[1]

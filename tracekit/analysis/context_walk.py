@@ -3,7 +3,7 @@
 The ranges, Python calls, ops, and launches of a thread are read by start time, outermost first. A
 stack holds the open spans; the top of the stack is the context of a launch. If two spans cross, the
 earlier one ends where the later one begins. If a span ends after its enclosing span only because of
-a rounding error, its end is moved to that of the enclosing span.
+a rounding error, its end is moved to the end of the enclosing span.
 
 Only spans with a meaning (table ``range_marker``) are read, and results are written immediately, so
 memory does not grow with the trace. native/context_walk.c maintains the stack and handles launches,
@@ -149,7 +149,7 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 _Context = tuple[int, ...]
 _NONE = -1
 
-# Whether kernels may have annotations: those of CUDA graphs, and those recorded by Triton's Proton.
+# Whether kernels may have annotations: kernels in CUDA graphs, or recorded by Triton's Proton.
 _MAY_NAME = """
 SELECT 1
 FROM launch

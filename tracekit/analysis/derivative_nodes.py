@@ -1,7 +1,7 @@
-"""Finds autograd nodes that recompute nothing although their ops have sequence numbers.
+"""Finds autograd nodes with sequence-numbered ops that do not recompute anything.
 
 A backward pass runs with grad mode off, so its ops have no sequence numbers. If they do, either
-forward work is recomputed (activation checkpointing), or the whole pass runs with grad mode on
+forward work is recomputed (activation checkpointing), or the complete pass runs with grad mode on
 (``create_graph=True``, ``torch.func.grad``), because its gradients are differentiated.
 
 The last op of a node distinguishes the two cases. Checkpointing recomputes when a node unpacks a

@@ -101,11 +101,11 @@ def find_device(name: str) -> DevicePeak:
         if re.fullmatch(peak.pattern, name, re.IGNORECASE):
             return peak
     words = re.split(r"[\s_-]+", name.lower())
-    found = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(peak.product for peak in found or peaks)
-    what = "several devices match" if found else "unknown device"
+    results = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
+    if len(results) == 1:
+        return results[0]
+    known = ", ".join(peak.product for peak in results or peaks)
+    what = "several devices match" if results else "unknown device"
     raise QueryError(f"device={name}: {what}", hint=f"known devices: {known}")
 
 
@@ -116,7 +116,7 @@ MEMORY = "memory"
 """Key for the memory bandwidth of a device, bytes/s, instead of a data type."""
 
 
-def lay_peaks(
+def insert_peaks(
     connection: duckdb.DuckDBPyConnection, device: str | None, peaks: Mapping[str, float]
 ) -> None:
     """Use given peak rates for all devices of a connection.
@@ -149,9 +149,9 @@ def lay_peaks(
         ]
     memory = {row[0]: row[5] for row in rows}
     for dtype in sorted(peaks.keys() - {MEMORY}):
-        said = ("*", "given", dtype, peaks[dtype])
+        columns = ("*", "given", dtype, peaks[dtype])
         rows = [row for row in rows if row[3] != dtype]
-        rows += [(one, *said, memory.get(one), f"given: {dtype}") for one in traces]
+        rows += [(one, *columns, memory.get(one), f"given: {dtype}") for one in traces]
     if MEMORY in peaks:
         rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory bandwidth given") for row in rows]
     place = f"{SESSION}.given_peaks"
@@ -170,8 +170,8 @@ def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 
     If all devices in a file are the same product, the rows apply to every device (``*``), because
     the file does not always list the device numbers in use. A file whose kernels are built for a
-    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because it
-    lists other devices than those that ran the kernels.
+    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because the
+    kernels ran on other devices than it lists.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "

@@ -41,17 +41,17 @@ _MARK_COLUMNS = dict.fromkeys(
 
 def lane_sql(rule: Rule) -> str:
     """Return the condition of a rule on a thread's names and the category of its events."""
-    found = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
-    return " AND ".join(found) or "TRUE"
+    results = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
+    return " AND ".join(results) or "TRUE"
 
 
 def event_sql(rule: Rule) -> str:
     """Return the condition of a rule on a single event, or TRUE without one."""
-    found = [condition(rule["event"])] if "event" in rule else []
+    results = [condition(rule["event"])] if "event" in rule else []
     if "argument" in rule:
         path = quote('$."' + rule["argument"] + '"')
-        found.append(f"coalesce({condition(rule['value'], f'(args ->> {path})')}, FALSE)")
-    return " AND ".join(found) or "TRUE"
+        results.append(f"coalesce({condition(rule['value'], f'(args ->> {path})')}, FALSE)")
+    return " AND ".join(results) or "TRUE"
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
@@ -67,9 +67,9 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill the tables ``device_mark`` and ``device_process``.
 
-    A row of ``device_process`` is a process whose name or label is that of a device, with the
-    number of its events outside Kineto's categories. ``is_unknown`` means that no rule matches any
-    of these events.
+    A row of ``device_process`` is a process with the name or label of a device, and the number of
+    its events outside Kineto's categories. ``is_unknown`` means that no rule matches any of these
+    events.
     """
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
@@ -267,6 +267,6 @@ INSERT INTO {DEVICE_MARK} (trace_id, event_id, accelerator, role)
 SELECT DISTINCT trace_id, launch_id, 'npu', 'launch' FROM arrow_launch ORDER BY ALL;
 DROP TABLE arrow_launch
 """
-"""Derives correlation ids for Ascend traces, which have none. A flow async_npu links an op on the
+"""Derives correlation ids, which Ascend traces lack. A flow async_npu links an op on the
 Python thread to device work; a flow HostToDevice links a call in the process CANN. If both exist,
 the op is used, because it has a phase and module. The id is the event_id of the launching event."""

@@ -48,22 +48,22 @@ def create_swept(
             target is an end).
             :data:`GAINS`: the same columns and a NULL, followed by rows of groups in order:
             (edge_id, NULL, …, number of the group). Edges are numbered from 0 in row order.
-            :data:`MOMENTS`: the rows of :func:`read_moments`.
+            :data:`MOMENTS`: the rows of :func:`read_group_times`.
             :data:`RUN_STEPS`: the rows of table replayed_step.
             :data:`PATH`: (edge_id, source_node, target_node, trace to whose end the edge leads).
         statement: returns the edges; for a path, only the binding edge of each node.
     """
     # The statement runs on its own connection, which cannot see temporary views.
-    taken = f"{place}_taken"
-    connection.execute(f"CREATE OR REPLACE TABLE {taken} AS {statement}")
+    input_table = f"{place}_taken"
+    connection.execute(f"CREATE OR REPLACE TABLE {input_table} AS {statement}")
     try:
-        with swept(connection, sweep, f"FROM {taken}"):
+        with swept(connection, sweep, f"FROM {input_table}"):
             connection.execute(f"CREATE OR REPLACE TABLE {place} AS FROM {SWEPT}")
     finally:
-        connection.execute(f"DROP TABLE IF EXISTS {taken}")
+        connection.execute(f"DROP TABLE IF EXISTS {input_table}")
 
 
-def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:
+def read_group_times(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:
     """Replay edges with several weights each, and return the times of groups of nodes.
 
     Args:

@@ -7,7 +7,7 @@ The header consists of the `--` lines at the top of the file:
     --
     -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
-    -- Made:     when asked for                       (tables created on demand)
+    -- Created:  on demand                            (tables; default: with the store)
     -- Scope:    trace | run | runs                   (analyses)
     -- Family:   analysis per word                    (this is `analysis --per word`)
     -- Access:   private                              (a helper; may change with any version)
@@ -137,7 +137,7 @@ def key_of(match: re.Match[str]) -> Key | None:
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"]
 
 _FIELDS = (
-    *("Kind", "Made", "Scope", "Family", "Access", "Input", "Params", "Needs"),
+    *("Kind", "Created", "Scope", "Family", "Access", "Input", "Params", "Needs"),
     # Accepted and ignored: earlier headers listed the relations that the SQL reads.
     "Requires",
     *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
@@ -231,7 +231,7 @@ ADVICE = """
 Columns:
   what      VARCHAR  what was observed
   place     VARCHAR  where it was observed
-  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if there is none
+  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if none
   cost_ns   BIGINT   time spent on it, ns; NULL if unknown
   remedy    VARCHAR  suggested change
   evidence  VARCHAR  command that shows the evidence
@@ -307,10 +307,10 @@ class _Reader:
             self._wrong(1, f"the file name {self._name!r} is not a lower-case identifier")
         if first_paragraph:
             self._fields = self._read_fields(self._header[len(first_paragraph) :])
-            found = self._one("Kind")
-            if found is not None and found.text == "advice":
-                found.value = "analysis"
-                lines = [Line(found.number, text) for text in ADVICE.splitlines()]
+            entry = self._one("Kind")
+            if entry is not None and entry.text == "advice":
+                entry.value = "analysis"
+                lines = [Line(entry.number, text) for text in ADVICE.splitlines()]
                 self._fields += self._read_fields(lines)
         kind = self._kind() if first_paragraph else None
         params = self._params(kind)
@@ -325,7 +325,7 @@ class _Reader:
             kind=kind or "view",
             scope=self._scope(kind),
             input=self._input(),
-            is_on_demand=self._choice("Made", ("when asked for",)) is not None,
+            is_on_demand=self._choice("Created", ("on demand",)) is not None,
             params=params,
             columns=self._columns(kind),
             invariants=self._texts("Invariant"),
@@ -362,32 +362,32 @@ class _Reader:
                     + "; other lines belong before the first `--` line",
                 )
             else:
-                found = HeaderField(match["name"], match["value"], line.number)
-                self._check_field(found, fields)
-                fields.append(found)
+                result = HeaderField(match["name"], match["value"], line.number)
+                self._check_field(result, fields)
+                fields.append(result)
         return fields
 
-    def _check_field(self, found: HeaderField, before: Sequence[HeaderField]) -> None:
-        name = found.name
+    def _check_field(self, result: HeaderField, before: Sequence[HeaderField]) -> None:
+        name = result.name
         if name not in _FIELDS:
             close = did_you_mean(name.capitalize(), _FIELDS, count=1)
             self._wrong(
-                found.number,
+                result.number,
                 f"unknown header field {name!r}",
                 close or "fields: " + ", ".join(_FIELDS),
             )
         elif name not in _REPEATABLE and any(known.name == name for known in before):
-            self._wrong(found.number, f"the header field {name} appears twice")
+            self._wrong(result.number, f"the header field {name} appears twice")
 
     def _one(self, name: str) -> HeaderField | None:
-        return next((found for found in self._fields if found.name == name), None)
+        return next((one for one in self._fields if one.name == name), None)
 
     def _texts(self, name: str) -> tuple[str, ...]:
-        found = [one for one in self._fields if one.name == name]
-        for one in found:
+        results = [one for one in self._fields if one.name == name]
+        for one in results:
             if not one.text:
                 self._wrong(one.number, f"the header field {name} is empty")
-        return tuple(one.text for one in found)
+        return tuple(one.text for one in results)
 
     def _empty(self) -> tuple[tuple[str, str], ...]:
         """Return pairs of a reason and the relation whose emptiness it explains, or "" for any."""
@@ -399,13 +399,13 @@ class _Reader:
 
     def _choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """Return the value of a field, which must be one of `choices`, or None."""
-        found = self._one(name)
-        if found is None:
+        entry = self._one(name)
+        if entry is None:
             return None
         for choice in choices:
-            if found.text == choice:
+            if entry.text == choice:
                 return choice
-        self._wrong(found.number, f"unknown {name} {found.text!r}", _one_of(choices))
+        self._wrong(entry.number, f"unknown {name} {entry.text!r}", _one_of(choices))
         return None
 
     def _missing(self, name: str, choices: Sequence[str]) -> None:
@@ -419,17 +419,17 @@ class _Reader:
 
     def _scope(self, kind: Kind | None) -> Scope | None:
         scopes: tuple[Scope, ...] = get_args(Scope)
-        found = self._one("Scope")
-        if found is not None and kind not in (None, "analysis"):
-            self._wrong(found.number, f"a {kind} has no Scope")
+        entry = self._one("Scope")
+        if entry is not None and kind not in (None, "analysis"):
+            self._wrong(entry.number, f"a {kind} has no Scope")
             return None
         if kind == "analysis":
             self._missing("Scope", scopes)
         return self._choice("Scope", scopes)
 
     def _input(self) -> str:
-        found = self._one("Input")
-        return "" if found is None else found.text
+        entry = self._one("Input")
+        return "" if entry is None else entry.text
 
     def _params(self, kind: Kind | None) -> tuple[Param, ...]:
         params: list[Param] = []
@@ -449,15 +449,15 @@ class _Reader:
         return tuple(params)
 
     def _needs(self, params: tuple[Param, ...]) -> tuple[str, ...]:
-        found = self._one("Needs")
-        if found is None:
+        entry = self._one("Needs")
+        if entry is None:
             return ()
-        names = tuple(part.strip() for part in found.text.split("|"))
+        names = tuple(part.strip() for part in entry.text.split("|"))
         optional = [param.name for param in params if param.default == "NULL"]
         for name in names:
             if name not in optional:
                 self._wrong(
-                    found.number, f"Needs: {name!r} is not a parameter with the default NULL"
+                    entry.number, f"Needs: {name!r} is not a parameter with the default NULL"
                 )
         return names
 
@@ -501,15 +501,15 @@ class _Reader:
             columns.append(ColumnSpec(name, match["type"], meaning.strip(), key_of(match)))
             self._check_unique(number, "Columns", name, names)
         if not self._entries("Columns") and kind not in (None, "function"):
-            found = self._one("Columns")
-            number = 1 if found is None else found.number
+            entry = self._one("Columns")
+            number = 1 if entry is None else entry.number
             self._wrong(number, "the header field Columns is missing or empty")
         return tuple(columns)
 
     @property
     def _is_private(self) -> bool:
-        found = self._one("Access")
-        return found is not None and found.text == "private"
+        entry = self._one("Access")
+        return entry is not None and entry.text == "private"
 
     def _declared(self) -> Iterator[tuple[int, re.Match[str]]]:
         """Yield the columns with their line numbers.
@@ -530,14 +530,14 @@ class _Reader:
                     self._wrong(number, f"Columns: cannot read {entry!r}", _COLUMN_FORM)
 
     def _keep(self) -> tuple[str, ...]:
-        found = self._one("Keep")
-        if found is None:
+        entry = self._one("Keep")
+        if entry is None:
             return ()
-        names = tuple(part.strip() for part in found.text.split(","))
+        names = tuple(part.strip() for part in entry.text.split(","))
         declared = {match["name"] for _, match in self._declared()}
         for name in names:
             if name not in declared:
-                self._wrong(found.number, f"Keep: {name!r} is not a column")
+                self._wrong(entry.number, f"Keep: {name!r} is not a column")
         return names
 
     def _check_views(self) -> None:
@@ -572,12 +572,12 @@ class _Reader:
                     self._wrong(number, f"View: {min(wrong)!r} is not a column")
 
     def _entries(self, name: str) -> list[tuple[int, str]]:
-        found = self._one(name)
-        if found is None:
+        entry = self._one(name)
+        if entry is None:
             return []
-        if found.value.strip():
-            self._wrong(found.number, f"{found.name}: put its entries on the next lines, indented")
-        return found.entries
+        if entry.value.strip():
+            self._wrong(entry.number, f"{entry.name}: put its entries on the next lines, indented")
+        return entry.entries
 
     def _check_unique(self, number: int, field_name: str, name: str, before: set[str]) -> None:
         """Check that a name is new, and add it to `before`."""
@@ -595,8 +595,8 @@ class _Reader:
         declared = {param.name for param in params}
         for name in sorted(used.keys() - declared):
             self._wrong(used[name], f"${name} is used but not declared in Params")
-        found = self._one("Params")
-        line = found.number if found else 1
+        entry = self._one("Params")
+        line = entry.number if entry else 1
         for name in sorted(declared - used.keys()):
             self._wrong(line, f"the parameter {name} is declared but ${name} is not used")
 

@@ -69,25 +69,25 @@ def names_in(text: str) -> tuple[str, ...]:
     read = [*_READ.findall(plain)]
     for listed in _LISTED.findall(plain):
         read += [item.split()[0] for item in listed.split(",") if item.strip()]
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for name in read:
         if name not in defined:
-            found.setdefault(name)
+            result.setdefault(name)
     for function, listed in _ARGUMENTS.findall(lower):
         if function in _table_macros():
             names = re.findall(r"\w+", listed)
-            found.update(dict.fromkeys(name for name in names if name not in defined))
+            result.update(dict.fromkeys(name for name in names if name not in defined))
     for name in _CALLED.findall(plain):
         file = _macro_files().get(name)
         if file is not None:
-            found.setdefault(file)
+            result.setdefault(file)
         elif name in CLASS_CALLS:
-            found.setdefault(CLASS_MACROS)
+            result.setdefault(CLASS_MACROS)
         elif name.startswith(ROLE_CALL):
-            found.setdefault(ROLE_MACROS)
+            result.setdefault(ROLE_MACROS)
         elif name in catalog.analyses:
-            found.setdefault(f"{name}()")
-    return tuple(found)
+            result.setdefault(f"{name}()")
+    return tuple(result)
 
 
 @cache
@@ -254,15 +254,15 @@ def _fill(library: Path, empty_store: Path) -> None:
             macro_of_analysis(spec, "memory.main.") for spec in catalog.analyses.values()
         ]
         while statements:
-            left = []
+            failed = []
             for statement in statements:
                 try:
                     connection.execute(statement)
                 except duckdb.Error as error:
-                    left.append((statement, error))
-            if len(left) == len(statements):
-                raise left[0][1]
-            statements = [statement for statement, _ in left]
+                    failed.append((statement, error))
+            if len(failed) == len(statements):
+                raise failed[0][1]
+            statements = [statement for statement, _ in failed]
 
 
 def macro_of_analysis(spec: Spec, place: str) -> str:

@@ -57,8 +57,8 @@ def _boolean(value: object) -> bool:
 
 
 _READERS: dict[str, tuple[str, Callable[[object], ParamValue]]] = {
-    "BIGINT": ("a whole number", lambda value: _integer("BIGINT", value)),
-    "INTEGER": ("a whole number of 32 bits", lambda value: _integer("INTEGER", value)),
+    "BIGINT": ("an integer", lambda value: _integer("BIGINT", value)),
+    "INTEGER": ("a 32-bit integer", lambda value: _integer("INTEGER", value)),
     "DOUBLE": ("a number", _double),
     "VARCHAR": ("text", _text),
     "BOOLEAN": ("true or false", _boolean),

@@ -33,9 +33,9 @@ def ways_to_match(pattern: str) -> Ways:
         if token.start() != end:
             return _ANY
         end = token.end()
-        held = groups[-1][-1]
+        way = groups[-1][-1]
         if kind == "word":
-            held.append(token[0].lower())
+            way.append(token[0].lower())
         elif kind == "open":
             groups.append([[]])
         elif kind == "close":
@@ -47,8 +47,8 @@ def ways_to_match(pattern: str) -> Ways:
             groups[-1].append([])
         elif kind == "optional" and before in ("word", "close"):
             # The quantifier applies only to the last letter of the word.
-            last = held.pop()
-            held.extend([last[:-1]] if isinstance(last, str) else [])
+            last = way.pop()
+            way.extend([last[:-1]] if isinstance(last, str) else [])
         before = kind
     return groups[0] if len(groups) == 1 and end == len(pattern) else _ANY
 
@@ -56,6 +56,6 @@ def ways_to_match(pattern: str) -> Ways:
 def may_match(ways: Ways, names: str) -> bool:
     """Return whether any name may match. `names` is one text, after `str.casefold`."""
     return any(
-        all(one in names if isinstance(one, str) else may_match(one, names) for one in held)
-        for held in ways
+        all(one in names if isinstance(one, str) else may_match(one, names) for one in way)
+        for way in ways
     )

@@ -79,11 +79,11 @@ def pivot(
     conditions += [f"step = {step}"] if step is not None else []
     is_by_role = _ROLE in keys or (where is not None and _ROLE in where)
     source = _WITH_ROLES if is_by_role else "work"
-    found = sql(
+    result = sql(
         f"SELECT {', '.join(keys)}, sum({measure})::HUGEINT AS value FROM {source}"
         f"{' WHERE ' + ' AND '.join(conditions) if conditions else ''} GROUP BY ALL"
     ).rows
-    return _laid_out(found, rows, values, has_columns=columns is not None)
+    return _arranged(result, rows, values, has_columns=columns is not None)
 
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
@@ -94,12 +94,12 @@ def _check(name: str, known: Sequence[str], what: str) -> None:
         raise UsageError(f"unknown {what} {name!r} of a pivot", hint=hint)
 
 
-def _laid_out(
-    found: Sequence[tuple[Any, ...]], rows: Sequence[str], values: str, *, has_columns: bool
+def _arranged(
+    result: Sequence[tuple[Any, ...]], rows: Sequence[str], values: str, *, has_columns: bool
 ) -> Result:
     sums: dict[tuple[Any, ...], dict[str, int]] = {}
     sizes: dict[str, int] = {}
-    for *key, column, value in found:
+    for *key, column, value in result:
         name = NOT_KNOWN if column is None else str(column)
         cells = sums.setdefault(tuple(key), {})
         sizes.setdefault(name, 0)
@@ -139,8 +139,8 @@ def _laid_out(
         out.append(row([TOTAL, *[""] * (len(rows) - 1)], known))
     names = [f"{name}_{unit_of(values)}" for name in shown]
     # A value may be equal to the name of a dimension or the measure.
-    taken = {*rows, values, "share_pct"}
-    names = [f"{name} " if name in taken else name for name in names]
+    reserved = {*rows, values, "share_pct"}
+    names = [f"{name} " if name in reserved else name for name in names]
     return Result(
         "pivot",
         (

@@ -152,8 +152,8 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
 
     Call it before events of other recordings are added, which it must not check.
     """
-    made = session_of(connection).row_counts
-    if IMPLAUSIBLE in made:
+    row_counts = session_of(connection).row_counts
+    if IMPLAUSIBLE in row_counts:
         return
     create_event_kinds(connection)
     screens = [_FAR_TIMES, _ODD_WORK]
@@ -169,7 +169,7 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
             connection.rollback()
             raise
         connection.commit()
-    made[IMPLAUSIBLE] = None
+    row_counts[IMPLAUSIBLE] = None
 
 
 def _judge(connection: duckdb.DuckDBPyConnection) -> None:

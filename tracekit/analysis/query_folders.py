@@ -60,9 +60,9 @@ class Library:
         Raises:
             QueryError: it does not exist, or its file cannot be used.
         """
-        found = self.analyses.get(name)
-        if found is not None:
-            return found
+        result = self.analyses.get(name)
+        if result is not None:
+            return result
         for refused in self.refused:
             if refused.name == name:
                 raise QueryError(refused.reason, hint=refused.hint)
@@ -101,7 +101,7 @@ def load_library(given: Sequence[Path] = ()) -> Library:
 
 
 def given_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the given folders, or else those of TRACEKIT_QUERIES."""
+    """Return the given folders, or else the folders in TRACEKIT_QUERIES."""
     if folders:
         return tuple(Path(folder).expanduser() for folder in folders)
     named = os.environ.get(ENVIRONMENT, "").split(os.pathsep)
@@ -132,16 +132,16 @@ def _read(path: Path) -> Spec:
 
 def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
     catalog = load_catalog()
-    taken = {
+    built_in = {
         **dict.fromkeys((table.name for table in TABLES), "a table"),
         **dict.fromkeys(catalog.functions, "a function"),
         **dict.fromkeys(catalog.tables, "a table"),
         **dict.fromkeys(catalog.views, "a view"),
         **dict.fromkeys(catalog.analyses, "an analysis"),
     }
-    if spec.name in taken:
+    if spec.name in built_in:
         raise QueryError(
-            f"{spec.path}: tracekit already has {taken[spec.name]} named {spec.name}",
+            f"{spec.path}: tracekit already has {built_in[spec.name]} named {spec.name}",
             hint="rename the file",
         )
     if spec.name in files:

@@ -2,7 +2,7 @@
 
 Each relation is an SQL file in ``queries/`` or a Python step. The names in its SQL determine the
 order, and which relations can be created concurrently. Tables that every store has are created with
-the store. Other tables (``Made: when asked for``), and analyses that a statement reads like a table
+the store. Other tables (``Created: on demand``), and analyses that a statement reads like a table
 (with default parameters), are created on demand in an in-memory database that all connections of
 the process share. So several processes can read a store, and none changes it.
 """
@@ -131,7 +131,7 @@ _STEP_OF_TABLE = {
     "device_process": DEVICE_MARK,
     EVENT_KIND: IMPLAUSIBLE,
 }
-"""The step that creates a table, for tables whose name differs from that of the step."""
+"""The step that creates a table, for tables whose name differs from the step's."""
 
 _AFTER = {"attribution": (REPLAYED_OPS,)}
 """Steps that must run before a relation although its SQL does not name them."""
@@ -201,11 +201,11 @@ def dependencies(names: Iterable[str]) -> frozenset[str]:
     return frozenset(
         _STEP_OF_TABLE.get(name, name)
         for name in _closure(names, lambda name: name in functions)
-        if _is_made_here(_STEP_OF_TABLE.get(name, name))
+        if _is_created_here(_STEP_OF_TABLE.get(name, name))
     )
 
 
-def _is_made_here(name: str) -> bool:
+def _is_created_here(name: str) -> bool:
     catalog = load_catalog()
     return (
         name in catalog.tables
@@ -223,16 +223,16 @@ def _reads(name: str) -> Sequence[str]:
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
     """Return names and, recursively, what their SQL files read if `is_passed` is true for them."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in result:
             continue
-        found[name] = None
+        result[name] = None
         if is_passed(name):
             waiting += _reads(name)
-    return list(found)
+    return list(result)
 
 
 def depends_on(name: str, tables: Collection[str]) -> bool:
@@ -299,7 +299,7 @@ class Relations:
         connection: connection to a store that is open or being built.
         text_bytes: approximate size of the JSON text of the traces, if the store is being built.
         steps: additional steps by name, without dependencies.
-        is_bounded: whether the memory limit is that of a unit of work, so that no step may raise
+        is_bounded: whether the memory limit is for a unit of work, so that no step may raise
             it.
     """
 
@@ -332,7 +332,7 @@ class Relations:
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:
         """Return the rows of analyses that no relation reads, and create all other relations.
 
-        Fetching rows is faster than storing them first. Errors are those of :meth:`make`.
+        Fetching rows is faster than storing them first. Raises the errors of :meth:`make`.
         """
         return self._make(names, frozenset(), is_asked=True)
 
@@ -403,7 +403,7 @@ class Relations:
         first = frozenset[str]() if session.is_complete else frozenset((IMPLAUSIBLE,))
         while waiting:
             name = waiting.pop()
-            if name in graph or not self._is_to_be_made(name, session):
+            if name in graph or not self._must_create(name, session):
                 continue
             if name in session.provided:
                 required = frozenset[str]()
@@ -411,12 +411,12 @@ class Relations:
                 required = frozenset(self._in_python[name][1]) | (first - {name})
             else:
                 required = dependencies((*_reads(name), *_AFTER.get(name, ()))) | first
-            required = frozenset(one for one in required if self._is_to_be_made(one, session))
+            required = frozenset(one for one in required if self._must_create(one, session))
             graph[name] = required
             waiting += required
         return graph
 
-    def _is_to_be_made(self, name: str, session: Session) -> bool:
+    def _must_create(self, name: str, session: Session) -> bool:
         if name in session.row_counts:
             return False
         catalog = load_catalog()
@@ -443,7 +443,7 @@ class _Making:
         self._connection = relations._connection
         self._session = session
         self._stored = stored
-        self._asked = asked
+        self._requested = asked
         self.answers: dict[str, Answer] = {}
         self.new: dict[str, int | None] = {}
 
@@ -522,8 +522,8 @@ class _Making:
                             sorter.done(name)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                begun = [one for one in running if not one.cancelled()]
-                while wait(begun, timeout=0.05).not_done:
+                started = [one for one in running if not one.cancelled()]
+                while wait(started, timeout=0.05).not_done:
                     # Repeated, because an interrupt between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()
@@ -595,7 +595,7 @@ class _Making:
             if not is_there:
                 cursor.execute(spec.empty_table(place))
             return 0
-        if spec.name in self._asked:
+        if spec.name in self._requested:
             execute_own(cursor, with_values(spec, bind(spec, {})))
             self.answers[spec.name] = Answer(columns_of(cursor), cursor.fetchall())
             return None
@@ -609,8 +609,8 @@ class _Making:
         # committed.
         begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
         execute_own(cursor, f"{begin}\n{text}")
-        found = cursor.fetchall()
-        return found[0][0] if found else None
+        rows = cursor.fetchall()
+        return rows[0][0] if rows else None
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -58,8 +58,8 @@ class Result:
     Integers are exact, NULL is None, and JSON columns are text. Iterate over it to get the rows.
 
     Attributes:
-        keep: columns that narrow screens leave out last. The default is that of the analysis of
-            the same name.
+        keep: columns that narrow screens leave out last. The default is from the analysis of the
+            same name.
     """
 
     name: str
@@ -228,12 +228,12 @@ def _refuse(library: str) -> NoReturn:
 def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
     """Return the columns of the open result; repeated names get a number."""
     columns: list[Column] = []
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for name, type_name, *_ in connection.description or ():
         unique, number = name, 0
-        while unique in taken:
+        while unique in used_names:
             number += 1
             unique = f"{name}_{number}"
-        taken.add(unique)
+        used_names.add(unique)
         columns.append(Column(unique, str(type_name)))
     return tuple(columns)

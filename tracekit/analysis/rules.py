@@ -177,7 +177,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Read the attributes of each class. Errors are those of :func:`load_kernel_rules`."""
+    """Read the attributes of each class. Raises the errors of :func:`load_kernel_rules`."""
     classes = dict(builtin_classes())
     if user_file is None:
         return classes
@@ -196,7 +196,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load_range_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for ranges, calls, and ops. Errors are those of :func:`load_kernel_rules`."""
+    """Read the rules for ranges, calls, and ops. Raises the errors of :func:`load_kernel_rules`."""
     return [
         {
             **rule,
@@ -211,7 +211,7 @@ def load_range_rules(user_file: Path | None = None) -> list[Rule]:
 def load_role_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules for roles in a decoder, with rules on classes last.
 
-    Errors are those of :func:`load_kernel_rules`.
+    Raises the errors of :func:`load_kernel_rules`.
     """
     of_classes = [
         {"role": facts["role"], "applies_to": "class", "pattern": f"^{re.escape(name)}$"}
@@ -223,7 +223,7 @@ def load_role_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the fusible chains of kernels. Errors are those of :func:`load_kernel_rules`."""
+    """Read the fusible chains of kernels. Raises the errors of :func:`load_kernel_rules`."""
     return [{"between": "", **rule} for rule in _load(FUSION_RULE, user_file)]
 
 
@@ -369,7 +369,7 @@ GROUP BY category, name
 """
 
 HOST_EVENTS = "(SELECT * FROM record WHERE view_name = 'event' OR view_name IS NULL)"
-"""The events of a trace, and those of graph captures in other files."""
+"""The events of a trace, and of graph captures in other files."""
 
 _RANGE_NAMES = f"""
 SELECT DISTINCT
@@ -423,18 +423,18 @@ def create_class_macros(connection: duckdb.DuckDBPyConnection) -> None:
 
     ``is_gemm(class)``, ``collective_of(class)``, … for built-in classes are in the library.
     """
-    found = connection.execute("FROM class_attribute").fetchall()
-    if found:
+    rows = connection.execute("FROM class_attribute").fetchall()
+    if rows:
         classes = {name: dict(facts) for name, facts in builtin_classes().items()}
-        for name, key, value in found:
+        for name, key, value in rows:
             classes.setdefault(name, {})[key] = json.loads(value)
         connection.execute(class_macros(classes, f"{SESSION}.main."))
 
 
 def builtin_classes() -> dict[str, dict[str, Any]]:
     """Return the attributes of the built-in classes by name."""
-    found: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
-    return found
+    result: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    return result
 
 
 def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
@@ -480,16 +480,16 @@ def _fill_names(
 ) -> Callable[[str, str], bool]:
     """Fill a table with names; return a function whether a pattern may match names of a subject."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
-    found: dict[str, list[str | None]] = {}
+    result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
         "SELECT DISTINCT applies_to, if("
         f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MOST_LETTERS}, name, NULL) "
         f"FROM {SCRATCH}.{table}"
     ).fetchall():
-        found.setdefault(subject, []).append(name)
+        result.setdefault(subject, []).append(name)
     texts = {
         subject: None if None in some else "\n".join(map(str, some)).casefold()
-        for subject, some in found.items()
+        for subject, some in result.items()
     }
 
     def may_apply(subject: str, pattern: str) -> bool:
@@ -502,7 +502,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return SQL for the first matching rule among those with the `applies_to` of a name."""
+    """Return SQL for the first matching rule with the `applies_to` of a name."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
@@ -512,7 +512,7 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
 
 def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``ruled_work`` from table ``kernel_rule`` and view ``device_work``."""
-    # Compiling a pattern takes half a millisecond, so only those that may match are compiled.
+    # Compiling a pattern takes half a millisecond, so only patterns that may match are compiled.
     may_apply = _fill_names(connection, RULED_WORK, _WORK_NAMES)
     rules = connection.execute(
         "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"

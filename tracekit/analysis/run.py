@@ -78,12 +78,12 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
 
     DuckDB then also allows writes there. DuckDB itself allows its spill folder, which is ignored.
     """
-    found = connection.execute(
+    row = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
         "AND len(current_setting('allowed_directories')) "
         "> (current_setting('temp_directory') <> '')::INTEGER"
     ).fetchone()
-    return bool(found and found[0])
+    return bool(row and row[0])
 
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def run_analysis(
         QueryError: a parameter is unknown or missing.
         UsageError: a parameter has the wrong type.
         StoreError: memory or disk ran out.
-        RuntimeError: the columns differ from those in the header, which is a bug in the SQL file.
+        RuntimeError: the columns differ from the header, which is a bug in the SQL file.
     """
     statement = with_values(spec, bind(spec, params))
     try:
@@ -255,7 +255,7 @@ def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
     """Raise RuntimeError if columns differ from the header, which is a bug in the SQL file."""
     different = declared_otherwise(spec, columns)
     if different is not None:
-        raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")
+        raise RuntimeError(f"{spec.path}: the columns differ from the header ({different})")
 
 
 @contextmanager

@@ -10,8 +10,8 @@ Grids and blocks decide between equally long agreements. They need not agree, be
 do not record them without a launch.
 
 Only the events without a launch and a proportional number of adjacent events are read, and the
-number of comparisons is limited likewise. So time and memory are proportional to the number of
-events without a launch.
+number of comparisons is limited in the same way. So time and memory are proportional to the number
+of events without a launch.
 """
 
 from __future__ import annotations

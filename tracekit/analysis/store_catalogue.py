@@ -2,7 +2,7 @@
 
 A store from an untrusted source could define views and macros with the names of tracekit's
 relations or DuckDB's functions, and its SQL would then run instead. So its catalogue is compared
-with that of an empty store created here.
+with the catalogue of an empty store created here.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     Raises:
         StoreError: a relation is unknown, differs, or is missing.
     """
-    expected, found = _reference(), _catalogue_of(connection, "store")
-    if ("table", OF_TRACES) not in found:
+    expected, result = _reference(), _catalogue_of(connection, "store")
+    if ("table", OF_TRACES) not in result:
         # A store of runs without traces.
         ingested = {table.name for table in TABLES}
         expected = {entry: text for entry, text in expected.items() if entry[1] in ingested}
-    for entry in sorted(found.keys() | expected.keys()):
+    for entry in sorted(result.keys() | expected.keys()):
         kind, name = entry
-        if entry not in found:
+        if entry not in result:
             what = f"the {kind} {name} is missing"
         elif entry not in expected:
             what = f"unknown {kind} {name!r}"
-        elif found[entry] != expected[entry]:
+        elif result[entry] != expected[entry]:
             what = f"the {kind} {name} differs from tracekit's"
         else:
             continue
@@ -101,11 +101,11 @@ def check_rows(
         if table == "module":  # A parent module has a smaller number than its children.
             is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
             problems["a module that contains itself"] = is_inside_out
-        count, *found = connection.execute(
+        count, *rows = connection.execute(
             f"SELECT (SELECT count(*) FROM {place}), {', '.join(problems.values())}"
         ).fetchall()[0]
         row_count += count
-        has = [problem for problem, is_found in zip(problems, found, strict=True) if is_found]
+        has = [problem for problem, is_found in zip(problems, rows, strict=True) if is_found]
         if row_count > _FREE_ROWS + size_bytes:
             has.append(f"{row_count:,} rows in {size_bytes:,} bytes")
         if has:
@@ -131,7 +131,7 @@ def _reference() -> Catalogue:
 def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:
     """Return the entries of a database. It uses DuckDB's own functions, which it may shadow."""
     where = f"WHERE database_name = '{database}' AND NOT internal"
-    found: Catalogue = {}
+    result: Catalogue = {}
     for kind, sql in {
         "schema": f"SELECT schema_name, '' FROM system.main.duckdb_schemas() {where}",
         "table": f"SELECT table_name, sql FROM system.main.duckdb_tables() {where}",
@@ -146,5 +146,5 @@ def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catal
     }.items():
         for name, *texts in connection.execute(sql).fetchall():
             # Concatenate entries with the same name (in other schemas, or with other parameters).
-            found[kind, name] = found.get((kind, name), "") + "\0".join(map(str, texts))
-    return found
+            result[kind, name] = result.get((kind, name), "") + "\0".join(map(str, texts))
+    return result

@@ -55,10 +55,10 @@ def run_own_analysis(
         ensure(cursor, reads_of(spec))
         for other in needed:
             _create(cursor, other.spec)
-        columns, found = interruptible(cursor, lambda: _answer(cursor, spec, statement))
+        columns, result = interruptible(cursor, lambda: _answer(cursor, spec, statement))
     finally:
         cursor.close()
-    return Result(spec.name, columns, found, spec.keep)
+    return Result(spec.name, columns, result, spec.keep)
 
 
 def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
@@ -110,7 +110,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     ensure(connection, reads_of(spec))
     try:
         if spec.kind == "function":
-            _reject_taken(connection, spec)
+            _reject_existing(connection, spec)
             connection.execute(_MACRO.sub(r"CREATE OR REPLACE TEMP MACRO \g<name>", spec.sql))
         elif _is_there(connection, spec.name):
             raise QueryError(
@@ -124,17 +124,17 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         raise _own_error(connection, spec, error) from error
 
 
-def _reject_taken(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+def _reject_existing(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     """Reject functions whose names are taken, because built-in analyses would call them."""
     names = [(match["name"].lower(),) for match in _MACRO.finditer(spec.sql)]
     if not names:
         return
-    taken = connection.execute(
+    existing = connection.execute(
         "SELECT function_name FROM duckdb_functions() WHERE database_name <> 'temp' "
         f"AND function_name IN (SELECT * FROM (VALUES {rows(names)}))"
     ).fetchone()
-    if taken:
-        raise QueryError(f"{spec.path}: function {taken[0]} already exists", hint="rename it")
+    if existing:
+        raise QueryError(f"{spec.path}: function {existing[0]} already exists", hint="rename it")
 
 
 def _answer(
@@ -146,20 +146,20 @@ def _answer(
         else:
             cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS\n{statement}")
         cursor.execute(f"FROM {_ANSWER}")
-        columns, found = columns_of(cursor), cursor.fetchall()
+        columns, rows = columns_of(cursor), cursor.fetchall()
         different = declared_otherwise(spec, columns)
         if different is not None:
-            raise QueryError(f"{spec.path}: the columns are not those of the header ({different})")
+            raise QueryError(f"{spec.path}: the columns differ from the header ({different})")
         for invariant in spec.invariants:
             broken = cursor.execute(
                 f"FROM {_ANSWER} WHERE ({invariant}\n) IS DISTINCT FROM TRUE"
             ).fetchall()
             if broken:
-                what = f"{len(broken):,} of {len(found):,} rows"
+                what = f"{len(broken):,} of {len(rows):,} rows"
                 _log.warning("%s: invariant violated in %s: %s", spec.path, what, invariant)
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise _own_error(cursor, spec, error) from error
-    return columns, found
+    return columns, rows
 
 
 def _own_error(
@@ -169,8 +169,8 @@ def _own_error(
     with suppress(duckdb.Error):
         # A failed transaction allows no further statements.
         connection.execute("ROLLBACK")
-    said = sql_error(connection, error)
-    return type(said)(f"{spec.path}: {said.message}", hint=said.hint)
+    translated = sql_error(connection, error)
+    return type(translated)(f"{spec.path}: {translated.message}", hint=translated.hint)
 
 
 def _defined_by(spec: Spec) -> set[str]:
@@ -185,8 +185,8 @@ def _words(text: str) -> set[str]:
 
 
 def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT 1 FROM duckdb_tables() WHERE table_name = {quote(name)} "
         f"UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = {quote(name)}"
     ).fetchall()
-    return bool(found)
+    return bool(rows)

@@ -77,8 +77,8 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     """Return the markers by number; number 0 means no marker."""
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
     connection.execute(_MARKERS)
-    for found in connection.fetchall():
-        number, means, phase, has_row, is_weak, layer, label, *rest = found
+    for one in connection.fetchall():
+        number, means, phase, has_row, is_weak, layer, label, *rest = one
         module_class, is_call, is_op, is_own, is_generated, is_collective, is_bare = rest
         row = number if has_row else 0
         kind = _KINDS[means]

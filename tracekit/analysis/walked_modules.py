@@ -194,8 +194,8 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
             path = paths.add(number, module.label)
             rollup = _LAYER_NUMBER.sub(lambda m: m[0].replace(m[1], "*"), path)
             rollup = rolled.add(number, rollup)
-            found = _LAYER_NUMBER.search(path)
-            layer = _layer_number(found[1]) if found else None
+            match = _LAYER_NUMBER.search(path)
+            layer = _layer_number(match[1]) if match else None
         else:
             path = paths.add(number, module.label, parent)
             layer, name = _layer_of(module, None if parent is None else layers[parent])
@@ -285,11 +285,11 @@ def _siblings(
     """Return names with numbers among siblings: `Linear[1]` is the second Linear of its parent."""
     families: dict[tuple[int | None, str], list[tuple[int, str, int]]] = {}
     for number, module in enumerate(modules):
-        found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
-        if found and number not in same:
+        match = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
+        if match and number not in same:
             # Sort numerically; numbers may have any length.
-            digits = found[2].lstrip("0")
-            families.setdefault((parents[number], found[1]), []).append(
+            digits = match[2].lstrip("0")
+            families.setdefault((parents[number], match[1]), []).append(
                 (len(digits), digits, number)
             )
     names = {}
@@ -307,14 +307,14 @@ def _layer_number(digits: str) -> int | None:
 def _layer_of(module: Module, above: int | None) -> tuple[int | None, str | None]:
     """Return the layer number of a module without a qualified name, and its rolled-up name."""
     if module.source == "frame":
-        found = _LAYER_NUMBER.search(module.label)
-        return (_layer_number(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
+        match = _LAYER_NUMBER.search(module.label)
+        return (_layer_number(match[1]), _NUMBER.sub("*", module.label)) if match else (above, None)
     if module.source == "range":
         return above, _NUMBER_ALONE.sub("*", module.label)
     if above is None and not _NO_LAYER.search(module.label):
-        found = _LAYER_CLASS.search(module.label)
-        if found:
-            return _layer_number(found[1]), f"{module.label[: found.start(1)]}*"
+        match = _LAYER_CLASS.search(module.label)
+        if match:
+            return _layer_number(match[1]), f"{module.label[: match.start(1)]}*"
     return above, None
 
 

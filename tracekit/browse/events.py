@@ -70,7 +70,7 @@ def device_is(rank: int | None, device: str) -> list[str]:
 def device_text(rank: int | None, device: str) -> str:
     """Return the name of a device in titles."""
     # On a CPU, events are segments of ops: there are more segments than ops, and times add up.
-    named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
+    named = "cpu (rows are segments of ops)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 
@@ -169,15 +169,15 @@ class Event:
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page of fields."""
-        asked = {name: answers.sql(text) for name, text in self._statements().items()}
-        is_attributed = bool(asked["attribution"].rows)
+        results = {name: answers.sql(text) for name, text in self._statements().items()}
+        is_attributed = bool(results["attribution"].rows)
         rank = answers.sql(f"SELECT rank FROM trace WHERE trace_id = {int(self.trace_id)}").rows
         rows = [
             (source, *field, is_attributed, rank[0][0])
             for source in ("attribution", "event")
-            for field in _fields(asked[source])
+            for field in _fields(results[source])
         ]
-        for key, value in asked["args"].rows:
+        for key, value in results["args"].rows:
             rows.append(("args", key, value, None, is_attributed, rank[0][0]))
         columns = columns_of_text(
             "of VARCHAR, field VARCHAR, value VARCHAR, linked_id BIGINT, is_attributed BOOLEAN, "

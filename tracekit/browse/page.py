@@ -124,15 +124,15 @@ class AnalysisView:
             column, order = self.first
             place = result.column_names.index(column)
             rows.sort(key=lambda row: order.index(row[place]))
-        found = holding(Result(result.name, result.columns, rows), search)
-        return cut(found, self.names, number)
+        result = holding(Result(result.name, result.columns, rows), search)
+        return cut(result, self.names, number)
 
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return command and SQL of the analysis, and the condition of the shown rows."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
-        notes += [f"holding {search!r}"] if search else []
+        notes += [f"any column contains {search!r}"] if search else []
         text = self.asked.definition(traces)
-        return f"{text}\n\nShown of it: rows where {', and '.join(notes)}" if notes else text
+        return f"{text}\n\nShown rows: {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
         """Return the view that the row opens."""
@@ -166,9 +166,9 @@ class SqlView:
         """Return a page of the rows without reading other rows."""
         first = number * PAGE_ROWS
         limit = f"LIMIT {PAGE_ROWS + 1} OFFSET {first}"
-        found = answers.sql(f"{self._statement(search)}\n{limit}")
-        part = Result(self.title, found.columns, found.rows[:PAGE_ROWS])
-        is_more = len(found.rows) > PAGE_ROWS
+        result = answers.sql(f"{self._statement(search)}\n{limit}")
+        part = Result(self.title, result.columns, result.rows[:PAGE_ROWS])
+        is_more = len(result.rows) > PAGE_ROWS
         return Page(shown(part, self.names), [*part.to_dicts()], first, is_more)
 
     def definition(self, traces: Sequence[str], search: str) -> str:

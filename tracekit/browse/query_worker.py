@@ -14,7 +14,7 @@ from tracekit.trace import Trace
 T = TypeVar("T")
 
 _POLL_S = 0.02
-_KEPT_COUNT = 8
+_CACHE_COUNT = 8
 
 
 class Answers:
@@ -22,17 +22,17 @@ class Answers:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._kept: OrderedDict[tuple[object, ...], Result] = OrderedDict()
+        self._cached: OrderedDict[tuple[object, ...], Result] = OrderedDict()
 
     def query(self, name: str, **params: object) -> Result:
         """Return the result of an analysis, as :meth:`tracekit.trace.Trace.query` does."""
         key = (name, *sorted(params.items()))
-        result = self._kept.pop(key, None)
+        result = self._cached.pop(key, None)
         if result is None:
             result = self._trace.query(name, **params)
-        self._kept[key] = result
-        if len(self._kept) > _KEPT_COUNT:
-            self._kept.popitem(last=False)
+        self._cached[key] = result
+        if len(self._cached) > _CACHE_COUNT:
+            self._cached.popitem(last=False)
         return result
 
     def sql(self, text: str) -> Result:

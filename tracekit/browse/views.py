@@ -81,13 +81,13 @@ class Overview:
             place = (row["rank"], row["device"])
             times = (row["wall_ns"], row["idle_ns"], row["span_pct"])
             by_device.setdefault(place, []).append(("phase", row["phase"], *times, *place))
-        found = [
+        results = [
             (*row, row[1] if row[0] == "timeline" else f"phase {row[1]}", _bar(row[4]))
             for place, rows in by_device.items()
             if self.of is None or place == self.of
             for row in rows
         ]
-        result = holding(Result("overview", _OVERVIEW_COLUMNS, found), search)
+        result = holding(Result("overview", _OVERVIEW_COLUMNS, results), search)
         names = ("step_totals", "run_idle")
         note = step_sentence({name: answers.query(name) for name in names}) or ""
         return replace(cut(result, _SHOWN, number), note=note)
@@ -159,8 +159,8 @@ class Modules:
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the analysis and the condition of the shown rows."""
         text = Asked("module_totals").definition(traces)
-        note = f"holding {search!r}" if search else f"whose parent_path is {self.parent!r}"
-        return f"{text}\n\nShown of it: rows {note}"
+        note = f"any column contains {search!r}" if search else f"parent_path is {self.parent!r}"
+        return f"{text}\n\nShown rows: {note}"
 
     def deeper(self, row: Row) -> View | None:
         """Return the submodules, or else the events of a module."""
@@ -169,7 +169,7 @@ class Modules:
     def events(self, row: Row) -> View:
         """Return the events of a module and its submodules."""
         path = row["module_path"]
-        return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
+        return events_of(f"Events of {path} and its submodules", [module_is(path)])
 
 
 def _events_of_kernel(row: Row) -> View:
@@ -237,7 +237,7 @@ def _events_of_serving_step(row: Row) -> View:
 
 
 def _event_of_path(row: Row) -> View | None:
-    """Return the device work of a path segment; host time and waits have none."""
+    """Return the device work of a path segment, if it is not host time or a wait."""
     if row["kind"] not in ("work", "transfer"):
         return None
     rank = row["of_rank"]
@@ -261,14 +261,14 @@ _KEYS = "1234567890"
 
 
 def _views() -> dict[str, tuple[str, View]]:
-    found: dict[str, tuple[str, View]] = {
+    result: dict[str, tuple[str, View]] = {
         "1": ("overview", Overview()),
         "2": ("modules", Modules()),
         "4": ("idle gaps", gaps_of("Idle gaps, longest first", [])),
     }
     for name, view in load_catalog().analyses.views("browse").items():
         column, _, order = view.get("first", "").partition(":")
-        found[view["key"]] = (
+        result[view["key"]] = (
             view["menu"],
             AnalysisView(
                 view["title"],
@@ -278,12 +278,12 @@ def _views() -> dict[str, tuple[str, View]]:
                 first=(column, tuple(order.split(","))) if column else None,
             ),
         )
-    keys = sorted(found, key=lambda key: (_KEYS.find(key) % 100, key))
-    return {key: found[key] for key in keys}
+    keys = sorted(result, key=lambda key: (_KEYS.find(key) % 100, key))
+    return {key: result[key] for key in keys}
 
 
 VIEWS = _views()
-"""View of each key: built-in ones, and those of analysis headers."""
+"""View of each key: built-in views, and views from analysis headers."""
 
 KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """Help line, at most 80 columns wide."""

@@ -55,7 +55,7 @@ class Baseline:
 
     `repeats` has the tokens per second of each repeat of its measured steps, and `step_ns` the
     times of the steps. `latencies` has the latencies of its requests by metric, ns; for many
-    requests, only those that a comparison of percentiles needs.
+    requests, only the latencies that a comparison of percentiles needs.
     """
 
     name: str
@@ -238,39 +238,39 @@ class _Document:
     latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
 
 
-def _loaded(found: _Document) -> Baseline:
+def _loaded(result: _Document) -> Baseline:
     """Return the baseline in a file after checking that its times add up.
 
     Raises:
         ValueError: a member is not a number, or contradicts other members.
     """
-    numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
-    if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
+    numbers = (*result.figures.values(), *result.health.values(), *result.plain_step_ns)
+    if not all(map(math.isfinite, (*numbers, *result.tokens_per_s_of_repeats))):
         raise ValueError("a value that is not a number")
     cells = []
-    for part, class_name, phase, module, op, count, kernel_ns, samples in found.cells:
-        if part not in PARTS or len(samples) != len(found.sample_units):
+    for part, class_name, phase, module, op, count, kernel_ns, samples in result.cells:
+        if part not in PARTS or len(samples) != len(result.sample_units):
             raise ValueError("a cell with an unknown kind of time or another number of samples")
         cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns, sum(samples))
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
         cells.append(cell)
-    if len(found.sample_names) != len(found.sample_units):
+    if len(result.sample_names) != len(result.sample_units):
         raise ValueError("samples without names")
-    if sum(cell.wall_ns for cell in cells) != found.total_ns:
+    if sum(cell.wall_ns for cell in cells) != result.total_ns:
         raise ValueError("parts that do not add up to their total")
-    modules = {one[0]: ModuleNode(*one) for one in found.modules}
+    modules = {one[0]: ModuleNode(*one) for one in result.modules}
     _check_parents(modules)
-    side = Side(cells=cells, modules=modules, **{name: getattr(found, name) for name in _OF_SIDE})
+    side = Side(cells=cells, modules=modules, **{name: getattr(result, name) for name in _OF_SIDE})
     return Baseline(
-        found.name,
+        result.name,
         side,
-        {(subject, name): (text, weight) for subject, name, text, weight in found.facts},
-        found.health,
-        found.figures,
-        found.created_at,
-        found.tokens_per_s_of_repeats,
-        _latencies(found.latencies_ns),
-        found.plain_step_ns,
+        {(subject, name): (text, weight) for subject, name, text, weight in result.facts},
+        result.health,
+        result.figures,
+        result.created_at,
+        result.tokens_per_s_of_repeats,
+        _latencies(result.latencies_ns),
+        result.plain_step_ns,
     )
 
 
@@ -288,7 +288,7 @@ def _check_parents(modules: Mapping[str, ModuleNode]) -> None:
 
 
 def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> dict[str, Ordered]:
-    found: dict[str, Ordered] = {}
+    result: dict[str, Ordered] = {}
     for metric, count, values, places in rows:
         if sorted(values) != values or sorted(places or []) != (places or []):
             raise ValueError("latencies that are not sorted")
@@ -299,8 +299,8 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         series = Ordered(count, values, places)
         # A baseline of a version with other percentile positions lacks these latencies.
         if is_enough(series, QUANTILES):
-            found[metric] = series
-    return found
+            result[metric] = series
+    return result
 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:

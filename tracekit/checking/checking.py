@@ -47,7 +47,7 @@ def check(
         against: the base of relative rules: a run in the same form, the name of a baseline, or the
             path or URL of its file.
         baselines: the folder of baselines, or its URL.
-        per: unit of times; the default is that of :func:`tracekit.compare`.
+        per: unit of times; the default is as in :func:`tracekit.compare`.
         skip: number of steps to omit at the beginning of each run.
         cache: whether to cache ingested traces.
         progress: called at intervals while a trace is read.
@@ -63,15 +63,15 @@ def check(
             base = None
             measured = measure(trace, label_of(new), per, skip)
         elif is_baseline(against, baselines):
-            kept = load(str(against), baselines)
-            if per is not None and per != kept.side.per:
+            baseline = load(str(against), baselines)
+            if per is not None and per != baseline.side.per:
                 raise UsageError(
-                    f"baseline {kept.name} is per {kept.side.per}, not per {per}",
+                    f"baseline {baseline.name} is per {baseline.side.per}, not per {per}",
                     hint=f"create one with tracekit check baseline save --per {per}",
                 )
-            figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
-            base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)
-            measured = measure(trace, label_of(new), per or kept.side.per, skip)
+            figures = baseline.figures, None, baseline.repeats, baseline.step_ns, baseline.latencies
+            base = Measured(f"baseline {baseline.name}", baseline.side, baseline.health, *figures)
+            measured = measure(trace, label_of(new), per or baseline.side.per, skip)
         else:
             with opened(against, cache, progress) as other:
                 base = measure(other, label_of(against), per, skip)

@@ -153,9 +153,9 @@ def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple
         return _of_series(rule, new.repeats, base.repeats, "repeats")
     if new.requests and base.requests:
         allowed = base.requests.scaled(1 + rule.bound / 100)
-        found = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
+        result = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
         counts = f"{base.requests.count:,} vs. {new.requests.count:,} requests"
-        return _decided(rule, found.verdict, counts, "beyond noise", found.more_count)
+        return _decided(rule, result.verdict, counts, "beyond noise", result.more_count)
     return "inconclusive", "one value each: noise unknown"
 
 
@@ -166,21 +166,21 @@ def _of_series(
     # Zeros on both sides satisfy every bound.
     if not any(allowed) and not any(new):
         return "passed", "none in either run"
-    found = compare_series(allowed, new, margin_pct=0)
+    result = compare_series(allowed, new, margin_pct=0)
     counts = f"{len(base):,} vs. {len(new):,} {what}"
-    if found.verdict is None:
+    if result.verdict is None:
         return "inconclusive", f"{counts}: noise is unknown with only one"
-    beyond = f"beyond noise (p = {found.p_value:.2g})"
-    needed = found.needed_count
-    if found.verdict == "inconclusive" and needed is not None:
+    beyond = f"beyond noise (p = {result.p_value:.2g})"
+    needed = result.needed_count
+    if result.verdict == "inconclusive" and needed is not None:
         # With large noise, more measurements are needed.
-        if found.is_apart:
-            is_kept = (found.difference < 0) == (rule.operator in ("<=", "<"))
+        if result.is_apart:
+            is_kept = (result.difference < 0) == (rule.operator in ("<=", "<"))
             side = "within" if is_kept else "beyond"
             return "inconclusive", f"{counts}, all {side} the bound; a verdict needs {needed}"
-        if found.more_count == needed - min(len(base), len(new)):
+        if result.more_count == needed - min(len(base), len(new)):
             return "inconclusive", f"{counts}, too few; a verdict needs {needed}"
-    return _decided(rule, found.verdict, counts, beyond, found.more_count)
+    return _decided(rule, result.verdict, counts, beyond, result.more_count)
 
 
 def _decided(

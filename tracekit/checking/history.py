@@ -107,9 +107,7 @@ def history(
     names = [one.name for one in measured]
     if len(set(names)) < len(names):
         # Runs in different folders may have the same name.
-        measured = [
-            replace(one, name=str(given)) for one, given in zip(measured, runs, strict=True)
-        ]
+        measured = [replace(one, name=str(name)) for one, name in zip(measured, runs, strict=True)]
     dates = [_date(one.created_at) for one in measured]
     if by_date and None not in dates:
         order = sorted(range(len(dates)), key=lambda at: (dates[at], at))
@@ -130,10 +128,10 @@ def _run(
     one: str | Path, baselines: Folder, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Run:
     if is_baseline(one, baselines):
-        kept = load(str(one), baselines)
-        figures = kept.figures, None, kept.repeats, kept.step_ns
-        measured = Measured(kept.name, kept.side, kept.health, *figures)
-        return Run(kept.name, kept.created_at, None, _series(measured))
+        baseline = load(str(one), baselines)
+        figures = baseline.figures, None, baseline.repeats, baseline.step_ns
+        measured = Measured(baseline.name, baseline.side, baseline.health, *figures)
+        return Run(baseline.name, baseline.created_at, None, _series(measured))
     with opened(one, cache, progress) as trace:
         manifests = trace.sql(
             "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "

@@ -85,9 +85,9 @@ class Measured:
             QueryError: this side has no value.
         """
         for pattern, look in _SUBJECTS:
-            found = pattern.fullmatch(subject)
-            if found is not None:
-                return look(self, found)
+            match = pattern.fullmatch(subject)
+            if match is not None:
+                return look(self, match)
         raise UsageError(f"unknown rule target {subject!r}", hint=_HINT)
 
     def cells(self) -> tuple[Side, Sequence[Cell]]:
@@ -122,8 +122,8 @@ class Measured:
         return meant
 
 
-def _advice(measured: Measured, found: re.Match[str]) -> Values:
-    del found
+def _advice(measured: Measured, match: re.Match[str]) -> Values:
+    del match
     if measured.trace is None:
         raise QueryError(f"{measured.label} has no trace, which advice needs")
     advice = [one for one in measured.trace.advise().advice if one.is_certain]
@@ -132,23 +132,21 @@ def _advice(measured: Measured, found: re.Match[str]) -> Values:
     return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")
 
 
-def _plain_step_time(measured: Measured, found: re.Match[str]) -> Values:
+def _plain_step_time(measured: Measured, match: re.Match[str]) -> Values:
     if not measured.step_ns:
-        raise QueryError(f"{measured.label}: {found[0]} is unknown")
+        raise QueryError(f"{measured.label}: {match[0]} is unknown")
     return Values(measured.step_ns, True, "ns")
 
 
-def _part(measured: Measured, found: re.Match[str]) -> Values:
+def _part(measured: Measured, match: re.Match[str]) -> Values:
     side, cells = measured.cells()
-    inside = side.series(cell for cell in cells if cell.part == found["part"])
-    if found["unit"] == "ns":
+    inside = side.series(cell for cell in cells if cell.part == match["part"])
+    if match["unit"] == "ns":
         return Values(inside, True, "ns")
-    whole = side.series(cells)
-    shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
+    total = side.series(cells)
+    shares = [100 * part / all_ns for part, all_ns in zip(inside, total, strict=True) if all_ns]
     if not shares:
-        raise QueryError(
-            f"{measured.label}: {found[0]} needs the time of a step, and none is known"
-        )
+        raise QueryError(f"{measured.label}: {match[0]} needs a step time, which is unknown")
     return Values(shares, True, "pct")
 
 
@@ -162,9 +160,9 @@ def _summed(measured: Measured, chosen: Sequence[Cell] | None, column: str) -> V
     return Values([total / side.unit_count], False, "count" if is_count else "ns", is_count)
 
 
-def _grouped(measured: Measured, found: re.Match[str]) -> Values:
+def _grouped(measured: Measured, match: re.Match[str]) -> Values:
     _, cells = measured.cells()
-    group, name, column = found["group"], found["name"], found["column"]
+    group, name, column = match["group"], match["name"], match["column"]
     is_idle = group == "cause" or column == "idle_ns"
     chosen = [
         cell
@@ -175,19 +173,19 @@ def _grouped(measured: Measured, found: re.Match[str]) -> Values:
     return _summed(measured, chosen, column)
 
 
-def _module(measured: Measured, found: re.Match[str]) -> Values:
+def _module(measured: Measured, match: re.Match[str]) -> Values:
     side, cells = measured.cells()
-    glob, is_idle = found["glob"], found["column"] == "idle_ns"
+    glob, is_idle = match["glob"], match["column"] == "idle_ns"
     meant = measured.modules_like(glob)
     if not meant:
         text = f"no module matches {glob!r}" if side.modules else "the trace has no modules"
         raise QueryError(f"{measured.label}: {text}")
     chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in meant]
-    return _summed(measured, chosen, found["column"])
+    return _summed(measured, chosen, match["column"])
 
 
-def _health(measured: Measured, found: re.Match[str]) -> Values:
-    metric = found["metric"]
+def _health(measured: Measured, match: re.Match[str]) -> Values:
+    metric = match["metric"]
     if measured.trace is not None:
         rows = measured.trace.health().to_dicts()
         known = [row for row in rows if row["metric"] == metric and row["value"] is not None]
@@ -199,8 +197,8 @@ def _health(measured: Measured, found: re.Match[str]) -> Values:
     raise QueryError(f"{measured.label}: health has no value for {metric}")
 
 
-def _figure(measured: Measured, found: re.Match[str]) -> Values:
-    name = found[0].replace(" ", "")
+def _figure(measured: Measured, match: re.Match[str]) -> Values:
+    name = match[0].replace(" ", "")
     if name == "mfu" and measured.trace is not None:
         mfu = mfu_of(measured.trace, measured.label)
         text = f"known for {mfu.known_pct:.0f} % of the step time"
@@ -215,8 +213,8 @@ def _figure(measured: Measured, found: re.Match[str]) -> Values:
     return Values(series, False, unit, is_exact=unit == "bytes", repeats=repeats)
 
 
-def _latency(measured: Measured, found: re.Match[str]) -> Values:
-    value, metric = _figure(measured, found), found["metric"]
+def _latency(measured: Measured, match: re.Match[str]) -> Values:
+    value, metric = _figure(measured, match), match["metric"]
     requests = measured.latencies.get(metric)
     if measured.trace is not None:
         # Percentiles exclude failed requests.
@@ -226,19 +224,19 @@ def _latency(measured: Measured, found: re.Match[str]) -> Values:
                 value = replace(value, rests_on=text)
         series = requests_of(measured.trace, metric)
         requests = Ordered.of(series) if series else None
-    if not found["quantile"].startswith("p"):
+    if not match["quantile"].startswith("p"):
         return value
-    return replace(value, requests=requests, quantile=int(found["quantile"].removeprefix("p")))
+    return replace(value, requests=requests, quantile=int(match["quantile"].removeprefix("p")))
 
 
-def _count(measured: Measured, found: re.Match[str]) -> Values:
-    trace = _opened(measured, found[0])
+def _count(measured: Measured, match: re.Match[str]) -> Values:
+    trace = _opened(measured, match[0])
     measured.cells()
     rows = ask(
         trace,
         "SELECT count(*) FROM (SELECT name AS kernel, * FROM attributed_events WHERE piece = 0) "
-        f"WHERE {found['condition']}",
-        found[0],
+        f"WHERE {match['condition']}",
+        match[0],
     )
     return Values([float(row[0]) for row in rows], False, "count", is_exact=True)
 
@@ -255,17 +253,17 @@ def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
         raise UsageError(f"rule target {subject!r}: {error.message}", hint=error.hint) from error
 
 
-def _column(measured: Measured, found: re.Match[str]) -> Values:
-    trace = _opened(measured, found[0])
-    values: list[Any] = trace.query(found["analysis"]).column(found["column"])
+def _column(measured: Measured, match: re.Match[str]) -> Values:
+    trace = _opened(measured, match[0])
+    values: list[Any] = trace.query(match["analysis"]).column(match["column"])
     numbers = [
         float(value)
         for value in values
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     ]
     if not numbers:
-        raise QueryError(f"{measured.label}: {found[0]} has no value")
-    unit = unit_of(found["column"])
+        raise QueryError(f"{measured.label}: {match[0]} has no value")
+    unit = unit_of(match["column"])
     missing = len(values) - len(numbers)
     rests_on = f"{missing:,} of {len(values):,} rows have no value" if missing else ""
     is_exact = unit in ("count", "bytes", "flops")
@@ -320,7 +318,7 @@ def figures_of(trace: Trace) -> dict[str, float]:
         tokens_per_s; peak_memory, bytes, for runs on an accelerator; mfu, 0 to 1; and mean, p50,
         p90, p99, and max of each latency metric, ns, such as `p99(ttft)`.
     """
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     run_count = _run_count(trace)
     if run_count == 1:
         has_device = "EXISTS (FROM accelerator WHERE accelerator <> 'cpu')"
@@ -330,19 +328,19 @@ def figures_of(trace: Trace) -> dict[str, float]:
         )
         for name, value in zip(("tokens_per_s", "peak_memory"), row, strict=True):
             if value is not None:
-                found[name] = float(value)
+                result[name] = float(value)
     ((has_trace, has_requests),) = trace.sql("SELECT EXISTS (FROM trace), EXISTS (FROM request)")
     if has_trace:
         mfu = _mfu(trace)
         if mfu is not None and mfu.known_pct >= MFU_KNOWN_PCT:
-            found["mfu"] = mfu.share
+            result["mfu"] = mfu.share
     if has_requests and run_count == 1:
         for one in trace.query("latency").to_dicts():
             for quantile in _QUANTILES:
                 value = one[f"{quantile}_ns"]
                 if value is not None:
-                    found[f"{quantile}({one['metric']})"] = float(value)
-    return found
+                    result[f"{quantile}({one['metric']})"] = float(value)
+    return result
 
 
 def mfu_of(trace: Trace, label: str) -> Mfu:
@@ -352,15 +350,15 @@ def mfu_of(trace: Trace, label: str) -> Mfu:
         QueryError: MFU is known for too little of the time.
     """
     ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
-    found = _mfu(trace) if has_trace else None
-    if found is None:
+    result = _mfu(trace) if has_trace else None
+    if result is None:
         raise QueryError(f"{label}: mfu is unknown")
-    if found.known_pct < MFU_KNOWN_PCT:
+    if result.known_pct < MFU_KNOWN_PCT:
         raise QueryError(
-            f"{label}: mfu is known for only {found.known_pct:.1f} % of the step time (at "
+            f"{label}: mfu is known for only {result.known_pct:.1f} % of the step time (at "
             f"least {MFU_KNOWN_PCT:g} % needed)"
         )
-    return found
+    return result
 
 
 def _mfu(trace: Trace) -> Mfu | None:

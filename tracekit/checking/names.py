@@ -49,22 +49,22 @@ def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
     Raises:
         UsageError: the name is unknown; the hint has similar names.
     """
-    if found := GROUPED.fullmatch(subject):
-        group = found["group"]
-        _refuse(subject, group, found["name"], _known(group, sides))
-        _refuse(subject, "column", found["column"], _COLUMNS[group])
-    elif found := MODULE.fullmatch(subject):
-        _refuse(subject, "column", found["column"], _COLUMNS["module"])
-        _refuse_glob(subject, found["glob"], sides)
-    elif found := QUANTILE.fullmatch(subject):
-        _refuse(subject, "metric of latency", found["metric"], LATENCIES)
-    elif found := HEALTH.fullmatch(subject):
-        _refuse(subject, "metric of health", found["metric"], _metrics(sides))
-    elif found := COLUMN.fullmatch(subject):
+    if match := GROUPED.fullmatch(subject):
+        group = match["group"]
+        _refuse(subject, group, match["name"], _known(group, sides))
+        _refuse(subject, "column", match["column"], _COLUMNS[group])
+    elif match := MODULE.fullmatch(subject):
+        _refuse(subject, "column", match["column"], _COLUMNS["module"])
+        _refuse_glob(subject, match["glob"], sides)
+    elif match := QUANTILE.fullmatch(subject):
+        _refuse(subject, "metric of latency", match["metric"], LATENCIES)
+    elif match := HEALTH.fullmatch(subject):
+        _refuse(subject, "metric of health", match["metric"], _metrics(sides))
+    elif match := COLUMN.fullmatch(subject):
         analyses = load_catalog().analyses
-        _refuse(subject, "analysis", found["analysis"], analyses)
-        columns = [one.name for one in analyses[found["analysis"]].columns]
-        _refuse(subject, f"column of {found['analysis']}", found["column"], columns)
+        _refuse(subject, "analysis", match["analysis"], analyses)
+        columns = [one.name for one in analyses[match["analysis"]].columns]
+        _refuse(subject, f"column of {match['analysis']}", match["column"], columns)
 
 
 def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:

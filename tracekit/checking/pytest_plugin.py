@@ -123,9 +123,9 @@ class StepProfiler:
         )
 
         project = self._request.config.rootpath / PROJECT_FILE
-        found, settings = load_rules(project) if has_rules(project) else ([], Settings([]))
+        result, settings = load_rules(project) if has_rules(project) else ([], Settings([]))
         if given is None:
-            return found, settings
+            return result, settings
         if isinstance(given, Mapping):
             return [parse_rule(text, name) for name, text in given.items()], settings
         return [parse_rule(text) for text in given], settings

@@ -109,23 +109,23 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     plain = text.strip()
     at = max(map(plain.rfind, "<>="))
     at -= plain[at - 1 : at + 1] in ("<=", ">=", "==")
-    subject, found = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
-    if found is None or not subject or subject[-1] in "<>=":
+    subject, match = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
+    if match is None or not subject or subject[-1] in "<>=":
         raise UsageError(
             f"{text!r:.200} is not a rule",
             hint="for example: step_time <= +3%, or exposed_comm_pct <= 10",
         )
-    unit = found["unit"]
+    unit = match["unit"]
     if unit not in _UNITS:
         raise UsageError(
             f"{text!r:.200}: unknown unit {unit!r:.200}",
             hint="units: " + ", ".join(filter(None, _UNITS)),
         )
-    number = float(found["number"].replace("_", "")) * _UNITS[unit][0]
-    is_relative = bool(found["sign"]) and unit == "%"
-    if found["sign"] == "-":
+    number = float(match["number"].replace("_", "")) * _UNITS[unit][0]
+    is_relative = bool(match["sign"]) and unit == "%"
+    if match["sign"] == "-":
         number = -number
-    operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
+    operator: Operator = "=" if match["operator"] == "==" else match["operator"]  # type: ignore[assignment]
     return Rule(text, subject, operator, number, is_relative, name, unit)
 
 
@@ -157,8 +157,8 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
         if isinstance(error, OSError):
             raise UsageError(f"{path}: {error.strerror}") from error
         raise UsageError(f"{path}: {error!s:.200}", hint=_HINT) from error
-    given = settings.rules
-    named = given.items() if isinstance(given, dict) else ((None, text) for text in given)
+    rules = settings.rules
+    named = rules.items() if isinstance(rules, dict) else ((None, text) for text in rules)
     return [_parsed(path, text, name) for name, text in named], settings
 
 

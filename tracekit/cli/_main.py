@@ -71,8 +71,8 @@ def _subcommand(word: str) -> click.Command | None:
 
 def subcommands(name: str) -> dict[str, click.Command]:
     """Return the subcommands of a command, without the analyses of `query`."""
-    found = {word: _subcommand(word) for word, parent in SUBCOMMANDS.items() if parent == name}
-    return {word: command for word, command in found.items() if command}
+    result = {word: _subcommand(word) for word, parent in SUBCOMMANDS.items() if parent == name}
+    return {word: command for word, command in result.items() if command}
 
 
 @cache
@@ -187,7 +187,7 @@ def main(
     bugs: the traceback is shown, and the exit code is 70, which has no other meaning.
 
     Args:
-        args: the arguments after the program name. The default is those of the process.
+        args: the arguments after the program name. The default is the arguments of the process.
         command: the click command that parses them.
         name: name of the program in messages.
     """
@@ -375,5 +375,5 @@ class LogLines:
         return getattr(self.stream, name)
 
 
-def _plain(found: re.Match[str]) -> str:
-    return f"{found[1]}\\u003a" if found[1] else f"{found[2]}\\u005b"
+def _plain(match: re.Match[str]) -> str:
+    return f"{match[1]}\\u003a" if match[1] else f"{match[2]}\\u005b"

@@ -69,8 +69,9 @@ def command(
 ) -> None:
     """Rank changes by predicted gain.
 
-    Gains are those of `tracekit predict`. Gains below 1 % of a step are not listed, nor those below
-    2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise decides.
+    Gains are predicted as in `tracekit predict`. Gains below 1 % of a step are not listed; neither
+    are gains below 2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise makes
+    the result inconclusive.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
@@ -99,7 +100,7 @@ def command(
             return
         advice = _chosen(advised, rule)
         changed = against or _tried(Path(traces[0]), advice.candidate, is_agreed=yes)
-        verdict = held_against(advice, trace, changed, reading)
+        verdict = verification(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
     if verdict.outcome == "inconclusive":
         context.exit(INCONCLUSIVE)
@@ -109,13 +110,13 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
     for one in advised.advice:
         if rule in (None, one.candidate.rule):
             return one
-    given = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
+    rules = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
     raise QueryError(
         f"no advice named {rule} for this run"
         if rule
         else "no advice for this run, so there is nothing to verify",
-        hint=f"available: {given}"
-        if given
+        hint=f"available: {rules}"
+        if rules
         else "use tracekit compare RUN CHANGED to see the difference",
     )
 
@@ -157,7 +158,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     return str(out)
 
 
-def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
+def verification(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
     """Compare a prediction with the measured rerun; save the verdict in the rerun's folder."""
     import tracekit
     from tracekit.comparison.comparing import compare
@@ -168,8 +169,8 @@ def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -
 
     cache, rules = not reading.no_cache, reading.rules
     if advice.load is None:
-        found = compare(trace, changed, cache=cache, rules=rules)
-        verdict = judge(advice, found.measures[0].difference.gain)
+        result = compare(trace, changed, cache=cache, rules=rules)
+        verdict = judge(advice, result.measures[0].difference.gain)
     else:
         figure = next(name for name, text in FIGURES.items() if text == advice.figure)
         with tracekit.open(changed, traces=False, cache=cache) as other:

@@ -32,10 +32,10 @@ def command(ctx: click.Context, /, what: str, format_name: str, **values: object
     """Benchmark this machine's GEMMs, copies, and collectives.
 
     Each point is measured until the 95 % confidence interval of its median is narrow enough or its
-    time is up: with CUDA events on a GPU, by wall clock on a CPU. The run folder holds run.json and
-    the raw times (benchmarks.jsonl). `tracekit query bench_gemm` (bench_memcpy, bench_collectives,
-    bench_launches) shows rates; `--peak-rates RUN` of other commands compares traces with the
-    highest. Ctrl-C keeps the points measured so far.
+    time is up: with CUDA events on a GPU, by wall clock on a CPU. The run folder contains run.json
+    and the raw times (benchmarks.jsonl). `tracekit query bench_gemm` (bench_memcpy,
+    bench_collectives, bench_launches) shows rates; `--peak-rates RUN` of other commands compares
+    traces with the highest. Ctrl-C keeps the points measured so far.
     """
     from tracekit.collectors.bench.run import run
 
@@ -60,8 +60,8 @@ def _show(folder: Path, format_name: str) -> None:
     from tracekit.cli._open import open_traces
 
     with open_traces([str(folder)]) as trace:
-        found = trace.breakdown()
-    emit({name: found[name] for name in BENCH_BREAKDOWN if found[name].rows}, format_name)
+        result = trace.breakdown()
+    emit({name: result[name] for name in BENCH_BREAKDOWN if result[name].rows}, format_name)
 
 
 def _echo(line: str) -> None:

@@ -188,9 +188,9 @@ def save(
         progress_bar() as progress,
         open_request(OpenRequest([trace], cache=not no_cache, progress=progress)) as opened,
     ):
-        kept = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
-    place, size_bytes = write(kept, folder, replaces=force)
-    click.echo(f"{place}: {len(kept.side.sample_units):,} samples, {size_bytes:,} bytes")
+        result = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
+    place, size_bytes = write(result, folder, replaces=force)
+    click.echo(f"{place}: {len(result.side.sample_units):,} samples, {size_bytes:,} bytes")
 
 
 @baseline.command(name="list")
@@ -250,9 +250,9 @@ def history(
     """Show figures of several runs over time.
 
     A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
-    Below is the run in which a figure changed by more than the variation between runs; with fewer
-    than five runs, the variation between steps decides. The commit is the one that the CI named
-    when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    The changes name the run in which a figure changed by more than the variation between runs; with
+    fewer than five runs, the variation between steps decides. The commit comes from the CI
+    variables at recording time (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history as history_of

@@ -60,13 +60,13 @@ def command(
 ) -> None:
     """Record a training, fine-tuning, or serving run.
 
-    Prints the run folder, which holds one trace per rank and run.json. Throughput and memory are
+    Prints the run folder, which contains run.json and one trace per rank. Throughput and memory are
     measured in steps without the profiler; the traces come from additional steps.
 
     Under torchrun or deepspeed (RANK and WORLD_SIZE are set) the process joins the ranks instead of
     starting them. Running out of memory is recorded in the folder, with exit code 6.
 
-    A PROGRAM of your own keeps its output, signals, and exit code; messages about the run folder go
+    Your own PROGRAM keeps its output, signals, and exit code; messages about the run folder go
     to stderr.
     """
     from tracekit.collectors.collect import is_first_rank, run
@@ -149,9 +149,9 @@ def _show_breakdown(folder: Path) -> None:
 def sweep(ctx: click.Context, /, format_name: str, **values: object) -> None:
     """Run a grid of methods, models, ranks, and batch sizes.
 
-    Each combination is a process with a run folder of its own in RUNS. If you repeat the command,
-    it skips finished runs and reruns failed ones. Out of memory is a result. `tracekit query
-    methods RUNS` compares the runs.
+    Each combination runs in its own process and writes its own run folder in RUNS. If you repeat
+    the command, it skips finished runs and reruns failed ones. Out of memory is a result. `tracekit
+    query methods RUNS` compares the runs.
     """
     from tracekit.collectors.sweep.run import check, run_sweep
 

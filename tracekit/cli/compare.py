@@ -107,7 +107,7 @@ def command(
     from tracekit.comparison.comparing import compare
 
     with progress_bar() as progress:
-        found = compare(
+        result = compare(
             [base, *more_base],
             [new, *more_new],
             per=per,  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def command(
             rules=reading.rules,
             progress=progress,
         )
-    emit(found.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]
+    emit(result.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]
 
 
 def ask_both(
@@ -146,7 +146,7 @@ def ask_both(
         QueryError: DuckDB rejects the statement.
         StoreError: a store cannot be opened.
         TraceError: a trace cannot be read.
-        UsageError: a side has no store of its own.
+        UsageError: a side does not have its own store.
     """
     from tracekit.analysis.run import run_sql
     from tracekit.comparison.comparing import compare
@@ -158,7 +158,7 @@ def ask_both(
         with open_request(OpenRequest([path], rules=rules, progress=progress)) as trace:
             if trace.store_path is None:
                 raise UsageError(
-                    f"{path}: SQL over two traces needs a store, and none is cached",
+                    f"{path}: SQL on two traces needs a store, but none is cached",
                     hint="create one: tracekit ingest TRACE -o STORE.duckdb",
                 )
             stores[name] = trace.store_path

@@ -126,11 +126,11 @@ def command(output: Path, force: bool, choice: Choice) -> None:
     `tracekit view TRACE` opens the same in a browser.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import STDOUT, written_whole
+    from tracekit.export.output import STDOUT, written_atomically
     from tracekit.export.perfetto import export_perfetto
 
     with (
-        written_whole(output, force=force, max_bytes=choice.max_bytes) as out,
+        written_atomically(output, force=force, max_bytes=choice.max_bytes) as out,
         open_traces(choice.traces, choice.reading) as trace,
     ):
         done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
@@ -149,8 +149,8 @@ def stacks_options(command: Command) -> Command:
             type=click.Choice(("host", "device")),
             default="host",
             show_default=True,
-            help="Weight stacks by the own time of host spans, or by the busy time of "
-            "devices that they launched.",
+            help="Weight stacks by the self time of host spans, or by the busy time of the "
+            "device work that they launched.",
         ),
         output_option,
         trace_argument,
@@ -192,11 +192,11 @@ def _write_stacks(
     reading: Reading,
 ) -> None:
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import STDOUT, written_whole
+    from tracekit.export.output import STDOUT, written_atomically
     from tracekit.export.stacks import read_stacks
 
     with (
-        written_whole(output, force=force, max_bytes=_MAX_STACKS_BYTES) as out,
+        written_atomically(output, force=force, max_bytes=_MAX_STACKS_BYTES) as out,
         open_traces(traces, reading) as trace,
     ):
         stacks = read_stacks(trace, weight)
@@ -240,7 +240,7 @@ def _selection_of(
 
 
 def _numbers(option: str, text: str) -> frozenset[int]:
-    found: set[int] = set()
+    results: set[int] = set()
     for item in text.split(","):
         match = _NUMBERS.fullmatch(item.strip())
         if match is None:
@@ -248,8 +248,8 @@ def _numbers(option: str, text: str) -> frozenset[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= _MOST_NUMBERS:
             raise UsageError(f"{option}: {item.strip()!r} must start with the smaller number")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        results.update(range(first, last + 1))
+    return frozenset(results)
 
 
 def _ns(option: str, text: str) -> int:

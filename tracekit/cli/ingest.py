@@ -94,7 +94,8 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
             capture=reading.capture,
             progress=progress,
         )
-    # The store was created here, so its rows need no check, unlike those of a given store.
+    # The store was created here, so its rows need no check, unlike the rows of a store from
+    # elsewhere.
     with open_store(store) as connection:
         ingested = run_sql(
             connection,

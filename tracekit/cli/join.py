@@ -28,14 +28,14 @@ from tracekit.ingest.sources import is_run, runs_below
 def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
     """Merge the per-node run folders of one job.
 
-    Each RUN holds other ranks of the job. Other commands accept several folders without a merge:
+    Each RUN has other ranks of the job. Other commands accept several folders without a merge:
     tracekit breakdown node0 node1.
     """
     joined = join_runs(runs, output, force=force)
-    held, count = len(joined.ranks), joined.parallel.world_size
+    rank_count, count = len(joined.ranks), joined.parallel.world_size
     traces = len(joined.traces)
     click.echo(
-        f"{held} of {count} ranks, {traces} trace{'' if traces == 1 else 's'}, "
+        f"{rank_count} of {count} ranks, {traces} trace{'' if traces == 1 else 's'}, "
         f"{joined.parallel.node_count} nodes",
         err=True,
     )
@@ -55,9 +55,11 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
         TraceError: a manifest cannot be read.
         StoreError: the folder cannot be written.
     """
-    found = [run for folder in folders for run in ([folder] if is_run(folder) else _below(folder))]
-    runs = [manifest.read(folder) for folder in found]
-    _check_fragments(found, runs)
+    run_manifest = [
+        run for folder in folders for run in ([folder] if is_run(folder) else _below(folder))
+    ]
+    runs = [manifest.read(folder) for folder in run_manifest]
+    _check_fragments(run_manifest, runs)
     if os.path.lexists(output) and not (force and is_run(output)):
         raise UsageError(
             f"{output} exists",
@@ -68,7 +70,7 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
     aside = whole.parent / f".{whole.name}.partial-{os.getpid()}"
     old = whole.parent / f".{whole.name}.partial-{os.getpid()}.old"
     try:
-        joined = _fill(aside, found, runs)
+        joined = _fill(aside, run_manifest, runs)
         if output.is_dir():
             whole.rename(old)
         aside.rename(whole)
@@ -83,10 +85,10 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
 
 
 def _below(folder: Path) -> list[Path]:
-    found = list(runs_below(folder))
-    if not found:
+    result = list(runs_below(folder))
+    if not result:
         raise UsageError(f"{folder} is not a run", hint="a run is a folder with run.json")
-    return found
+    return result
 
 
 def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest]) -> None:
@@ -104,7 +106,7 @@ def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest])
 def _fill(
     target: Path, folders: Sequence[Path], runs: Sequence[manifest.Manifest]
 ) -> manifest.Manifest:
-    """Link or copy the files of runs into a new folder, including those of later windows."""
+    """Link or copy the files of runs into a new folder, including files of later windows."""
     (target / _LOGS).mkdir(parents=True)
     for folder, run in zip(folders, runs, strict=True):
         for name in run.traces:

@@ -23,8 +23,8 @@ from tracekit.errors import StoreError, UsageError
     "port",
     type=click.IntRange(0, 65_535),
     metavar="PORT",
-    help="Serve HTTP on 127.0.0.1 instead of stdio; 0 selects a free port. Clients must "
-    "send the token that is printed to stderr, or that of TRACEKIT_MCP_TOKEN.",
+    help="Serve HTTP on 127.0.0.1 instead of stdio; 0 selects a free port. Clients must send the "
+    "token that is printed to stderr, or the token in TRACEKIT_MCP_TOKEN.",
 )
 @click.option(
     "--timeout",
@@ -40,7 +40,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     """Serve traces to AI assistants (MCP).
 
     Six read-only tools for the traces in FOLDERs: open, ask, sql, compare, advise, and explain.
-    Answers keep to a token budget (2,000 by default), as --format brief does.
+    Answers keep to a token budget (2,000 by default), like --format brief.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -93,7 +93,7 @@ def _settings(folders: Sequence[str]) -> Iterator[str]:
         f"[mcp_servers.tracekit]\n{codex}"
     )
     yield (
-        "What an assistant should know, with tools or with a shell alone: as a skill, or added to "
+        "Instructions for an assistant, with tools or only a shell: as a skill, or added to "
         f"AGENTS.md\n\nmkdir -p .claude/skills/tracekit && cp {shlex.quote(str(skill))} "
         ".claude/skills/tracekit/SKILL.md"
     )

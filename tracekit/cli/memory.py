@@ -20,15 +20,15 @@ _ANALYSES = ("memory_peaks", "memory_holders")
 @click.command(name="memory")
 @trace_argument
 @click.option(
-    "--blocks", is_flag=True, help="Also show the holders by all of these dimensions combined."
+    "--blocks", is_flag=True, help="Also show memory by all of these dimensions combined."
 )
 @format_option
 @reading_options("rules", "no_cache")
 def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Reading) -> None:
     """Show what occupied GPU memory at its peak.
 
-    By category, phase, module, op, and line; each adds up to the peak. Record TRACE with
-    profile_memory=True, or use a snapshot of torch.cuda.memory._dump_snapshot.
+    Shows memory by category, phase, module, op, and line; each breakdown adds up to the peak.
+    Record TRACE with profile_memory=True, or use a snapshot of torch.cuda.memory._dump_snapshot.
     """
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing

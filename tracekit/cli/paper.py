@@ -1,4 +1,4 @@
-"""`tracekit compare paper TABLE RUNS`: published figures of the paper, next to those of runs."""
+"""`tracekit compare paper TABLE RUNS`: published figures of the paper next to figures of runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
     folders of them. A run is shown next to a row with the same stage, method, and subject (phase,
     module, shape, …). Differences in the setup (model, layers, devices, framework, precision,
     sizes) are listed above and marked in the row. Rows and runs without a match follow with the
-    reason. Cells that cannot be right are quoted as printed and marked.
+    reason. Impossible values are shown as printed, and marked.
     """
     from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table
@@ -89,7 +89,7 @@ def command(
     if table in BENCH_FIGURES:
         _bench_figure(published, runs, platform, reading=reading, format_name=format_name)
         return
-    _beside(
+    _comparison(
         published,
         runs,
         platform,
@@ -122,7 +122,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
 
-def _beside(
+def _comparison(
     published: PaperTable,
     paths: tuple[str, ...],
     platform: str | None,
@@ -135,13 +135,13 @@ def _beside(
     from tracekit.paper.comparison import NO_SUCH_ROW, compare
     from tracekit.paper.runs import find_our_runs
 
-    found = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
-    for problem in found.problems:
+    result = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
+    for problem in result.problems:
         click.echo(f"warning: skipped: {printable(problem)}", err=True)
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
         # All module analyses of the paper are about this platform.
         platform = "A800"
-    comparison = compare(published, found.runs, platform, is_strict=is_strict)
+    comparison = compare(published, result.runs, platform, is_strict=is_strict)
     if format_name not in _FOR_PEOPLE:
         emit(presentation.flat_result(comparison), format_name)
         return
@@ -150,7 +150,7 @@ def _beside(
     _paragraphs([*sides, *presentation.setup_remarks(comparison)])
     if sides:
         click.echo()
-    emit(presentation.beside_result(comparison), format_name)
+    emit(presentation.comparison_result(comparison), format_name)
     without = presentation.count_without_run(comparison.lines)
     if without and "stage" in published.setup:
         click.echo(f"\n{without} rows of the paper without a measured run")
@@ -192,8 +192,8 @@ def _bench_figure(
     if ours.rows:
         click.echo()
         emit(ours, format_name)
-    said = bench_figures.remarks(published.name, curves, points)
-    _foot([*said, _setup(published), *published.notes])
+    remarks = bench_figures.remarks(published.name, curves, points)
+    _foot([*remarks, _setup(published), *published.notes])
 
 
 def _ask_of(folder: Place, *, reading: Reading) -> Ask:

@@ -32,7 +32,9 @@ from tracekit.cli._options import (
     metavar="MEASURE",
     help="Value to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or bytes.",
 )
-@click.option("--where", metavar="SQL", help="Only what this holds for: \"class = 'gemm'\".")
+@click.option(
+    "--where", metavar="SQL", help="Condition on the columns, such as \"class = 'gemm'\"."
+)
 @click.option("--step", type=int, metavar="NUMBER", help="Show only this step.")
 @format_option
 @wide_option
@@ -57,7 +59,7 @@ def command(
 
     names = [name.strip() for name in rows.split(",") if name.strip()]
     with open_traces(traces, reading) as trace:
-        found = trace.pivot(names, columns, values, where, step)
-        emit(found, format_name, wide=wide)
-        if not found.rows:
+        result = trace.pivot(names, columns, values, where, step)
+        emit(result, format_name, wide=wide)
+        if not result.rows:
             say_what_is_missing(trace, "timeline")

@@ -64,10 +64,10 @@ def command(
 ) -> None:
     """Predict the effect of a change.
 
-    For a change of a serving load or engine it predicts request latencies; further runs then only
-    provide step times. Another batch or sequence size ("batch=8") needs runs of other sizes. The
-    exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the unchanged
-    load differs from the recorded one.
+    For a change of a serving load or engine, it predicts request latencies; additional runs then
+    only provide step times. Another batch or sequence size ("batch=8") needs runs of other sizes.
+    The exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the
+    unchanged load differs from the recorded one.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -217,8 +217,8 @@ class _AnalysisCommand(click.Command):
             width = max(len(flags) for flags, _ in records)
             lines += ["Parameters", *(f"  {flags:<{width}}  {text}" for flags, text in records)]
         needed = [one for one in spec.params if one.is_required or one.name in spec.needs[:1]]
-        given = "".join(f" --{one.name.replace('_', '-')} {one.name.upper()}" for one in needed)
-        lines.append(f"Example: {ctx.command_path} TRACE{given} --format csv")
+        arguments = "".join(f" --{one.name.replace('_', '-')} {one.name.upper()}" for one in needed)
+        lines.append(f"Example: {ctx.command_path} TRACE{arguments} --format csv")
         lines.append("--explain prints the definition; other options: tracekit query --help")
         for line in lines:
             formatter.write(f"{shorten(line, formatter.width)}\n")
@@ -253,8 +253,9 @@ def command(
 ) -> None:
     """Run a built-in analysis.
 
-    `--list` shows them, `NAME --help` the columns and parameters of one. Your own analyses are SQL
-    files in a folder named by --queries, or in tracekit/queries of your configuration folder.
+    `--list` lists all analyses, and `NAME --help` shows the columns and parameters of one. Your own
+    analyses are SQL files in a folder that --queries names, or in tracekit/queries of your
+    configuration folder.
     """
     del queries, format_name, is_all
     if ctx.invoked_subcommand is not None:
@@ -324,7 +325,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     ) -> None:
         from tracekit.cli._open import open_traces
 
-        given = {name: value for name, value in params.items() if value is not None}
+        values = {name: value for name, value in params.items() if value is not None}
         reads_traces = spec.scope != "runs"
         parent = click.get_current_context().parent
         before = () if parent is None else parent.params["queries"]
@@ -334,7 +335,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         ) as trace:
             if device or peak:
                 trace.assume_peaks(device, **dict(map(_peak, peak)))
-            result = trace.query(spec.name, **given)
+            result = trace.query(spec.name, **values)
             emit(result, format_name, wide=wide)
             if not result.rows:
                 say_what_is_missing(trace, spec.name)
@@ -350,10 +351,10 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         options.append(click.Option(["--per"], type=choice, help=meaning, expose_value=False))
     run = _shared_options(run)
     shared = _params_of(run)
-    taken = {param.name for param in shared}
-    taken |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
+    used_names = {param.name for param in shared}
+    used_names |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
     for param in spec.params:
-        if param.name in taken:
+        if param.name in used_names:
             raise QueryError(f"{spec.path}: the parameter {param.name} conflicts with an option")
     return _AnalysisCommand(
         spec, own, options, callback=run, params=[*options, *shared, _explain_option(spec)]
@@ -437,5 +438,5 @@ def _explain_option(spec: Spec) -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=explain,
-        help="Print the definition and the SQL, and run nothing.",
+        help="Print the definition and the SQL instead of running it.",
     )

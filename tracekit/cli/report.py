@@ -51,7 +51,7 @@ def command(
     """Write an HTML report.
 
     The file needs no network. Each section names the command and the SQL behind it. Two runs (BASE
-    NEW) are compared; a folder of runs, as from a sweep, gives a table of them.
+    NEW) are compared; a folder of runs, such as a sweep, becomes a table.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, overview_page, report, several_runs, write

@@ -42,14 +42,14 @@ def command(
 ) -> None:
     """Generate a PyTorch script that reruns recorded ops.
 
-    Arguments have the recorded shapes, types, strides, and numbers; a trace has no contents of
-    tensors. The script needs only torch and prints the recorded and the new time of each call.
+    Arguments have the recorded shapes, types, strides, and numbers; a trace contains no tensor
+    data. The script needs only torch and prints the recorded and the new time of each call.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import written_whole
+    from tracekit.export.output import written_atomically
 
     with (
-        written_whole(output, force=force, max_bytes=_MAX_BYTES) as out,
+        written_atomically(output, force=force, max_bytes=_MAX_BYTES) as out,
         open_traces(traces, reading) as trace,
     ):
         program, call_count = op_program(trace, op, limit)

@@ -51,8 +51,8 @@ ORDER BY place NULLS LAST
 class Cell:
     """Time of one kind in one place, summed over all samples.
 
-    The columns are those of analysis `split`. `samples` has the time of each sample, by its index
-    in the side's list.
+    The columns are the columns of analysis `split`. `samples` has the time of each sample, by its
+    index in the side's list.
     """
 
     part: str
@@ -218,10 +218,10 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     for run, split in enumerate(reading.runs):
         # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
-        taken = set(steps[skip:])
+        included = set(steps[skip:])
         for row in split.rows:
             step = row.step
-            if is_stepped and step not in taken:
+            if is_stepped and step not in included:
                 outside_ns += row.wall_ns
                 continue
             if not is_stepped:
@@ -241,7 +241,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             step, device = place
             if is_stepped or place not in split.idle_only:
                 sample_of = samples.get((run, step if is_stepped else None))
-                if sample_of is not None and (not is_stepped or step in taken):
+                if sample_of is not None and (not is_stepped or step in included):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
         missing = "step left" if is_stepped else "known device work"
@@ -259,7 +259,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         len(sample_devices[samples[key]]) * _factor(reading, per, run=key[0], step=key[1])
         for key in order
     ]
-    devices = {one for found in sample_devices.values() for one in found}
+    devices = {one for each in sample_devices.values() for one in each}
     return Side(
         reading.label,
         per,
@@ -283,19 +283,19 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
-    found = reading.unit_counts[run]
-    if isinstance(found, Mapping):
-        found = sum(found.values()) if step is None else found.get(step)
+    result = reading.unit_counts[run]
+    if isinstance(result, Mapping):
+        result = sum(result.values()) if step is None else result.get(step)
     # Tokens are per step, requests per run.
     elif per != "layer" and (per == "token") != (step is not None):
-        found = None
-    if not found:
+        result = None
+    if not result:
         raise UsageError(
             f"{reading.label}: the number of {per}s is unknown"
             + ("" if step is None else f" in step {step}"),
             hint="use --per step or --per window, which need only the trace",
         )
-    return found
+    return result
 
 
 _COUNTS = {

@@ -81,13 +81,13 @@ class Comparison:
     @cached_property
     def matched_pct(self) -> float | None:
         """Share of both sides' device time that has a counterpart, 0 to 100; None if unknown."""
-        matched = whole = 0
+        matched = total = 0
         for pair in self.pairs:
             if pair.part != "idle":
                 size = sum(cell.kernel_ns for cell in (*pair.base, *pair.new))
-                whole += size
+                total += size
                 matched += size if pair.match not in ("new", "gone") else 0
-        return 100 * matched / whole if whole else None
+        return 100 * matched / total if total else None
 
     def tree(self, by: By = "module") -> Node:
         """Return the split as a tree; every level adds up to its parent.

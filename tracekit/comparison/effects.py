@@ -49,13 +49,13 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     four fifths of the base's compute time must be within 1 % of it, and it must differ from 1 by at
     least half a percent.
     """
-    whole = 0
+    total = 0
     ratios: list[tuple[Fraction, int]] = []
     for pair in pairs:
         if pair.part != "compute":
             continue
         base, new = _sum(pair, 0), _sum(pair, 1)
-        whole += base[1]
+        total += base[1]
         if pair.match == "same" and base[0] and base[1] and new[0] and new[1]:
             ratios.append((Fraction(new[1] * base[0], base[1] * new[0]), base[1]))
     ratios.sort()
@@ -69,7 +69,7 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     if factor is None or abs(factor - 1) < _LEAST_CLOCK:
         return None
     near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
-    return factor if near >= _CLOCK_SHARE * whole else None
+    return factor if near >= _CLOCK_SHARE * total else None
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
@@ -87,25 +87,25 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
         return {"by_idle_ns": wall[1] - wall[0]}
     if pair.match in ("new", "gone"):
         return {f"by_{pair.match}_ns": wall[1] - wall[0]}
-    found = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
+    result = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
     longer = kernel[1] - kernel[0]
     is_same = _is_same(pair)
     is_one_each = len(pair.base_names) == len(pair.new_names) == 1
     if count[0] and count[1] and kernel[0] and (pair.match == "same" or is_same or is_one_each):
         mean = kernel[0] / count[0]
-        found["by_count_ns"] = (count[1] - count[0]) * mean
-        longer -= found["by_count_ns"]
+        result["by_count_ns"] = (count[1] - count[0]) * mean
+        longer -= result["by_count_ns"]
         if clock is not None and pair.match == "same" and pair.part == "compute":
-            found["by_clock_ns"] = (clock - 1) * mean * count[1]
-            longer -= found["by_clock_ns"]
+            result["by_clock_ns"] = (clock - 1) * mean * count[1]
+            longer -= result["by_clock_ns"]
     has_other_shapes = (is_same or pair.match == "op") and _has_other_shapes(pair, is_same=is_same)
     if pair.match == "same" or (is_same and not has_other_shapes):
-        found["by_cost_ns"] = longer
+        result["by_cost_ns"] = longer
     elif has_other_shapes:
-        found["by_shape_ns"] = longer
+        result["by_shape_ns"] = longer
     else:
-        found["by_kernel_ns"] = longer
-    return found
+        result["by_kernel_ns"] = longer
+    return result
 
 
 def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:

@@ -59,11 +59,11 @@ class Pair:
 
 
 def _names(cells: Iterable[Cell]) -> list[str]:
-    found: dict[str, int] = defaultdict(int)
+    result: dict[str, int] = defaultdict(int)
     for cell in cells:
         if cell.name is not None:
-            found[cell.name] += cell.kernel_ns
-    return sorted(found, key=lambda name: (-found[name], name))
+            result[cell.name] += cell.kernel_ns
+    return sorted(result, key=lambda name: (-result[name], name))
 
 
 def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
@@ -103,34 +103,34 @@ _DEEPEST = 32
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
     """Return the module paths of the new side in the common tree."""
     places = dict(alignment.base_of)
-    aligned, taken = {*places.values()}, base.modules.keys() | new.modules.keys()
+    aligned, used = {*places.values()}, base.modules.keys() | new.modules.keys()
     for path in new.modules:
         if path not in places:
             place = path
             # Another module of the base may have the same path.
-            while path in aligned and place in taken:
+            while path in aligned and place in used:
                 place += " (new)"
             places[path] = place
-            taken.add(place)
+            used.add(place)
     return places
 
 
 def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
     """Return the depth of each place, and the place where its unmatched work is matched next."""
-    found: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
+    result: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
     for start in parents:
         inner: list[str] = []
         place = start
-        while place not in found:
+        while place not in result:
             # Default, which also handles cycles in the file.
-            found[place] = 0, _TOP
+            result[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
         for one in reversed(inner):
-            depth = found[place][0] + 1
-            found[one] = depth, (found[place][1] if depth > _DEEPEST + 1 else place)
+            depth = result[place][0] + 1
+            result[one] = depth, (result[place][1] if depth > _DEEPEST + 1 else place)
             place = one
-    return found
+    return result
 
 
 _Key = Callable[[Cell], object]
@@ -158,35 +158,41 @@ def _match_group(
     for place in (place for pool in pools for place in pool):
         by_depth[around.get(place, (0, _TOP))[0]].add(place)
     for depth, place in _innermost_first(by_depth):
-        left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
+        unmatched: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
         # Idle time with different causes does not match.
         first = len(pairs)
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
-            if left[0] and left[1]:
-                found, left = _by_key(left, key, match, is_idle=part == "idle")
+            if unmatched[0] and unmatched[1]:
+                result, unmatched = _by_key(unmatched, key, match, is_idle=part == "idle")
                 pairs += (
                     Pair(part, phase, place or _common(one + other), one, other, match)
-                    for one, other in found
+                    for one, other in result
                 )
-        if part != "idle" and place != _TOP and left[0] and left[1] and _are_alike(*left, "place"):
-            pairs.append(Pair(part, phase, place, left[0], left[1], "place"))
-            left = [], []
-        if part != "idle" and bool(left[0]) != bool(left[1]):
-            pairs[first:], left = _fused(pairs[first:], left, units)
-        if not left[0] and not left[1]:
+        if (
+            part != "idle"
+            and place != _TOP
+            and unmatched[0]
+            and unmatched[1]
+            and _are_alike(*unmatched, "place")
+        ):
+            pairs.append(Pair(part, phase, place, unmatched[0], unmatched[1], "place"))
+            unmatched = [], []
+        if part != "idle" and bool(unmatched[0]) != bool(unmatched[1]):
+            pairs[first:], unmatched = _fused(pairs[first:], unmatched, units)
+        if not unmatched[0] and not unmatched[1]:
             continue
         if place == _TOP:
-            pairs += (Pair(part, phase, cell.module, [cell], [], "gone") for cell in left[0])
-            pairs += (Pair(part, phase, cell.module, [], [cell], "new") for cell in left[1])
+            pairs += (Pair(part, phase, cell.module, [cell], [], "gone") for cell in unmatched[0])
+            pairs += (Pair(part, phase, cell.module, [], [cell], "new") for cell in unmatched[1])
             continue
         _, next_place = around.get(place, (0, _TOP))
         next_depth = around[next_place][0]
         if next_depth >= depth:
             next_depth, next_place = -1, _TOP
         by_depth[next_depth].add(next_place)
-        pools[0][next_place] += left[0]
-        pools[1][next_place] += left[1]
+        pools[0][next_place] += unmatched[0]
+        pools[1][next_place] += unmatched[1]
     return pairs
 
 
@@ -198,7 +204,7 @@ def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, st
 
 
 def _fused(
-    pairs: Sequence[Pair], left: tuple[list[Cell], list[Cell]], units: tuple[int, int]
+    pairs: Sequence[Pair], unmatched: tuple[list[Cell], list[Cell]], units: tuple[int, int]
 ) -> tuple[list[Pair], tuple[list[Cell], list[Cell]]]:
     """Find work that was fused into a kernel with another name.
 
@@ -206,14 +212,14 @@ def _fused(
     on the other side, if this at least halves the time difference of the pair. Work from other
     modules is not added to a pair of one op, which has all work of the op on both sides.
     """
-    found, is_new = list(pairs), bool(left[1])
+    outcome, is_new = list(pairs), bool(unmatched[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
     # By source module (None for any): missing time of the side, and the pair.
     lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
     offered: dict[int, tuple[float, set[str] | set[None]]] = {}
 
     def offer(number: int) -> None:
-        pair = found[number]
+        pair = outcome[number]
         lacks = _time(pair.base) / units[0] - _time(pair.new) / units[1]
         lacks = lacks if is_new else -lacks
         if lacks <= 0 or pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
@@ -225,9 +231,9 @@ def _fused(
             insort(lacking[module], (lacks, number))
         offered[number] = lacks, modules
 
-    for number in range(len(found)):
+    for number in range(len(outcome)):
         offer(number)
-    for cell in sorted(left[is_new], key=lambda one: -one.kernel_ns):
+    for cell in sorted(unmatched[is_new], key=lambda one: -one.kernel_ns):
         gained = cell.kernel_ns / units[is_new]
         near = [one for key in (None, cell.module) for one in _nearest(lacking[key], gained)]
         fitting = [one for one in near if 2 * abs(one[0] - gained) <= one[0]]
@@ -238,11 +244,11 @@ def _fused(
         lacks, modules = offered[number]
         for module in modules:
             del lacking[module][bisect_left(lacking[module], (lacks, number))]
-        pair = found[number]
+        pair = outcome[number]
         base, new = (pair.base, [*pair.new, cell]) if is_new else ([*pair.base, cell], pair.new)
-        found[number] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
+        outcome[number] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
         offer(number)
-    return found, rest
+    return outcome, rest
 
 
 def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[float, int]]:
@@ -268,24 +274,24 @@ def _by_key(
 ) -> tuple[list[tuple[list[Cell], list[Cell]]], tuple[list[Cell], list[Cell]]]:
     """Group cells of both sides by a key; return common groups and remaining cells."""
     grouped: dict[object, tuple[list[Cell], list[Cell]]] = {}
-    left: tuple[list[Cell], list[Cell]] = [], []
+    unmatched: tuple[list[Cell], list[Cell]] = [], []
     for is_new in (0, 1):
         for cell in cells[is_new]:
-            found = key(cell)
-            if not found:
-                left[is_new].append(cell)
+            result = key(cell)
+            if not result:
+                unmatched[is_new].append(cell)
                 continue
             if is_idle:
-                found = found, cell.class_name
-            grouped.setdefault(found, ([], []))[is_new].append(cell)
+                result = result, cell.class_name
+            grouped.setdefault(result, ([], []))[is_new].append(cell)
     both = []
     for one, other in grouped.values():
         if one and other and (match != "class" or is_idle or _are_alike(one, other, match)):
             both.append((one, other))
         else:
-            left[0].extend(one)
-            left[1].extend(other)
-    return both, left
+            unmatched[0].extend(one)
+            unmatched[1].extend(other)
+    return both, unmatched
 
 
 def _are_alike(base: Sequence[Cell], new: Sequence[Cell], match: Match) -> bool:

@@ -68,23 +68,23 @@ def measures_of(
     """
     unit = "window" if base.sample_names[0].endswith("window") else "step"
     series = base.series(base.cells), new.series(new.cells)
-    found = [measure(unit, *series, margin_pct=margin_pct)]
+    results = [measure(unit, *series, margin_pct=margin_pct)]
     working = [
         side.series(cell for cell in side.cells if cell.part != "idle") for side in (base, new)
     ]
     if unit == "step" and all(map(any, working)):
-        found.append(measure(DEVICE_WORK, *working, margin_pct=margin_pct))
+        results.append(measure(DEVICE_WORK, *working, margin_pct=margin_pct))
     if base.run_count > 1 and new.run_count > 1 and base.per != "window":
         of_runs = measure(
             "run", _by_run(base), _by_run(new), margin_pct=margin_pct, is_in_order=False
         )
         is_enough = min(base.run_count, new.run_count) >= least_count()
-        found.insert(0 if is_enough else len(found), of_runs)
+        results.insert(0 if is_enough else len(results), of_runs)
     if all(plain):
         is_enough = min(map(len, plain)) >= least_count()
         of_plain = measure(PLAIN_STEP, *plain, margin_pct=margin_pct)
-        found.insert(0 if is_enough else len(found), of_plain)
-    return found
+        results.insert(0 if is_enough else len(results), of_plain)
+    return results
 
 
 def plain_steps(traces: Sequence[Trace]) -> list[float]:
@@ -137,9 +137,9 @@ def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
     """
     if plain:
         return RunStep(median(plain), min(plain), max(plain), is_measured=True)
-    found = [_run_step(trace) for trace in traces]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
+    results = [_run_step(trace) for trace in traces]
+    known = [one for one in results if one is not None]
+    if not known or len(known) < len(results):
         return None
     step_ns, low_ns, high_ns = (fmean(times) for times in list(zip(*known, strict=True))[:3])
     return RunStep(step_ns, low_ns, high_ns, all(one.is_measured for one in known))
@@ -153,10 +153,10 @@ def _run_step(trace: Trace) -> RunStep | None:
         return RunStep(plain_ns, plain_ns, plain_ns, is_measured=True)
     if not is_small(trace.query("timeline")):
         return None
-    found = unprofiled_step(trace.query("unprofiled"))
-    if found is None or found.step_ns is None:
+    result = unprofiled_step(trace.query("unprofiled"))
+    if result is None or result.step_ns is None:
         return None
-    return RunStep(found.step_ns, found.low_ns, found.high_ns, is_measured=False)
+    return RunStep(result.step_ns, result.low_ns, result.high_ns, is_measured=False)
 
 
 def run_difference(

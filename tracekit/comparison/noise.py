@@ -3,9 +3,9 @@
 Steps vary, so one number per side is not enough. A series has one measurement per step (or run, or
 request) of a side. No distribution is assumed, because step times have long tails.
 
-- The difference is that of the medians. Its interval is the bootstrap interval: the differences
-  that result if each side is resampled. The distribution over all resamples is computed exactly
-  instead of sampled; see `statistics`.
+- The difference is the difference of the medians. Its interval is the bootstrap interval: the
+  differences that result if each side is resampled. The distribution over all resamples is computed
+  exactly instead of sampled; see `statistics`.
 - The Wilcoxon-Mann-Whitney rank test decides whether the sides differ. It is exact (over all
   permutations, including ties) if both sides together have at most `EXACT_COUNT` measurements.
 - If there are too few measurements for the rank test, such as three per side, a difference counts
@@ -72,9 +72,9 @@ class Difference:
     """Difference of two series of times, in the unit of the series; shares are percent.
 
     `low` and `high` are the bounds of the interval of the difference; None if there are too few
-    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is that of the
-    rank test. `more_count` is the number of additional measurements per side that would likely
-    decide; None if it is already decided, or if no number would. `correlation` is the lag-1
+    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is the p-value
+    of the rank test. `more_count` is the number of additional measurements per side that would
+    likely decide; None if it is already decided, or if no number would. `correlation` is the lag-1
     autocorrelation if it is significant, else 0; it increases `p_value` and widens the interval.
     `is_apart` is whether all measurements of one side are below all measurements of the other.
     """
@@ -199,7 +199,7 @@ def compare_series(
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a whole; None if the part is None or the whole is 0."""
+    """Return a part in percent of a total; None if the part is None or the total is 0."""
     return 100 * part / whole if whole and part is not None else None
 
 

@@ -123,7 +123,7 @@ def _by_key(
     for node in base:
         waiting.setdefault(key(node) or None, deque()).append(node.path)
     waiting.pop(None, None)
-    return [(found.popleft(), node.path) for node in new if (found := waiting.get(key(node)))]
+    return [(result.popleft(), node.path) for node in new if (result := waiting.get(key(node)))]
 
 
 def _by_inside(
@@ -144,7 +144,7 @@ def _by_inside(
     for names, others in free[1].items():
         for name in names if others else ():
             holders.setdefault(name, []).append(names)
-    found = sorted(
+    result = sorted(
         (-likeness, one, free[1][other_names][0], other_names)
         for names, ones in free[0].items()
         if ones
@@ -152,10 +152,10 @@ def _by_inside(
         if (likeness := len(names & other_names) / len(names | other_names)) >= _LIKE_ENOUGH
         for one in ones
     )
-    taken = set()
-    for _, one, _, other_names in found:
-        if one not in taken and free[1][other_names]:
-            taken.add(one)
+    used = set()
+    for _, one, _, other_names in result:
+        if one not in used and free[1][other_names]:
+            used.add(one)
             pairs.append((base[one], new[free[1][other_names].popleft()]))
     return pairs
 
@@ -186,11 +186,11 @@ def _names_inside(path: str, children: _Children) -> frozenset[str]:
 
 
 def _children(modules: Mapping[str, ModuleNode]) -> dict[str | None, list[str]]:
-    found: dict[str | None, list[str]] = {}
+    result: dict[str | None, list[str]] = {}
     for node in modules.values():
         parent = node.parent if node.parent in modules else None
-        found.setdefault(parent, []).append(node.path)
-    return found
+        result.setdefault(parent, []).append(node.path)
+    return result
 
 
 def _bare(path: str) -> str:

@@ -62,8 +62,8 @@ class Ordered:
         Args:
             places: the indices to keep.
         """
-        kept = sorted(set(places))
-        return Ordered(self.count, [self.at(place) for place in kept], kept)
+        indices = sorted(set(places))
+        return Ordered(self.count, [self.at(place) for place in indices], indices)
 
     def scaled(self, factor: float) -> Ordered:
         """Return the series with every value multiplied."""
@@ -127,10 +127,10 @@ def quantile_difference(
     is_whole = all(side.places is None for side in sides)
     if quantile == 50 and verdict != "same" and is_whole:
         # For the median, the rank test is more powerful.
-        found = compare_series(
+        result = compare_series(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
-        verdict = found.verdict or verdict
+        verdict = result.verdict or verdict
     return Interval(*counts, *values, low, high, verdict, None)
 
 
@@ -186,8 +186,8 @@ def rate_difference(
     )
     at = int(alpha / 2 * _DRAWS)
     low, high = (values[0] * (ratio - 1) for ratio in (drawn[at], drawn[-at - 1]))
-    said = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
-    return Interval(*counts, *values, low, high, said, None)
+    verdict = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
+    return Interval(*counts, *values, low, high, verdict, None)
 
 
 def _verdict(low: float, high: float, margin: float) -> Verdict:

@@ -139,10 +139,10 @@ def _answers(trace: Trace) -> Iterable[Answer]:
 
 def _steps(trace: Trace) -> Iterable[ServingStep]:
     # The devices of a step work in parallel, so its time is their mean.
-    found: dict[int, list[ServingStep]] = {}
+    result: dict[int, list[ServingStep]] = {}
     for row in trace.query("serving_steps").to_dicts():
         if row["step"] is not None:
-            found.setdefault(row["step"], []).append(
+            result.setdefault(row["step"], []).append(
                 ServingStep(
                     row["phase"],
                     row["prefill_token_count"],
@@ -150,7 +150,7 @@ def _steps(trace: Trace) -> Iterable[ServingStep]:
                     Fraction(row["wall_ns"] + row["idle_ns"]),
                 )
             )
-    for of_devices in found.values():
+    for of_devices in result.values():
         one = of_devices[0]
         time_ns = sum((step.time_ns for step in of_devices), Fraction()) / len(of_devices)
         yield ServingStep(one.phase, one.prefill_token_count, one.decode_request_count, time_ns)
@@ -201,28 +201,32 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
     if not all(pairs):
         raise UsageError(f"a run has no {figure} to compare")
     if statistic == "p99_ns":
-        found = quantile_difference(values[0], values[1], 99, margin_pct=margin_pct)
-        times = [found.base + part for part in (found.difference, found.high or 0, found.low or 0)]
-        ratios = [one / found.base for one in times]
+        result = quantile_difference(values[0], values[1], 99, margin_pct=margin_pct)
+        times = [
+            result.base + part for part in (result.difference, result.high or 0, result.low or 0)
+        ]
+        ratios = [one / result.base for one in times]
     else:
-        found = rate_difference(pairs[0], pairs[1], margin_pct=margin_pct)
-        rates = [found.base + part for part in (found.difference, found.low or 0, found.high or 0)]
-        ratios = [found.base / one for one in rates]
+        result = rate_difference(pairs[0], pairs[1], margin_pct=margin_pct)
+        rates = [
+            result.base + part for part in (result.difference, result.low or 0, result.high or 0)
+        ]
+        ratios = [result.base / one for one in rates]
     gain, least, most = (100 * (1 - ratio) for ratio in ratios)
-    if found.low is None:
-        return gain, None, None, found.verdict
-    return gain, least, most, found.verdict
+    if result.low is None:
+        return gain, None, None, result.verdict
+    return gain, least, most, result.verdict
 
 
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
     """Return requests or tokens with their times; an empty list if some answers are unknown."""
-    found = []
+    results = []
     for one in side.answers:
         amount = 1 if rate == "requests_per_s" else one.output_token_count
         if amount is None:
             return []
-        found.append((amount, one.since_last_ns))
-    return found
+        results.append((amount, one.since_last_ns))
+    return results
 
 
 def _batches(
@@ -280,11 +284,11 @@ def _mean(steps: Sequence[ServingStep]) -> Fraction:
 
 
 def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[ServingStep]]:
-    found: dict[tuple[str, int, int], list[ServingStep]] = {}
+    result: dict[tuple[str, int, int], list[ServingStep]] = {}
     for one in steps:
         if one.batch is not None:
-            found.setdefault(one.batch, []).append(one)
-    return found
+            result.setdefault(one.batch, []).append(one)
+    return result
 
 
 def serving_tables(serving: Serving) -> dict[str, Result]:
@@ -343,12 +347,12 @@ def _row(one: Batches) -> tuple[Any, ...]:
         for name in ("prefill_token_count", "decode_request_count")
         for steps in (one.base, one.new)
     ]
-    found = one.difference
+    result = one.difference
     return (
         *(one.phase, len(one.base), len(one.new), *means),
         *(one.base_ns, one.new_ns, one.new_ns - one.base_ns),
         *(one.by_batch_ns, one.by_own_batch_ns, one.by_cost_ns, one.matched_pct),
-        *(found.low, found.high, found.verdict),
+        *(result.low, result.high, result.verdict),
     )
 
 

@@ -15,7 +15,7 @@ Weight = Literal["matters", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """One setting that differs; None for a side on which it is unknown."""
+    """A setting that differs; None on a side where it is unknown."""
 
     subject: str
     name: str
@@ -61,13 +61,13 @@ Facts = Mapping[tuple[str, str], tuple[str, Weight]]
 
 def facts_of(traces: Sequence[Trace]) -> Facts:
     """Return settings from the manifests and headers of one side; all values if its runs differ."""
-    found: dict[tuple[str, str], tuple[list[str], Weight]] = {}
+    result: dict[tuple[str, str], tuple[list[str], Weight]] = {}
     for trace in traces:
         for subject, name, value, weight in _facts(trace):
-            texts, _ = found.setdefault((subject, name), ([], weight))
+            texts, _ = result.setdefault((subject, name), ([], weight))
             if value not in texts:
                 texts.append(value)
-    return {key: (", ".join(texts), weight) for key, (texts, weight) in found.items()}
+    return {key: (", ".join(texts), weight) for key, (texts, weight) in result.items()}
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str, str, Weight]]:
@@ -120,8 +120,8 @@ def _text(value: Any) -> str:
 
 
 def _object(text: str | None) -> dict[str, Any]:
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
+    result = json.loads(text) if text else {}
+    return result if isinstance(result, dict) else {}
 
 
 Health = Mapping[str, float]
@@ -130,12 +130,12 @@ Health = Mapping[str, float]
 
 def health_of(traces: Sequence[Trace]) -> Health:
     """Return the compared health metrics of one side."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for trace in traces:
         for row in trace.health().to_dicts():
             if row["metric"] in _HEALTH and row["value"] is not None:
-                found.setdefault(row["metric"], []).append(float(row["value"]))
-    return {metric: sum(values) / len(values) for metric, values in found.items()}
+                result.setdefault(row["metric"], []).append(float(row["value"]))
+    return {metric: sum(values) / len(values) for metric, values in result.items()}
 
 
 def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
@@ -143,18 +143,18 @@ def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
 
     A setting known on one side only is not a difference, except the device.
     """
-    found = []
+    results = []
     for subject, name in dict.fromkeys([*base, *new]):
         key = subject, name
         is_told = key in base and key in new
         if is_told and base[key][0] != new[key][0]:
-            found.append(Unlike(subject, name, base[key][0], new[key][0], base[key][1]))
+            results.append(Unlike(subject, name, base[key][0], new[key][0], base[key][1]))
         elif not is_told and name == "devices":
             one, other = (side[key][0] if key in side else None for side in (base, new))
-            found.append(Unlike(subject, name, one, other, "matters"))
+            results.append(Unlike(subject, name, one, other, "matters"))
     for metric, limit in _HEALTH.items():
         sides = [side[metric] for side in health if metric in side]
         if len(sides) == 2 and abs(sides[0] - sides[1]) > limit:
             base_text, new_text = (f"{value:.1f}".removesuffix(".0") for value in sides)
-            found.append(Unlike("health", metric, base_text, new_text, "note"))
-    return sorted(found, key=lambda one: one.weight != "matters")
+            results.append(Unlike("health", metric, base_text, new_text, "note"))
+    return sorted(results, key=lambda one: one.weight != "matters")

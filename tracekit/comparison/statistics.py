@@ -124,13 +124,13 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
     """
     ranks = doubled_ranks([*base, *new])
     observed = sum(ranks[: len(base)])
-    total, taken = len(ranks), len(base)
+    total, base_count = len(ranks), len(base)
     if total <= EXACT_COUNT:
-        ways = _distribution(tuple(sorted(ranks)), taken)
+        ways = _distribution(tuple(sorted(ranks)), base_count)
         return min(1.0, 2 * min(sum(ways[: observed + 1]), sum(ways[observed:])) / sum(ways))
-    mean = taken * (total + 1)
+    mean = base_count * (total + 1)
     # Ranks are doubled, so their variance is four times as large.
-    share = taken * (total - taken) / (total * (total - 1))
+    share = base_count * (total - base_count) / (total * (total - 1))
     squares = share * sum((rank - (total + 1)) ** 2 for rank in ranks)
     if squares == 0:
         return 1.0
@@ -215,17 +215,17 @@ def least_count(alpha: float = ALPHA) -> int:
 
 
 @cache
-def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
+def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
     """Return the number of selections with each rank sum.
 
     The counts of all sums are stored in the bits of one integer.
     """
-    width = math.comb(len(ranks), taken).bit_length() + 1
-    ways = [1] + [0] * taken
+    width = math.comb(len(ranks), sample_size).bit_length() + 1
+    ways = [1] + [0] * sample_size
     for rank in ranks:
-        for count in range(taken, 0, -1):
+        for count in range(sample_size, 0, -1):
             ways[count] += ways[count - 1] << (rank * width)
-    packed, mask = ways[taken], (1 << width) - 1
+    packed, mask = ways[sample_size], (1 << width) - 1
     return tuple(
         packed >> (total * width) & mask for total in range(packed.bit_length() // width + 1)
     )
@@ -257,7 +257,8 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
         atoms = []
         for low, of_low in drawn_places(count, half, is_whole=True):
-            # Half of the draws are at or below an index, the last one at it, and the others above.
+            # Half of the draws are at or below an index (the last one at the index), and the others
+            # above.
             of_pairs = [
                 math.comb(count, half)
                 * ((low + 1) ** half - low**half)
@@ -284,7 +285,7 @@ def spread(series: Sequence[float]) -> float:
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Return twice the rank of each value; equal values share the mean of theirs."""
+    """Return twice the rank of each value; equal values share their mean rank."""
     ordered = sorted(values)
     return [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
 
@@ -301,15 +302,15 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
-    together = whole = 0.0
+    products = squares = 0.0
     for series in (base, new):
         ranks = doubled_ranks(series)
         mean = sum(ranks) / len(ranks)
-        together += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
-        whole += sum((rank - mean) ** 2 for rank in ranks)
+        products += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
+        squares += sum((rank - mean) ** 2 for rank in ranks)
     count = len(base) + len(new)
-    found = (together / whole if whole else 0.0) + 2 / count
-    return min(round(found, 2), _MOST_CORRELATED) if found * count**0.5 >= _PLAIN_TO_SEE else 0.0
+    result = (products / squares if squares else 0.0) + 2 / count
+    return min(round(result, 2), _MOST_CORRELATED) if result * count**0.5 >= _PLAIN_TO_SEE else 0.0
 
 
 def inflation(correlation: float) -> float:
@@ -327,8 +328,8 @@ def dependent_tail(
     """Return the probability of a difference at least as large, given autocorrelation.
 
     It is the normal tail, with the variance of each mean increased by the correlation. Ranks alone
-    do not suffice: for slightly rising steps they depend only on the order, however far apart the
-    sides are.
+    do not suffice: for slightly rising steps, they depend only on the order, not on the distance
+    between the sides.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count
@@ -361,7 +362,7 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
     low, high = second[0] - first[-1], second[-1] - first[0]
     while low < high:
         middle = low + (high - low) / 2
-        if middle >= high:  # no number lies between the two
+        if middle >= high:  # no number is between the two
             middle = low
         count, below, above = _split(first, second, middle)
         if count > place:

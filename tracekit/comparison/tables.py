@@ -30,7 +30,7 @@ def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
     tree = comparison.tree(by)
     tables = {
         "comparison_setup": _setup(comparison),
-        "comparison": _whole(comparison),
+        "comparison": _total(comparison),
         "comparison_noise": _noise(comparison),
         "comparison_effects": _effects(comparison),
         "comparison_split": _split(comparison, tree),
@@ -50,10 +50,10 @@ def _setup(comparison: Comparison) -> Result:
     return _result("comparison_setup", columns, rows)
 
 
-def _whole(comparison: Comparison) -> Result:
+def _total(comparison: Comparison) -> Result:
     base, new, root = comparison.base, comparison.new, comparison.root
     decided = comparison.measures[0]
-    found = decided.difference
+    result = decided.difference
     run = comparison.run
     clock = None if comparison.clock is None else 100 * (float(comparison.clock) - 1)
     columns_and_values: list[tuple[str, str, Any]] = [
@@ -72,12 +72,12 @@ def _whole(comparison: Comparison) -> Result:
         ("run_high_ns", "DOUBLE", run and run.high_ns),
         ("run_basis", "VARCHAR", run and run.basis),
         ("verdict", "VARCHAR", comparison.verdict),
-        ("within_pct", "DOUBLE", found.within_pct),
+        ("within_pct", "DOUBLE", result.within_pct),
         ("margin_pct", "DOUBLE", comparison.margin_pct),
-        ("more_count", "BIGINT", found.more_count),
+        ("more_count", "BIGINT", result.more_count),
         ("sample", "VARCHAR", decided.name),
-        ("base_sample_count", "BIGINT", found.base_count),
-        ("new_sample_count", "BIGINT", found.new_count),
+        ("base_sample_count", "BIGINT", result.base_count),
+        ("new_sample_count", "BIGINT", result.new_count),
         ("base_unit_count", "BIGINT", base.unit_count),
         ("new_unit_count", "BIGINT", new.unit_count),
         ("base_sum_ns", "BIGINT", root.base_sum_ns),
@@ -195,11 +195,11 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
     """
     nodes = [node for node in tree.walk() if node.level != "work" and node is not tree]
     most = sorted(nodes, key=lambda node: -abs(node.delta_ns))[:_JUDGED]
-    found = {id(node): _judge(comparison, node) for node in most}
-    limit = chance_limit([one.p_value for one in found.values()], len(nodes))
+    result = {id(node): _judge(comparison, node) for node in most}
+    limit = chance_limit([one.p_value for one in result.values()], len(nodes))
     judged: dict[int, _Judgement] = {}
     for node in (tree, *most):
-        one = found.get(id(node)) or _judge(comparison, node)
+        one = result.get(id(node)) or _judge(comparison, node)
         verdict: str | None = one.verdict
         if node is not tree and verdict in ("faster", "slower") and (one.p_value or 0) > limit:
             verdict = "inconclusive"
@@ -214,8 +214,8 @@ def chance_limit(p_values: Iterable[float | None], count: int) -> float:
     """
     known = sorted(value for value in p_values if value is not None)
     limits = [ALPHA * (place + 1) / count for place in range(len(known))]
-    kept = [value for value, limit in zip(known, limits, strict=True) if value <= limit]
-    return max(kept, default=0.0)
+    accepted = [value for value, limit in zip(known, limits, strict=True) if value <= limit]
+    return max(accepted, default=0.0)
 
 
 def _judge(comparison: Comparison, node: Node) -> Difference:
@@ -258,8 +258,8 @@ def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
 
 def _only(pair: Pair, side: int, name: str) -> str | None:
     """Return the common value of all cells of a side, or else the first value and an ellipsis."""
-    found = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
-    texts = [text for text in found if text is not None]
+    result = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
+    texts = [text for text in result if text is not None]
     return (texts[0] + (", …" if len(texts) > 1 else "")) if texts else None
 
 

@@ -33,7 +33,7 @@ _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 @dataclass(slots=True)
 class Node:
-    """A part of the difference: integer ns per unit that add up to those of the parent.
+    """A part of the difference: integer ns per unit that add up to the ns of the parent.
 
     `base_sum_ns` and `new_sum_ns` are the exact sums over all units, before division.
     """
@@ -128,8 +128,8 @@ def _share_out(node: Node, units: tuple[int, int]) -> None:
 def _explain(leaf: Node, units: tuple[int, int], clock: Fraction | None) -> None:
     exact = effects_of(leaf.pairs[0], units, clock)
     names = list(exact)
-    found = apportion(leaf.delta_ns, [exact[name] for name in names])
-    leaf.effects = dict.fromkeys(EFFECTS, 0) | dict(zip(names, found, strict=True))
+    result = apportion(leaf.delta_ns, [exact[name] for name in names])
+    leaf.effects = dict.fromkeys(EFFECTS, 0) | dict(zip(names, result, strict=True))
 
 
 def _sum_effects(node: Node) -> None:
@@ -158,16 +158,16 @@ def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
         exact: the exact values; their sum differs from the total by less than 1, or slightly more
             if the total is a difference of rounded numbers.
     """
-    whole = [value.numerator // value.denominator for value in exact]
-    missing = total - sum(whole)
+    results = [value.numerator // value.denominator for value in exact]
+    missing = total - sum(results)
     open_places = [place for place, value in enumerate(exact) if value] or list(range(len(exact)))
     if not open_places:
         return []
-    open_places.sort(key=lambda place: whole[place] - exact[place])
+    open_places.sort(key=lambda place: results[place] - exact[place])
     each, rest = divmod(missing, len(open_places))
     for number, place in enumerate(open_places):
-        whole[place] += each + (number < rest)
-    return whole
+        results[place] += each + (number < rest)
+    return results
 
 
 def rounded(value: Fraction) -> int:

@@ -83,7 +83,7 @@ def build_store(
 
 
 def _mode_of(sources: Sequence[Place]) -> int:
-    """Return the permissions of a store: those that both the umask and every source file allow.
+    """Return the permissions of a store, which both the umask and every source file must allow.
 
     If a source is a URL or a removed file, only this user may read the store.
     """
@@ -105,15 +105,15 @@ def _move_if_free(partial: Path, final: Path) -> None:
     Raises:
         StoreError: the name already exists.
     """
-    taken = StoreError(f"{final}: already exists", hint="use --force to replace it")
+    exists_error = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
         final.hardlink_to(partial)
     except FileExistsError as error:
-        raise taken from error
+        raise exists_error from error
     except OSError:
         # The file system lacks hard links.
         if os.path.lexists(final):
-            raise taken from None
+            raise exists_error from None
         partial.rename(final)
 
 

@@ -50,9 +50,9 @@ class CachedStore:
 
 def cache_dir() -> Path:
     """Return the cache folder: TRACEKIT_CACHE_DIR, or else a folder in the XDG cache folder."""
-    given = os.environ.get("TRACEKIT_CACHE_DIR")
-    if given:
-        return Path(given).expanduser()
+    folder = os.environ.get("TRACEKIT_CACHE_DIR")
+    if folder:
+        return Path(folder).expanduser()
     xdg = os.environ.get("XDG_CACHE_HOME")
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
     return base / "tracekit"
@@ -118,8 +118,8 @@ def forget_older(store: Path) -> None:
 
 def limit_bytes() -> int:
     """Return the maximum size of the cache, bytes."""
-    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
-    return int(given) if given.isdecimal() else CACHE_LIMIT_BYTES
+    text = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    return int(text) if text.isdecimal() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:
@@ -155,11 +155,11 @@ def list_cached() -> list[CachedStore]:
     """Return the stores in the cache, the most recently used first."""
     import duckdb
 
-    found = []
+    results = []
     for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):
         if file.suffix == DATASET_SUFFIX:
             size_bytes, used_s = _size_bytes(file), _modified_s(file)
-            found.append(CachedStore(file, _source_of_dataset(file), size_bytes, used_s))
+            results.append(CachedStore(file, _source_of_dataset(file), size_bytes, used_s))
             continue
         source = "?"
         with contextlib.suppress(duckdb.Error, StoreError, UnicodeDecodeError):
@@ -173,8 +173,8 @@ def list_cached() -> list[CachedStore]:
                 connection.close()
             more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
             source = f"{rows[0][0]}{more}" if rows else "?"
-        found.append(CachedStore(file, source, _size_bytes(file), _modified_s(file)))
-    return found
+        results.append(CachedStore(file, source, _size_bytes(file), _modified_s(file)))
+    return results
 
 
 def _source_of_dataset(dataset: Path) -> str:

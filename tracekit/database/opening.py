@@ -86,11 +86,11 @@ def _opened(
 
     connection = _attached(path, library, spill_folder, is_locked=True)
     try:
-        found = connection.execute(
+        result = connection.execute(
             "SELECT table_name FROM system.main.duckdb_tables() "
             "WHERE database_name = 'store' AND schema_name = 'main' AND NOT internal"
         ).fetchall()
-        tables = frozenset(name for (name,) in found)
+        tables = frozenset(name for (name,) in result)
         missing = {"store_info", "trace", "run"} - tables
         if missing:
             raise StoreError(

@@ -1,8 +1,8 @@
 """Opens a dataset: creates its tables as views over Parquet files, and uses its analysis rows.
 
 Datasets are untrusted. No SQL comes from them: tracekit creates the views, with the columns and
-types of its own tables, over files whose names it has checked. The user's SQL can read only these
-files.
+types of tracekit's tables, over files whose names it has checked. The user's SQL can read only
+these files.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ def _create_tables(
         rules = folder / "rules.toml"
         rules.write_text(manifest.rules, encoding="utf-8")
         create_rule_tables(connection, rules)
-    found = connection.execute(
+    result = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     ).fetchall()
-    for (name,) in found:
+    for (name,) in result:
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")

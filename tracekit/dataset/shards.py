@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(Description)
 
 
 def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
-    """Return the name of a shard: its first trace, and a digest of what determines its content."""
+    """Return the name of a shard: its first trace, and a digest of its inputs."""
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 
@@ -80,8 +80,8 @@ def read_shards(
     A usable shard has some of these traces in their current version, the same recipe, and files
     with matching checksums. No two of the returned shards share a trace. Other shards are ignored.
     """
-    found: list[tuple[Description, dict[str, bytes]]] = []
-    taken: set[int] = set()
+    results: list[tuple[Description, dict[str, bytes]]] = []
+    covered: set[int] = set()
     for place in dataset.join(FOLDER).entries():
         if place.suffix != ".zip":
             continue
@@ -90,7 +90,7 @@ def read_shards(
         except (OSError, zipfile.BadZipFile, msgspec.MsgspecError, ValueError, KeyError):
             continue
         ids = {trace.trace_id for trace in description.traces}
-        is_ours = description.recipe == recipe and not ids & taken
+        is_ours = description.recipe == recipe and not ids & covered
         if (
             is_ours
             and all(
@@ -99,9 +99,9 @@ def read_shards(
             )
             and all(is_there(dataset, file) for file in description.files.values())
         ):
-            taken |= ids
-            found.append((description, small))
-    return found
+            covered |= ids
+            results.append((description, small))
+    return results
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:

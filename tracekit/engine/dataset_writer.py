@@ -133,10 +133,10 @@ def make_dataset(
 
 def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool:
     """Return whether a dataset with the same recipe is incomplete and has only these traces."""
-    given = {rank.location.shown for rank in ranks}
+    sources = {rank.location.shown for rank in ranks}
     of_before = {trace.location for trace in before.traces}
     of_before |= {missing.location for missing in before.missing}
-    return bool(before.missing) and before.recipe == job.recipe and of_before <= given
+    return bool(before.missing) and before.recipe == job.recipe and of_before <= sources
 
 
 _Shard = tuple[tuple[int, ...], dict[str, "File"]]

@@ -35,12 +35,12 @@ def processor_count() -> int:
 
 def memory_bytes() -> int:
     """Return the memory available to this process, bytes (of the machine or its cgroup)."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    results = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _read(_GROUPS / name)
         if text.isdigit():
-            found.append(int(text))
-    return min(found)
+            results.append(int(text))
+    return min(results)
 
 
 def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:

@@ -98,13 +98,13 @@ class DistributedIngest:
         is_there = is_kept and self._is_whole(dataset)
         manifest = None if is_there else self._made(dataset)
         try:
-            found = open_dataset(dataset, resources, unsafe=is_unsafe)
+            result = open_dataset(dataset, resources, unsafe=is_unsafe)
         except StoreError:
             if not is_there:
                 raise
             self._forget(place)
             manifest = self._made(dataset)
-            found = open_dataset(dataset, resources, unsafe=is_unsafe)
+            result = open_dataset(dataset, resources, unsafe=is_unsafe)
         if is_kept:
             from tracekit.database.cache import forget_older, touch
 
@@ -116,9 +116,9 @@ class DistributedIngest:
             self._made(dataset)
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
-        missing = (manifest or found.manifest).missing
+        missing = (manifest or result.manifest).missing
         return OpenStore(
-            found.connection,
+            result.connection,
             place if is_kept else None,
             make_again if is_kept else None,
             tuple((one.location, one.reason) for one in missing),
@@ -266,7 +266,7 @@ def ingest_dataset(
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(
-            f"{dataset.shown}: the name of a dataset ends in .tracekit, that of a store in .duckdb"
+            f"{dataset.shown}: dataset names end in .tracekit, and store names in .duckdb"
         )
     if rules is not None:
         from tracekit.analysis.rules import check_rules

@@ -133,7 +133,7 @@ class Worker:
         loaded: list[Rank] = []
         later: list[Rank] = []
         failures: list[Failure] = []
-        taken: set[int | None] = set()
+        used_numbers: set[int | None] = set()
         for rank in ranks:
             try:
                 with Reading(place_of(rank.location)) as reading:
@@ -144,11 +144,11 @@ class Worker:
                 forget_trace(connection, rank.trace_id)
                 failures.append(self._failure(rank, error))
                 continue
-            if number in taken:
+            if number in used_numbers:
                 forget_trace(connection, rank.trace_id)
                 later.append(rank)
             else:
-                taken.add(number)
+                used_numbers.add(number)
                 loaded.append(rank)
         return loaded, later, failures
 

@@ -39,7 +39,7 @@ class Bounded:
 
 
 @contextlib.contextmanager
-def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
+def written_atomically(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
     """Yield a function that writes a file, which appears when the block ends without an error.
 
     Raises:

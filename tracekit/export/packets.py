@@ -7,7 +7,7 @@ Times of a slice are exact in ns. A slice has one packet for its begin and one f
 with the same time are in display order, so that slices of zero length stay in place. Names are
 written once and then referenced by number.
 
-The slices of a Perfetto track nest or follow one another. A track whose slices overlap otherwise,
+The slices of a Perfetto track are nested or sequential. A track whose slices overlap otherwise,
 such as concurrent kernels of one stream, gets additional lanes.
 """
 
@@ -199,8 +199,8 @@ class PacketWriter:
         """
         parts = [self._names.get(one.name) or self._interned(self._names, one.name, *_OF_NAME)]
         if one.category is not None:
-            found = self._categories.get(one.category)
-            parts.append(found or self._interned(self._categories, one.category, *_OF_CATEGORY))
+            result = self._categories.get(one.category)
+            parts.append(result or self._interned(self._categories, one.category, *_OF_CATEGORY))
         for number in one.arrows or ():
             parts.append(_FLOW + abs(number).to_bytes(8, "little"))
         args, extra = quoted_if_long(one.args), quoted_if_long(one.extra)
@@ -232,8 +232,8 @@ class PacketWriter:
             return text_field(inline, name)
         number = len(known) + 1
         self._intern(field, number, name)
-        known[name] = found = by_number + varint(number)
-        return found
+        known[name] = result = by_number + varint(number)
+        return result
 
     def _intern(self, field: int, number: int, name: str) -> None:
         entry = number_field(1, number) + text_field(2, name)
@@ -267,7 +267,7 @@ _NEVER = -(1 << 63)
 
 
 class FlatLanes:
-    """Lanes on which slices follow one another."""
+    """Lanes with sequential slices."""
 
     __slots__ = ("_busy", "_count", "_free")
 

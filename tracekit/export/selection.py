@@ -161,20 +161,20 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
     Raises:
         QueryError: the selection is empty.
     """
-    found = trace.sql(
+    rows = trace.sql(
         "SELECT trace_id, rank, file_name, host_name, base_time_ns, first_ts_ns, "
         "row_number() OVER (ORDER BY rank NULLS LAST, trace_id) - 1 FROM trace "
         "WHERE first_ts_ns IS NOT NULL ORDER BY rank NULLS LAST, trace_id"
     ).rows
-    if not found:
+    if not rows:
         raise QueryError("no event to export")
     chosen = [
         row
-        for row in found
+        for row in rows
         if selection.ranks is None or (row[6] if row[1] is None else row[1]) in selection.ranks
     ]
     if not chosen:
-        ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in found[:20])
+        ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in rows[:20])
         raise QueryError("none of the selected ranks is in the trace", hint=f"ranks: {ranks}")
     ahead = clock_offsets(trace) if len(chosen) > 1 else {}
     bases = {row[0]: row[4] or 0 for row in chosen}

@@ -144,7 +144,7 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
     for end in ("from", "to", "one"):
         is_inside = filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
         values[f"INSIDE_{end.upper()}"] = is_inside
-    made: list[str] = []
+    created: list[str] = []
     ((count,),) = trace.sql("SELECT count(*) FROM device_events").rows
     has_no_path = count > _MOST_WITH_PATH
     tables = _TABLES | ({"export_path": _NO_PATH} if has_no_path else {})
@@ -160,10 +160,10 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
                     raise
                 trace.sql(create + _NO_PATH.split(maxsplit=1)[1])
                 has_no_path = True
-            made.append(f"{kind} IF EXISTS temp.{name}")
+            created.append(f"{kind} IF EXISTS temp.{name}")
         yield has_no_path
     finally:
-        for one in reversed(made):
+        for one in reversed(created):
             trace.sql(f"DROP {one}")
 
 
@@ -203,13 +203,13 @@ def with_ends(blocks: list[Block]) -> list[Block]:
 
     Derived values may begin before the first event or after the last one.
     """
-    found = []
+    results = []
     for place, block in enumerate(blocks):
         is_first = place == 0 or blocks[place - 1].part != block.part
         is_last = place + 1 == len(blocks) or blocks[place + 1].part != block.part
         from_ns = -ALWAYS if is_first else block.from_ns
-        found.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
-    return found
+        results.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
+    return results
 
 
 def _sections(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

@@ -67,7 +67,7 @@ class Tracks:
         self._writer = writer
         self._args = args
         # Close incomplete results, which would block other queries.
-        self._asked = contextlib.ExitStack()
+        self._staged = contextlib.ExitStack()
         self._ranks: dict[int, int] = {}
         self._devices: dict[tuple[int, str], int] = {}
         self._threads: dict[tuple[int, int, int], _Thread] = {}
@@ -77,7 +77,7 @@ class Tracks:
 
     def write(self) -> None:
         """Write all tracks."""
-        with staged(self._trace, self._scope) as self.has_no_path, self._asked:
+        with staged(self._trace, self._scope) as self.has_no_path, self._staged:
             self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()
 
@@ -115,7 +115,7 @@ class Tracks:
 
     def _runs_of(self, statements: Iterable[str], key_count: int) -> _Runs:
         runs = runs_of(self._trace, statements, key_count)
-        return self._asked.enter_context(contextlib.closing(runs))
+        return self._staged.enter_context(contextlib.closing(runs))
 
     def _runs_of_blocks(self, template: str, blocks: list[Block], key_count: int) -> _Runs:
         return self._runs_of(

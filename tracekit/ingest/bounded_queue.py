@@ -64,7 +64,7 @@ class ReadAhead(Generic[T]):
 
     def __init__(self, items: Generator[T, None, None], depth: int) -> None:
         self._items = items
-        self._made: HandOver[tuple[T] | BaseException | None] = HandOver(depth)
+        self._output: HandOver[tuple[T] | BaseException | None] = HandOver(depth)
         self._thread = threading.Thread(target=self._run, name="tracekit-read-ahead", daemon=True)
         self._thread.start()
 
@@ -75,30 +75,30 @@ class ReadAhead(Generic[T]):
             StoppedError: the items were already read, or :meth:`close` was called.
         """
         while True:
-            made = self._made.take()
-            if isinstance(made, tuple):
-                yield made[0]
+            item = self._output.take()
+            if isinstance(item, tuple):
+                yield item[0]
                 continue
-            self._made.stop()
-            if made is not None:
-                raise made
+            self._output.stop()
+            if item is not None:
+                raise item
             return
 
     def close(self) -> None:
         """Stop, drop the remaining items, and wait briefly for the current one."""
-        self._made.stop()
+        self._output.stop()
         self._thread.join(PATIENCE_S)
 
     def _run(self) -> None:
         try:
             for item in self._items:
-                if not self._made.put((item,)):
+                if not self._output.put((item,)):
                     break
             else:
-                self._made.put(None)
+                self._output.put(None)
         except BaseException as error:  # noqa: BLE001
             # Any exception is raised again in the thread that reads the items.
-            self._made.put(error)
+            self._output.put(error)
         finally:
             # Close the files that the generator holds open.
             self._items.close()

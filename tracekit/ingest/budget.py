@@ -29,7 +29,7 @@ FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
 """Maximum bytes inflated from gzip; the compression ratio of traces is at most 30."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Maximum size of one event or of the metadata, which are held in memory in several forms."""
+"""Maximum size of one event or of the metadata, which are in memory in several forms."""
 
 MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""
@@ -116,8 +116,8 @@ class Budget:
                 return len(value), 0
             if not isinstance(value, dict | list | tuple):
                 return 8, 0
-            found = known.get(id(value))
-            if found is None:
+            result = known.get(id(value))
+            if result is None:
                 known[id(value)] = 0, MAX_DEPTH  # a value within itself is too deep
                 total, height = 8, 0
                 if isinstance(value, dict):
@@ -128,10 +128,10 @@ class Budget:
                         total += part_bytes
                         height = max(height, part_height + 1)
                     self.admit_bytes(total)
-                found = known[id(value)] = total, height
-            if depth + found[1] >= MAX_DEPTH:
+                result = known[id(value)] = total, height
+            if depth + result[1] >= MAX_DEPTH:
                 raise self.exceeded(f"lists nested {MAX_DEPTH} levels or more")
-            return found
+            return result
 
         measured(content, 0)
 

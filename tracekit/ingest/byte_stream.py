@@ -137,8 +137,8 @@ class ByteStream:
                 chunks = self._gunzip(raw) if self._is_packed else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
-                        # The byte order mark becomes white space, so byte offsets stay those of the
-                        # file.
+                        # The byte order mark becomes white space, so byte offsets stay equal to
+                        # offsets in the file.
                         chunk = b"   " + chunk[len(_UTF8_BOM) :]
                     self.text_bytes += len(chunk)
                     allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read

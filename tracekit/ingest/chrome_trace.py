@@ -54,12 +54,12 @@ class ChromeTraceReader:
         try:
             for _ in self._text.read():
                 if self._collector.text_bytes >= self._block_bytes:
-                    yield from self._taken()
-            yield from self._taken()
+                    yield from self._new_rows()
+            yield from self._new_rows()
         finally:
             self._collector.release()
 
-    def _taken(self) -> Iterator[EventRows]:
+    def _new_rows(self) -> Iterator[EventRows]:
         rows = self._collector.take()
         if rows is not None:
             yield rows

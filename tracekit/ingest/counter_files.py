@@ -112,18 +112,18 @@ class _Table:
                 continue
             if not text or self._is_head(text):
                 continue
-            found = _TIME.search(text)
-            samples = [*self._samples(text, found)]
-            if samples and found is None:
+            match = _TIME.search(text)
+            samples = [*self._samples(text, match)]
+            if samples and match is None:
                 raise TraceError(
                     f"{self._path}: samples without timestamps",
                     hint="use nvidia-smi --query-gpu=timestamp,… or dmon -o DT; for other "
                     "tools, prefix each line with the time: `| ts %.s`",
                 )
-            if found is None or not samples:
+            if match is None or not samples:
                 reject(start, line)
                 continue
-            at = _unix_ns(found)
+            at = _unix_ns(match)
             if at is None:
                 reject(start, line)
                 continue
@@ -165,10 +165,10 @@ class _Table:
         return cells if any(cells) else []
 
     def _samples(
-        self, text: str, found: re.Match[str] | None
+        self, text: str, match: re.Match[str] | None
     ) -> Iterator[tuple[str | None, str, str, float]]:
-        if found is not None:
-            parts = text[: found.start()].rstrip(" ,"), text[found.end() :].lstrip(" ,")
+        if match is not None:
+            parts = text[: match.start()].rstrip(" ,"), text[match.end() :].lstrip(" ,")
             text = (", " if "," in text else " ").join(filter(None, parts))
         if not self._names:
             self._guess_names(self._cells(text, "," in text))
@@ -217,17 +217,17 @@ def _name_and_unit(cell: str) -> tuple[str, str]:
     return cell.lower(), ""
 
 
-def _unix_ns(found: re.Match[str]) -> tuple[int, str] | None:
+def _unix_ns(match: re.Match[str]) -> tuple[int, str] | None:
     """Return ns since the epoch and the clock of a date, or None if it is not a date."""
-    if found["epoch"]:
-        part = (found["epoch_part"] or "").ljust(9, "0")
-        at_ns = int(found["epoch"]) * NS_PER_S + int(part)
+    if match["epoch"]:
+        part = (match["epoch_part"] or "").ljust(9, "0")
+        at_ns = int(match["epoch"]) * NS_PER_S + int(part)
         return (at_ns, "UTC") if at_ns <= _MOST_NS else None
-    day = found["day"].replace("/", "-")
-    part = (found["part"] or "").ljust(9, "0")
+    day = match["day"].replace("/", "-")
+    part = (match["part"] or "").ljust(9, "0")
     try:
-        at = datetime.fromisoformat(f"{day}T{found['time']}{found['zone'] or ''}")
+        at = datetime.fromisoformat(f"{day}T{match['time']}{match['zone'] or ''}")
         at_ns = int(at.timestamp()) * NS_PER_S + int(part)
     except (ValueError, OverflowError, OSError):
         return None
-    return (at_ns, "UTC" if found["zone"] else "local") if abs(at_ns) <= _MOST_NS else None
+    return (at_ns, "UTC" if match["zone"] else "local") if abs(at_ns) <= _MOST_NS else None

@@ -87,11 +87,11 @@ class Database:
         Raises:
             TraceError: the rows are too large.
         """
-        found = []
+        results = []
         for row in self._connection.execute(sql, values):
             self._budget.hold(sum(map(getsizeof, (row, *row))))
-            found.append(row)
-        return found
+            results.append(row)
+        return results
 
     def texts(self, sql: str) -> Iterator[bytes]:
         """Yield the only column of a statement, as bytes."""
@@ -191,11 +191,11 @@ def event_sql(
     if time is not None:
         parts += [_us(key, ns) for key, ns in zip(("ts", "dur"), time, strict=True) if ns]
     if args:
-        given = " || ".join(
+        fields = " || ".join(
             f"CASE WHEN {sql} IS NULL THEN '' ELSE ',\"{key}\":' || json_quote({sql}) END"
             for key, sql in args.items()
         )
-        parts.append(f"',\"args\":{{' || substr({given}, 2) || '}}'")
+        parts.append(f"',\"args\":{{' || substr({fields}, 2) || '}}'")
     return " || ".join([*parts, "'}'"])
 
 

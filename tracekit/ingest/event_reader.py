@@ -154,7 +154,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     elif kind == "event":
         if id_ is not None or scope is not None or binding is not None:
             hidden = {"id": id_, "s": scope, "bp": binding}
-    elif kind == "flow" and id_ is not None and whole_number(id_) is None:
+    elif kind == "flow" and id_ is not None and integer_of(id_) is None:
         hidden = {"id": id_}
     if hidden:
         extra = _with_texts(extra, hidden)
@@ -199,7 +199,7 @@ def _thread(value: Raw | None) -> tuple[int | None, str | None]:
 
 @lru_cache(1024)
 def _thread_of(value: bytes) -> tuple[int | None, str | None]:
-    number = _whole(value)
+    number = _integer(value)
     return number, text_of(value) if number is None else None
 
 
@@ -210,7 +210,7 @@ def _argument_columns(args: bytes) -> tuple[int | None, ...]:
         return _NO_LINKS
     if values == _NO_ARGUMENTS:
         return _NO_LINKS
-    numbers = [None if value is None else _whole(bytes(value)) for value in values]
+    numbers = [None if value is None else _integer(bytes(value)) for value in values]
     for number, link in _OTHER_KEYS:
         if numbers[link] is None:
             numbers[link] = numbers[number]
@@ -220,13 +220,13 @@ def _argument_columns(args: bytes) -> tuple[int | None, ...]:
     return tuple(numbers[: len(LINKS)])
 
 
-def _whole(value: bytes) -> int | None:
+def _integer(value: bytes) -> int | None:
     if value.isdigit() and len(value) < _SHORT_DIGITS:
         return int(value)
     if value[1:-1].isdigit() and value.startswith(b'"') and len(value) < _SHORT_DIGITS:
         return int(value[1:-1])
     text = text_of(value)
-    return None if text is None else whole_number(text)
+    return None if text is None else integer_of(text)
 
 
 def _start_ns(value: Raw | None) -> int | str:
@@ -275,7 +275,7 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     if text is None:
         return None
     number = decimal_of(text)
-    return "is no number" if number is None else number
+    return "is not a number" if number is None else number
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
@@ -312,14 +312,14 @@ def ns_of(us: Decimal) -> int:
     return int(_exact.multiply(us, NS_PER_US).to_integral_value(ROUND_HALF_EVEN))
 
 
-def whole_number(text: str) -> int | None:
+def integer_of(text: str) -> int | None:
     """Return a 64-bit integer, or None if the text is not one.
 
     AMD's traces contain hexadecimal integers such as ``0x7``.
     """
-    found = _HEXADECIMAL.fullmatch(text)
-    if found:
-        number = int(found[1], 16)
+    match = _HEXADECIMAL.fullmatch(text)
+    if match:
+        number = int(match[1], 16)
     else:
         value = decimal_of(text)
         if value is None or value.copy_abs() >= 2**64 or value != value.to_integral_value():

@@ -50,10 +50,10 @@ class EventTextReader:
         Raises:
             TraceError: the metadata is too large.
         """
-        told = self._read_metadata()
-        self._budget.admit(told)
-        self._budget.admit_event(told, "a description")
-        return told
+        description = self._read_metadata()
+        self._budget.admit(description)
+        self._budget.admit_event(description, "a description")
+        return description
 
     def _read_metadata(self) -> dict[str, object]:
         return self._metadata
@@ -75,10 +75,10 @@ class EventTextReader:
                     self._take_in(gathered)
                     gathered, size = [], 0
                     if self._collector.text_bytes >= _BLOCK_BYTES:
-                        yield from self._taken()
+                        yield from self._new_rows()
             self._budget.spend(len(gathered), size)
             self._take_in(gathered)
-            yield from self._taken()
+            yield from self._new_rows()
         finally:
             self._collector.release()
 
@@ -102,7 +102,7 @@ class EventTextReader:
                     self.faults.reject(at, "the row does not convert to JSON", text)
             at += len(text) + 1
 
-    def _taken(self) -> Iterator[EventRows]:
+    def _new_rows(self) -> Iterator[EventRows]:
         rows = self._collector.take()
         if rows is not None:
             yield rows

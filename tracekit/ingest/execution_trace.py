@@ -17,7 +17,7 @@ import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.pickled_trace import whole_text
+from tracekit.ingest.pickled_trace import complete_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +91,7 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
     import duckdb
 
     try:
-        content = msgspec.json.decode(whole_text(ByteStream(path)))
+        content = msgspec.json.decode(complete_text(ByteStream(path)))
         version, pid = content["schema"], int(content["pid"])
         if str(version).partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
@@ -114,18 +114,18 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
             f"{path}: not an execution trace of torch's ExecutionTraceObserver: "
             f"{type(error).__name__} at {error}"
         ) from error
-    found = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
-    if found[0] == 0 or found[1] is not None:
-        unlike = found[1] or f"both have no op of process {pid} in common"
+    row = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
+    if row[0] == 0 or row[1] is not None:
+        unlike = row[1] or f"both have no op of process {pid} in common"
         raise TraceError(
             f"{path}: the execution trace has other ops than the trace: {unlike}",
             hint="record both together: "
             "profile(execution_trace_observer=ExecutionTraceObserver()), with a torch version that "
             "writes `Record function id`; others may renumber the ops",
         )
-    if found[2] > 1:
+    if row[2] > 1:
         raise TraceError(
-            f"{path}: {found[2]} of the traces have a process {pid}",
+            f"{path}: {row[2]} of the traces have a process {pid}",
             hint="open only the trace that it was recorded with",
         )
     connection.execute(_GAIN, {"pid": pid})
@@ -138,29 +138,29 @@ def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
     for node in nodes:
         own = {one["name"]: one["value"] for one in node.get("attrs", ())}
         number = node["rf_id"] if "rf_id" in node else own["rf_id"]
-        given, made = _side(node, "input"), _side(node, "output")
+        inputs, outputs = _side(node, "input"), _side(node, "output")
         args = {
-            "Input Dims": _of_tensors(given["shapes"], given["types"]),
-            "Input type": [*map(_torch_type, given["types"])],
-            "Input Strides": _of_tensors(given.get("strides"), given["types"]),
+            "Input Dims": _of_tensors(inputs["shapes"], inputs["types"]),
+            "Input type": [*map(_torch_type, inputs["types"])],
+            "Input Strides": _of_tensors(inputs.get("strides"), inputs["types"]),
             "Concrete Inputs": [
                 _value(value, kind)
-                for value, kind in zip(given["values"], given["types"], strict=True)
+                for value, kind in zip(inputs["values"], inputs["types"], strict=True)
             ],
-            "Output Dims": made["shapes"],
-            "Input tensors": _tensors(given),
-            "Output tensors": _tensors(made),
+            "Output Dims": outputs["shapes"],
+            "Input tensors": _tensors(inputs),
+            "Output tensors": _tensors(outputs),
         }
-        if number and given["types"]:
+        if number and inputs["types"]:
             known = {key: value for key, value in args.items() if value is not None}
             yield number, node["name"], msgspec.json.encode(known).decode()
 
 
 def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    found = node[f"{side}s"]
-    if isinstance(found, Mapping):
-        return found
-    return {"values": found, "shapes": node[f"{side}_shapes"], "types": node[f"{side}_types"]}
+    result = node[f"{side}s"]
+    if isinstance(result, Mapping):
+        return result
+    return {"values": result, "shapes": node[f"{side}_shapes"], "types": node[f"{side}_types"]}
 
 
 def _of_tensors(

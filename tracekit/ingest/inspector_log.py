@@ -97,24 +97,24 @@ class InspectorReader(EventTextReader):
             run = line.coll_perf or msgspec.convert(sent, _Collective)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return b"!" + text
-        header, told = line.header, line.metadata
-        version = told.inspector_output_format_version
+        header, metadata = line.header, line.metadata
+        version = metadata.inspector_output_format_version
         if version.partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
                 f"{self._stream.path}: unsupported format {version} of NCCL's inspector "
                 f"log (supported: {_MAJOR_VERSION})"
             )
-        if told.hostname is not None:
-            self._metadata["host_name"] = told.hostname
+        if metadata.hostname is not None:
+            self._metadata["host_name"] = metadata.hostname
         start_us = _first_kernel_start_us(run.event_trace_ts)
         return msgspec.json.encode(
             {
                 "ph": "X",
                 "cat": "nccl_inspector",
                 "name": run.coll,
-                "pid": told.pid,
+                "pid": metadata.pid,
                 "tid": 0,
-                "ts": start_us or told.dump_timestamp_us,
+                "ts": start_us or metadata.dump_timestamp_us,
                 "dur": run.coll_exec_time_us,
                 "args": {
                     "comm": header.id,

@@ -209,16 +209,16 @@ def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
         _UnreadableError: the line has another format, or its key occurred before.
     """
     try:
-        found = kind.decoder.decode(line)
+        result = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _UnreadableError(f"not a {kind.what}: {error}") from None
-    key = getattr(found, kind.key)
+    key = getattr(result, kind.key)
     if key in seen:
         raise _UnreadableError(f"{kind.what} {key} appears twice")
     seen.add(key)
     extra = {name: value for name, value in members.items() if name not in kind.members}
-    record: dict[str, object] = {name: getattr(found, name) for name in kind.members}
+    record: dict[str, object] = {name: getattr(result, name) for name in kind.members}
     # As text, because DuckDB does not read all JSON, such as integers beyond 64 bits.
     record["extra"] = msgspec.json.encode(extra).decode() if extra else None
     return msgspec.json.encode(record) + b"\n"

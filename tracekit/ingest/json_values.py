@@ -41,15 +41,15 @@ def _shortest(escape: re.Match[bytes]) -> bytes:
     written = escape.group()
     if written[1:2] not in b"u/":
         return written
-    found = []
+    results = []
     for character in _string.decode(b'"' + written + b'"'):
         if character in _SHORT:
-            found.append(_SHORT[character])
+            results.append(_SHORT[character])
         elif character < " ":
-            found.append(b"\\u%04X" % ord(character))
+            results.append(b"\\u%04X" % ord(character))
         else:
-            found.append(character.encode())
-    return b"".join(found)
+            results.append(character.encode())
+    return b"".join(results)
 
 
 def quoted(text: str) -> bytes:
@@ -94,8 +94,8 @@ def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
 
 def error_byte(error: msgspec.DecodeError) -> int | None:
     """Return the offset of the error in a malformed text, if the message contains it."""
-    found = _ERROR_BYTE.search(str(error))
-    return None if found is None else int(found[1])
+    match = _ERROR_BYTE.search(str(error))
+    return None if match is None else int(match[1])
 
 
 def array_end(text: bytes, error: msgspec.DecodeError) -> int | None:

@@ -17,7 +17,7 @@ import msgspec
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import Budget
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.pickled_trace import whole_text
+from tracekit.ingest.pickled_trace import complete_text
 from tracekit.ingest.plain_pickle import read_plain
 from tracekit.ingest.sources import ANNOTATIONS
 
@@ -47,7 +47,7 @@ def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None
         TraceError: the file cannot be read, or is not a mapping of graph node ids.
     """
     stream = ByteStream(path)
-    text = whole_text(stream)
+    text = complete_text(stream)
     try:
         is_pickle = text[:1] == b"\x80"
         content = read_plain(text, Budget(stream)) if is_pickle else msgspec.json.decode(text)

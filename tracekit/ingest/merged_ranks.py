@@ -72,8 +72,8 @@ def ranks_of(names: list[str]) -> list[int]:
 
 
 def _split(connection: duckdb.DuckDBPyConnection, trace_id: int, names: list[str]) -> None:
-    found = connection.execute("SELECT max(trace_id) FROM trace").fetchone()
-    first_new = (found[0] if found else trace_id) + 1
+    row = connection.execute("SELECT max(trace_id) FROM trace").fetchone()
+    first_new = (row[0] if row else trace_id) + 1
     numbers = [trace_id, *range(first_new, first_new + len(names) - 1)]
     given = rows(list(zip(names, numbers, strict=True)))
     # A non-numeric process id keeps the negative number assigned to it, which is unique across

@@ -60,7 +60,7 @@ _SYNC_CALLS = {
     "CtxSynchronize": "Context Sync",
 }
 """Kineto name of a synchronization by its call. Column syncType is ambiguous: releases up to 2026.1
-write values that are 1 less than those of table ENUM_CUPTI_SYNC_TYPE."""
+write values that are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
 """Push/pop and start/end ranges of NVTX and NVTXT in table ENUM_NSYS_EVENT_TYPE."""
@@ -250,8 +250,10 @@ class _Export:
         text = self._text(self._column("NVTX_EVENTS", "textId"))
         self._fill_by_thread("domain", "NVTX_EVENTS", text, "domainId", names)
         table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-        told = ("eventId", "correlationId", "eventSyncId", "streamId")
-        columns = ", ".join([self._process(table), *(self._column(table, name) for name in told)])
+        id_columns = ("eventId", "correlationId", "eventSyncId", "streamId")
+        columns = ", ".join(
+            [self._process(table), *(self._column(table, name) for name in id_columns)]
+        )
         for sql in self._select(table, columns):
             self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
@@ -277,8 +279,8 @@ class _Export:
 
     @cached_property
     def _gpus(self) -> dict[tuple[object, object], object]:
-        told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        return {(pid, local): gpu for pid, local, gpu in told}
+        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
+        return {(pid, local): gpu for pid, local, gpu in rows}
 
     # -- events ------------------------------------------------------------------
 
@@ -290,8 +292,8 @@ class _Export:
 
     def _process(self, table: str) -> str:
         """Return SQL for the process of a GPU or CUDA row; the first process if it is unknown."""
-        told = self._column(table, "globalPid")
-        return f"coalesce({told}, (SELECT min(id) FROM temp.process))"
+        global_pid = self._column(table, "globalPid")
+        return f"coalesce({global_pid}, (SELECT min(id) FROM temp.process))"
 
     def _joins(self, table: str) -> str:
         """Return joins for the process number and the machine-wide device number."""
@@ -549,31 +551,31 @@ class _Export:
             "TARGET_INFO_GPU",
             *(self._column("TARGET_INFO_GPU", column) for column in keys.values()),
         )
-        found: dict[str, object] = {
+        result: dict[str, object] = {
             "deviceProperties": [dict(zip(keys, gpu, strict=True)) for gpu in gpus],
             "baseTimeNanoseconds": self._session_start_ns(),
             "host_name": self._pairs("TARGET_INFO_SYSTEM_ENV").get("Hostname"),
             "nsys_version": self._export_metadata.get("EXPORT_PRODUCT_VERSION"),
             "nsys_schema_version": self._export_metadata.get("EXPORT_SCHEMA_VERSION"),
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in result.items() if value is not None}
 
     def _session_start_ns(self) -> int | None:
         if self._export_metadata.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
             return 0
-        told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
-        return told[0][0] if told else None
+        rows = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
+        return rows[0][0] if rows else None
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:
     """Return the latest version of each table whose name ends in a version number."""
-    found: dict[str, tuple[int, str]] = {}
+    result: dict[str, tuple[int, str]] = {}
     for name in names:
         match = re.fullmatch(r"(\w+)_V(\d{1,9})", name, re.IGNORECASE | re.ASCII)
         if match:
             kind = match[1].lower()
-            found[kind] = max(found.get(kind, (0, "")), (int(match[2]), name))
-    return {table: name for table, (_, name) in found.items()}
+            result[kind] = max(result.get(kind, (0, "")), (int(match[2]), name))
+    return {table: name for table, (_, name) in result.items()}
 
 
 def _cases(names: Mapping[int, str]) -> str:

@@ -139,9 +139,9 @@ class PerfettoReader(EventTextReader):
             self._roots[uuid] = root or uuid
             return
         # The first lane of a track has the thread's ids; other lanes have only a key.
-        told = _THREAD.fullmatch(track.get(14, b"").decode())
-        if told is not None:
-            self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
+        match = _THREAD.fullmatch(track.get(14, b"").decode())
+        if match is not None:
+            self._threads[track[16]] = _number_or_text(match[1]), _number_or_text(match[2])
         self._tracks[uuid] = self._threads.get(track[16])
         if self._tracks[uuid] is not None:
             if self._root not in (None, root):
@@ -206,13 +206,13 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
     """Decode a message; store the repeated annotations of an event by name id."""
     if annotations is None:
         return dict(fields(data))
-    found: _Message = {}
+    result: _Message = {}
     for field, value in fields(data):
-        found[field] = value
+        result[field] = value
         if field == 4:
             one = _message(value)
             annotations[one[1]] = one.get(9, b"")
-    return found
+    return result
 
 
 def _object(written: bytes) -> bytes:

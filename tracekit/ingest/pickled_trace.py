@@ -95,7 +95,7 @@ class PickleReader(EventTextReader):
 
     def _content(self) -> object:
         path = self._stream.path
-        text = whole_text(self._stream)
+        text = complete_text(self._stream)
         try:
             if self._form == "pickle":
                 return read_plain(text, self._budget)
@@ -132,7 +132,7 @@ class PickleReader(EventTextReader):
         )
 
 
-def whole_text(stream: ByteStream) -> bytearray:
+def complete_text(stream: ByteStream) -> bytearray:
     """Return the plain bytes of a file.
 
     Raises:
@@ -172,7 +172,7 @@ class _AllocatorHistory:
             sizes = _block_sizes(entries, mine)
             allocated, reserved = _initial_bytes(entries, sizes, mine)
             times = [
-                _whole(entry.get("time_us", at)) * NS_PER_US for at, entry in enumerate(entries)
+                _integer(entry.get("time_us", at)) * NS_PER_US for at, entry in enumerate(entries)
             ]
             if times:
                 yield recorded_span("allocator history", device, min(times), max(times))
@@ -231,8 +231,8 @@ def _block_sizes(
     the complete free block if it is too small to split.
     """
     ends = {
-        _whole(one["address"]): (
-            _whole(one["address"]) + _whole(one["total_size"]),
+        _integer(one["address"]): (
+            _integer(one["address"]) + _integer(one["total_size"]),
             one.get("is_expandable", False),
         )
         for one in segments
@@ -240,32 +240,32 @@ def _block_sizes(
     }
     for entry in entries:
         if entry["action"] == "segment_alloc":
-            start = _whole(entry["addr"])
-            ends.setdefault(start, (start + _whole(entry["size"]), False))
+            start = _integer(entry["addr"])
+            ends.setdefault(start, (start + _integer(entry["size"]), False))
     starts = sorted(ends)
     blocks: dict[int, int] = {}
     free_early = {}
     for entry in reversed(entries):
         if entry["action"] == "free_completed":
-            free_early[_whole(entry["addr"])] = _rounded(_whole(entry["size"]))
+            free_early[_integer(entry["addr"])] = _rounded(_integer(entry["size"]))
         elif entry["action"] == "alloc":
-            free_early.pop(_whole(entry["addr"]), None)
+            free_early.pop(_integer(entry["addr"]), None)
     blocks |= free_early
-    made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
+    allocated = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
     for segment in segments:
-        address = _whole(segment.get("address", 0))
+        address = _integer(segment.get("address", 0))
         for block in segment["blocks"] if "address" in segment else ():
-            if block["state"].startswith("active") and address not in made:
-                blocks[address] = _whole(block["size"])
-            address += _whole(block["size"])
+            if block["state"].startswith("active") and address not in allocated:
+                blocks[address] = _integer(block["size"])
+            address += _integer(block["size"])
     # Used addresses, sorted.
-    addresses = sorted({_whole(entry.get("addr", 0)) for entry in entries} | blocks.keys())
+    addresses = sorted({_integer(entry.get("addr", 0)) for entry in entries} | blocks.keys())
     order = {address: at for at, address in enumerate(addresses)}
     used = bytearray(address in blocks for address in addresses)
     sizes = []
     for entry in entries:
         action = entry["action"]
-        address, size = _whole(entry.get("addr", 0)), _whole(entry["size"])
+        address, size = _integer(entry.get("addr", 0)), _integer(entry["size"])
         if action == "alloc":
             size = _rounded(size)
             if at := bisect_right(starts, address):
@@ -293,19 +293,19 @@ def _initial_bytes(
     segments: Sequence[Mapping[str, Any]],
 ) -> tuple[int, int]:
     allocated = sum(
-        _whole(block["size"])
+        _integer(block["size"])
         for segment in segments
         for block in segment["blocks"]
         if block["state"].startswith("active")
     )
-    reserved = sum(_whole(segment["total_size"]) for segment in segments)
+    reserved = sum(_integer(segment["total_size"]) for segment in segments)
     for entry, size in zip(entries, sizes, strict=True):
         allocated -= _active(entry["action"]) * size
         reserved -= _reserved(entry["action"]) * size
     return allocated, reserved
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, int):
         return value
     raise TypeError(f"a {type(value).__name__} instead of an integer")
@@ -322,20 +322,20 @@ def _reserved(action: str) -> int:
 
 
 def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    told = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
-    found = {"Stack": ";".join(told)} if told else {}
+    lines = [f"{frame['filename']}:{frame['line']}: {frame['name']}" for frame in frames]
+    result = {"Stack": ";".join(lines)} if lines else {}
     own = (
         text
-        for text, frame in zip(told, frames, strict=True)
+        for text, frame in zip(lines, frames, strict=True)
         if frame["filename"].endswith(".py") and "/torch/" not in frame["filename"]
     )
     ops = (_OP.search(frame["name"]) for frame in frames)
     line, op = next(own, None), next((one for one in ops if one), None)
     if line is not None:
-        found["Line"] = line
+        result["Line"] = line
     if op is not None:
-        found["Op"] = f"aten::{op[1]}"
-    return found
+        result["Op"] = f"aten::{op[1]}"
+    return result
 
 
 class _FlightRecorder:

@@ -1,6 +1,6 @@
 """Safe reader of pickles that contain only basic types; other pickles could run any code.
 
-The opcodes are those of docs.python.org/3/library/pickletools.html.
+Opcodes: docs.python.org/3/library/pickletools.html.
 """
 
 from __future__ import annotations

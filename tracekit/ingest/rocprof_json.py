@@ -1,8 +1,8 @@
 """Reader of the JSON output of rocprofv3 (`--output-format json`).
 
-The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. The content and the resulting
-events are the same as those of the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members
-named here are decoded. Times are ns of a monotonic clock, not dates.
+The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. Content and resulting events are
+the same as for the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members named here are
+decoded. Times are ns of a monotonic clock, not dates.
 """
 
 from __future__ import annotations
@@ -175,21 +175,21 @@ def _events_of(process: _Process, base: int) -> Iterator[Mapping[str, Any]]:
         return names.kind, names.operations[record.operation]
 
     for record in records.kernel_dispatch:
-        told = record.dispatch_info
-        if told is None:
+        dispatch = record.dispatch_info
+        if dispatch is None:
             raise ValueError("a kernel without dispatch_info")
-        lane = record.stream_id if has_streams else told.queue_id
+        lane = record.stream_id if has_streams else dispatch.queue_id
         event = on_device(
             record,
-            kernels.get(told.kernel_id, f"kernel {told.kernel_id}"),
+            kernels.get(dispatch.kernel_id, f"kernel {dispatch.kernel_id}"),
             "kernel",
-            gpus[told.agent_id.handle],
+            gpus[dispatch.agent_id.handle],
             lane.handle,
         )
-        block = [told.workgroup_size[axis] for axis in "xyz"]
+        block = [dispatch.workgroup_size[axis] for axis in "xyz"]
         # HSA grids count threads, HIP grids count blocks.
-        grid = [-(-told.grid_size[axis] // told.workgroup_size[axis]) for axis in "xyz"]
-        event["args"] |= {"grid": grid, "block": block, "queue": told.queue_id.handle}
+        grid = [-(-dispatch.grid_size[axis] // dispatch.workgroup_size[axis]) for axis in "xyz"]
+        event["args"] |= {"grid": grid, "block": block, "queue": dispatch.queue_id.handle}
         yield event
     for record in records.memory_copy:
         ends = (record.dst_agent_id, record.src_agent_id)

@@ -66,8 +66,8 @@ def load_runs(
         folder = run.folders[0]
         repeats: list[Row] = []
         try:
-            found = run.joined()
-            row, repeats = _run_row(found), _repeat_rows(found)
+            result = run.joined()
+            row, repeats = _run_row(result), _repeat_rows(result)
         except TraceError as error:
             errors.append(error)
             row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
@@ -149,18 +149,18 @@ def _merged_runs(folders: Sequence[Place]) -> list[_Run]:
     of_job: dict[str, _Run] = {}
     for folder in folders:
         try:
-            found = manifest.read(folder)
+            run = manifest.read(folder)
         except TraceError as error:
             runs.append(_Run([folder], [], error))
             continue
-        known = of_job.get(found.job_id or "")
-        if known is not None and manifest.are_fragments([*known.fragments, found]):
+        known = of_job.get(run.job_id or "")
+        if known is not None and manifest.are_fragments([*known.fragments, run]):
             known.folders.append(folder)
-            known.fragments.append(found)
+            known.fragments.append(run)
             continue
-        runs.append(_Run([folder], [found]))
-        if found.job_id is not None:
-            of_job.setdefault(found.job_id, runs[-1])
+        runs.append(_Run([folder], [run]))
+        if run.job_id is not None:
+            of_job.setdefault(run.job_id, runs[-1])
     return runs
 
 
@@ -172,30 +172,30 @@ def _lies_in(folder: Place, name: str) -> bool:
         return False
 
 
-def _unique(run_id: str, taken: set[str]) -> str:
+def _unique(run_id: str, used: set[str]) -> str:
     name, number = run_id, 1
-    while name in taken:
+    while name in used:
         number += 1
         name = f"{run_id}#{number}"
     return name
 
 
-def _run_row(found: Manifest) -> Row:
+def _run_row(run: Manifest) -> Row:
     """Return a manifest as a row of table run.
 
     Raises:
         TraceError: a number exceeds the range of its column.
     """
-    members = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
+    members = {item.name: getattr(run, item.name) for item in dataclasses.fields(run)}
     model, load = members.pop("model"), members.pop("load")
     overhead, steps = members.pop("overhead"), members.pop("steps")
     del members["repeats"], members["parallel"], members["environment"]
     members["manifest_version"] = members.pop("schema_version")
     members = {name: _cut(value) for name, value in members.items()}
-    members["notes"] = [*map(_cut, found.notes[:_MAX_NOTES])]
-    if len(found.notes) > _MAX_NOTES:
-        members["notes"].append(f"{len(found.notes) - _MAX_NOTES:,} more notes are omitted")
-    row: Row = members | dataclasses.asdict(found.parallel) | dataclasses.asdict(found.environment)
+    members["notes"] = [*map(_cut, run.notes[:_MAX_NOTES])]
+    if len(run.notes) > _MAX_NOTES:
+        members["notes"].append(f"{len(run.notes) - _MAX_NOTES:,} more notes are omitted")
+    row: Row = members | dataclasses.asdict(run.parallel) | dataclasses.asdict(run.environment)
     for name, value in dataclasses.asdict(steps).items():
         row[name if name == "repeat_count" else name.replace("_count", "_step_count")] = value
     if model is not None:
@@ -207,12 +207,12 @@ def _run_row(found: Manifest) -> Row:
         row |= dataclasses.asdict(overhead)
     if load is not None:
         row |= {f"load_{name}": value for name, value in dataclasses.asdict(load).items()}
-    memory = [dataclasses.asdict(rank) for rank in found.peak_memory]
+    memory = [dataclasses.asdict(rank) for rank in run.peak_memory]
     row["peak_memory"] = memory
-    row["ranks"] = [dataclasses.asdict(rank) for rank in found.ranks]
+    row["ranks"] = [dataclasses.asdict(rank) for rank in run.ranks]
     for name in ("device_allocated_bytes", "device_reserved_bytes", "host_bytes"):
-        held = [rank[name] for rank in memory if rank[name] is not None]
-        row[f"peak_{name}"] = max(held, default=None)
+        values = [rank[name] for rank in memory if rank[name] is not None]
+        row[f"peak_{name}"] = max(values, default=None)
     _check("run", row)
     return row
 
@@ -221,7 +221,7 @@ def _cut(value: Any) -> Any:
     return value[:_MAX_TEXT] if isinstance(value, str) else value
 
 
-def _repeat_rows(found: Manifest) -> list[Row]:
+def _repeat_rows(run: Manifest) -> list[Row]:
     """Return the repeats of a manifest as rows of table run_repeat, without the run.
 
     Raises:
@@ -229,7 +229,7 @@ def _repeat_rows(found: Manifest) -> list[Row]:
     """
     repeats = [
         {"repeat": number, **dataclasses.asdict(repeat)}
-        for number, repeat in enumerate(found.repeats)
+        for number, repeat in enumerate(run.repeats)
     ]
     for repeat in repeats:
         _check("run_repeat", repeat)

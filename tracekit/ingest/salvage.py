@@ -262,8 +262,8 @@ class Salvager:
                 self._effort_bytes += len(window) + _ATTEMPT_BYTES
                 return None
             self._effort_bytes += end + _ATTEMPT_BYTES
-            found = buffer[at : at + end]
-            return found if isinstance(value, dict) and is_object(found) else None
+            result = buffer[at : at + end]
+            return result if isinstance(value, dict) and is_object(result) else None
 
     def _last_event_end(self, buffer: bytes, at: int) -> int:
         """Return the end of the damaged last event of a file: before ``]``, or the file end."""
@@ -283,7 +283,7 @@ def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
 
     Also return the offset of the malformed event after them, or 0.
     """
-    found: list[tuple[bytes, int]] = []
+    results: list[tuple[bytes, int]] = []
     shown = text.decode("latin-1")  # One character per byte, so that offsets agree.
     at = count = behind = 0
     while at < len(text):
@@ -293,13 +293,13 @@ def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
         except (ValueError, RecursionError):
             break
         comma = _COMMA.match(text, end)
-        found.append((text[at:end], at))
+        results.append((text[at:end], at))
         if comma is None:
             break
         at = comma.end()
         if _EVENT_HEAD.match(text, at):
-            count, behind = len(found), at
-    return found[:count], behind
+            count, behind = len(results), at
+    return results[:count], behind
 
 
 def _skip(buffer: bytes, at: int) -> int:

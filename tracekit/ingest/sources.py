@@ -98,9 +98,9 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
     Raises:
         TraceError: a path does not exist, or is a store.
     """
-    found: dict[Place, None] = {}
-    for given in paths:
-        path = place_of(given)
+    result: dict[Place, None] = {}
+    for source in paths:
+        path = place_of(source)
         matches = [path] if path.exists() else glob(path)
         if not matches:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
@@ -117,8 +117,8 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
                 inside = runs_below(match)
             else:
                 inside = _runs_below_url(match)
-            found.update(dict.fromkeys(resolved(run) for run in inside if is_run(run)))
-    return list(found)
+            result.update(dict.fromkeys(resolved(run) for run in inside if is_run(run)))
+    return list(result)
 
 
 def resolved(place: Place) -> Place:
@@ -238,18 +238,18 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
             )
         return Sources([], runs)
     try:
-        found = find_traces(paths)
-        runs = runs_of_traces(found)
-        if runs and all(file.name in _NOT_TRACES for file in found):
-            found = _traces_in(runs[0])
+        result = find_traces(paths)
+        runs = runs_of_traces(result)
+        if runs and all(file.name in _NOT_TRACES for file in result):
+            result = _traces_in(runs[0])
     except TraceError:
         runs = find_runs(paths)
         if not runs:
             raise
-        found = _traces_in(runs[0])
+        result = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
         return Sources([trace for run in runs for trace in _traces_in(run)], runs, *extra)
-    meant = found if len(runs) <= 1 else []
+    meant = result if len(runs) <= 1 else []
     return Sources(meant, runs, *extra, annotations=annotations_next_to(meant))
 
 
@@ -260,11 +260,11 @@ def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
     """
     folders = dict.fromkeys(trace.parent for trace in traces if isinstance(trace, Path))
     folders |= {folder.parent: None for folder in folders if re.match(r"step|iter", folder.name)}
-    found: list[Place] = []
+    results: list[Place] = []
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            found += [folder / one.name for one in entries if re.fullmatch(ANNOTATIONS, one.name)]
-    return sorted(found, key=lambda place: natural(str(place)))
+            results += [folder / one.name for one in entries if re.fullmatch(ANNOTATIONS, one.name)]
+    return sorted(results, key=lambda place: natural(str(place)))
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
@@ -298,9 +298,9 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     """
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")
-    found: list[Place] = []
-    for given in paths:
-        path = place_of(given)
+    results: list[Place] = []
+    for source in paths:
+        path = place_of(source)
         if path.is_dir():
             inside = _traces_in(path)
             if not inside:
@@ -308,17 +308,17 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
                     f"{path}: no trace in this folder",
                     hint="traces end in " + " or ".join(_suffixes()),
                 )
-            found += inside
+            results += inside
         elif path.exists():
-            found.append(path)
+            results.append(path)
         elif matches := glob(path):
             for match in matches:
-                found += find_traces([match]) if match.is_dir() else [match]
+                results += find_traces([match]) if match.is_dir() else [match]
         else:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
     # A shell glob over a run folder includes the manifest.
-    found = [file for file in found if not _is_companion(file.name)] or found
-    unique = list(dict.fromkeys(map(resolved, found)))
+    results = [file for file in results if not _is_companion(file.name)] or results
+    unique = list(dict.fromkeys(map(resolved, results)))
     for file in unique:
         if file.suffix == ".duckdb":
             raise TraceError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NO_END = "no end: it counts until the end of the trace"
 NO_BEGIN = "no begin: it is not counted"
-TOO_LONG = "its end is more than 11 days later: it counts with no duration"
+TOO_LONG = "its end is more than 11 days later, so its duration counts as 0"
 """Reason in table unpaired for a span whose duration is set to zero."""
 
 _LINKS = [link.name for link in LINKS]

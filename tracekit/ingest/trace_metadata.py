@@ -117,14 +117,14 @@ def _readable_members(
     separator = "{"
     with contextlib.suppress(ValueError, RecursionError):
         front = text[:_MAX_BYTES]
-        while (found := _MEMBER.match(front, end)) and found["separator"] == separator:
-            value, after = decoder.raw_decode(front, found.end())
-            members[json.loads(found["name"])] = value
+        while (match := _MEMBER.match(front, end)) and match["separator"] == separator:
+            value, after = decoder.raw_decode(front, match.end())
+            members[json.loads(match["name"])] = value
             end, separator = after, ","
-    for found in islice(_KNOWN_MEMBER.finditer(text, end), _MAX_KNOWN):
-        value_text = text[found.end() : found.end() + _MAX_KNOWN_LENGTH]
+    for match in islice(_KNOWN_MEMBER.finditer(text, end), _MAX_KNOWN):
+        value_text = text[match.end() : match.end() + _MAX_KNOWN_LENGTH]
         with contextlib.suppress(ValueError, RecursionError):
-            members.setdefault(found["name"], decoder.raw_decode(value_text)[0])
+            members.setdefault(match["name"], decoder.raw_decode(value_text)[0])
     return members, end
 
 
@@ -186,9 +186,9 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
     if rank is not None and rank >= 0:
         return rank, "tracekit_rank"
     for pattern in _IN_NAME:
-        found = pattern.findall(file_name)
-        if found:
-            return int(found[-1]), "file name"
+        result = pattern.findall(file_name)
+        if result:
+            return int(result[-1]), "file name"
     return None, "unknown"
 
 

@@ -1,8 +1,8 @@
 """Reader of XSpaces (`.xplane.pb`) of the profilers of JAX, TensorFlow, and PyTorch/XLA.
 
-The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines and stats are
-those of xla/tsl/profiler/utils/xplane_schema.h, and the numbers below are field numbers. A plane is
-a device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
+The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines, and stats are
+defined in xla/tsl/profiler/utils/xplane_schema.h. The numbers below are field numbers. A plane is a
+device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
 events that torch.profiler (Kineto) writes for the same records. The lines of a TPU keep their
 names, from which queries/rules/device_events.toml identifies work; lines derived from GPU streams
 count as annotations.
@@ -38,7 +38,7 @@ _BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
 
 _HOST_PID = 1 << 20
 """Process id of the host if the file lacks it. The process id of a GPU is its device number, as in
-torch.profiler. Other planes have the ids after that of the host."""
+torch.profiler. Other planes have the ids after the host's id."""
 
 _ON_STREAM = {
     "memcpy_details": "gpu_memcpy",
@@ -87,27 +87,27 @@ class _Plane:
 
     def _named(self, stats: list[memoryview]) -> dict[str, Any]:
         """Return stats by name, without binary ones such as XLA programs."""
-        found = {}
+        result = {}
         size = 0
         for stat in stats:
-            name, told = "", None
+            name, parsed = "", None
             for field, value in fields(stat):
                 if field == 1:
                     name = self._stat_names.get(_signed(value), "")
                 elif field == 2:
-                    (told,) = struct.unpack("<d", value)
+                    (parsed,) = struct.unpack("<d", value)
                 elif field in (3, 4):
-                    told = _signed(value) if field == 4 else value
+                    parsed = _signed(value) if field == 4 else value
                 elif field == 5:
-                    told = _text(value)
+                    parsed = _text(value)
                 elif field == 7:
-                    told = self._stat_names.get(_signed(value))
-            if told is not None:
-                found[name] = told
-                size += len(name) + (len(told) if isinstance(told, str) else 8)
+                    parsed = self._stat_names.get(_signed(value))
+            if parsed is not None:
+                result[name] = parsed
+                size += len(name) + (len(parsed) if isinstance(parsed, str) else 8)
                 if size > MAX_EVENT_BYTES:
                     raise ValueError(f"statistics larger than {MAX_EVENT_BYTES >> 20} MiB")
-        return found
+        return result
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
         """Return the name and stats that all events with the same metadata id share."""
@@ -136,28 +136,28 @@ class _Plane:
     def lines(self) -> Iterator[tuple[int, str, int, memoryview]]:
         """Yield number, name, time in ns, and content of each line."""
         for line in self._lines:
-            told = dict(fields(line))
-            name = _text(told.get(11, b"")) or _text(told.get(2, b""))
-            yield _signed(told.get(1, 0)), name, _signed(told.get(3, 0)), line
+            members = dict(fields(line))
+            name = _text(members.get(11, b"")) or _text(members.get(2, b""))
+            yield _signed(members.get(1, 0)), name, _signed(members.get(3, 0)), line
 
     def event(self, data: memoryview, line_ns: int) -> dict[str, Any]:
         """Return an event in Chrome trace format, times in ns."""
-        told = {}
+        members = {}
         stats = []
         for field, value in fields(data):
             if field == 4:
                 stats.append(value)
             else:
-                told[field] = _signed(value)
-        name, args = self._kind(told.get(1, 0))
-        start_ps = told.get(2, 0)
+                members[field] = _signed(value)
+        name, args = self._kind(members.get(1, 0))
+        start_ps = members.get(2, 0)
         start_ns = start_ps // _PS_PER_NS
         return {
             # An event that aggregates several events has no time.
-            "ph": "i" if 5 in told else "X",
+            "ph": "i" if 5 in members else "X",
             "name": name,
             "ts": line_ns + start_ns,
-            "dur": (start_ps + told.get(3, 0)) // _PS_PER_NS - start_ns,
+            "dur": (start_ps + members.get(3, 0)) // _PS_PER_NS - start_ns,
             "args": args | self._named(stats),
         }
 
@@ -186,12 +186,12 @@ class XSpaceReader(EventTextReader):
             yield from self._rows(map(event_text, self._events(data)))
 
     def _read_metadata(self) -> dict[str, object]:
-        found = {**self._metadata, "deviceProperties": self._devices}
+        result = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):
             # Times are relative to the start of the profile, or to the epoch in older files.
-            found["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
-        return found
+            result["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
+        return result
 
     def unreadable(self) -> TraceError:
         """Return the error for a file without readable events."""
@@ -329,16 +329,16 @@ def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
         module = [*fields(dict(fields(program))[1])]
         entry = next(value for field, value in module if field == 6)
         order = _scheduled([value for field, value in module if field == 7], entry)
-        found: dict[int, tuple[str, str, str]] = {}
+        result: dict[int, tuple[str, str, str]] = {}
         for computation in (value for field, value in module if field == 3):
             parts = [*fields(computation)]
             if (5, entry) not in parts:
                 continue
             for instruction in (value for field, value in parts if field == 2):
-                told = dict(fields(instruction))
-                path = dict(fields(told[7])).get(2, b"") if 7 in told else b""
-                found[told[35]] = (_text(told[1]), _text(told[2]), _text(path))
-        ops = [found[number] for number in order]
+                members = dict(fields(instruction))
+                path = dict(fields(members[7])).get(2, b"") if 7 in members else b""
+                result[members[35]] = (_text(members[1]), _text(members[2]), _text(path))
+        ops = [result[number] for number in order]
     except (LookupError, StopIteration, TypeError, ValueError):
         return []
     if any(opcode in _NESTED for _, opcode, _ in ops):
@@ -350,11 +350,11 @@ def _scheduled(schedules: list[Any], computation: int) -> list[int]:
     """Return the ids of the instructions of a computation in schedule order."""
     for schedule in schedules:
         for _, entry in fields(schedule):
-            told = dict(fields(entry))
-            if told.get(1) != computation:
+            members = dict(fields(entry))
+            if members.get(1) != computation:
                 continue
             numbers: list[int] = []
-            for _, value in fields(told[2]):
+            for _, value in fields(members[2]):
                 if isinstance(value, int):
                     numbers.append(value)
                     continue

@@ -47,12 +47,12 @@ _OF_PIVOT = ("rows", "columns", "values", "where", "step")
 
 _STATEMENT_BYTES = 2 * GB
 
-_CHANGES = """a change is a selection and what happens to it:
+_CHANGES = """a change is a selection and an action:
 class=gemm x0.5 | op=aten::item remove | sync op=aten::item remove | host x0.5
 host phase=forward x0.1 | module=PATH x0.5 | name=KERNEL* remove | range=NAME remove
 call=cudaMalloc remove | loading workers=2
 of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 | prefill apart
-several in the list are made together"""
+all changes in the list are applied together"""
 
 
 _REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up to {MOST_TOKENS:,}"
@@ -109,7 +109,7 @@ class Tools:
             from tracekit.render.sections.device_time import step_sentence
             from tracekit.report.verdict import sentences
 
-            said = sentences(opened.query("verdict"), opened.query("unrecorded"))
+            lines = sentences(opened.query("verdict"), opened.query("unrecorded"))
             names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
             tables = {name: opened.query(name) for name in names}
             steps = [
@@ -118,10 +118,10 @@ class Tools:
                 *(["unprofiled"] if is_small(tables["timeline"]) else []),
             ]
             if idle := step_sentence({name: opened.query(name) for name in steps}):
-                said.append(idle)
+                lines.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
-            asked = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
-            (are_there,) = opened.sql(f"SELECT {asked}").rows
+            conditions = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
+            (are_there,) = opened.sql(f"SELECT {conditions}").rows
         without = [
             name for name, is_there in zip(_ONLY_WITH, are_there, strict=True) if not is_there
         ]
@@ -133,7 +133,7 @@ class Tools:
         step = (
             "next: advise(trace) suggests changes; ask(trace, 'breakdown') shows the time breakdown"
         )
-        return brief(tables, budget=max_tokens, before=[*said, applying, step], rest=_REST)
+        return brief(tables, budget=max_tokens, before=[*lines, applying, step], rest=_REST)
 
     def ask(
         self,
@@ -152,13 +152,13 @@ class Tools:
             if analysis == "breakdown":
                 return brief(opened.breakdown(), budget=max_tokens, rest=_REST)
             if analysis == "pivot":
-                found = _pivot(opened, params)
+                result = _pivot(opened, params)
                 reasons: list[str] = []
             else:
-                found = opened.query(analysis, **params)
-                reasons = opened.reasons_for_none(analysis) if not found.rows else []
+                result = opened.query(analysis, **params)
+                reasons = opened.reasons_for_none(analysis) if not result.rows else []
         before = [f"no rows: {printable(reason)}" for reason in reasons]
-        return brief(found, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
+        return brief(result, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
         """Return the rows of one SELECT."""
@@ -176,8 +176,8 @@ class Tools:
                     hint="SELECT …, FROM …, SHOW TABLES or DESCRIBE TABLE; one at a time",
                 )
             _bound_memory()
-            found, size = counted(opened.stream_sql(statement))
-        return brief(found, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
+            result, size = counted(opened.stream_sql(statement))
+        return brief(result, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
 
     def compare(
         self,
@@ -189,8 +189,8 @@ class Tools:
     ) -> str:
         """Return the differences between two runs."""
         sides = [allowed(self.folders, one) for one in (base, new)]
-        found = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
-        tables = found.results(by)  # type: ignore[arg-type]
+        result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
+        tables = result.results(by)  # type: ignore[arg-type]
         # Totals first; omit the samples.
         return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
 
@@ -241,8 +241,8 @@ class Tools:
                     "explain with a trace needs the event_id or kernel of a device event",
                     hint="sql(trace, 'SELECT event_id, name FROM device_events LIMIT 5')",
                 )
-            given = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
-            return self.ask(trace, "why", given, max_tokens=max_tokens)
+            selection = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
+            return self.ask(trace, "why", selection, max_tokens=max_tokens)
         return _explained(topic, max_tokens)
 
 

@@ -32,18 +32,18 @@ def allowed(folders: Sequence[Path], name: str) -> Path:
     listed = "open without a trace lists the available traces"
     if "://" in name or "\0" in name or not name.strip():
         raise UsageError(f"{name!r} is not the path of a trace", hint=listed)
-    found = []
+    results = []
     for folder in folders:
         try:
             path = (folder / name).resolve(strict=True)
         except (OSError, RuntimeError):
             continue
         if _is_inside(folders, path):
-            found.append(path)
-    if not found:
+            results.append(path)
+    if not results:
         # Do not reveal whether files outside the folders exist.
         raise TraceError(f"{name!r}: no such trace in the served folders", hint=listed)
-    path = found[0]
+    path = results[0]
     for file in _files(path):
         if not (_is_inside(folders, file.resolve()) and stat.S_ISREG(file.stat().st_mode)):
             raise UsageError(

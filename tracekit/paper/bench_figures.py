@@ -74,8 +74,8 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
 def of_figure(figure: BenchFigure, points: Result) -> Result:
     """Return the points of a figure, with all columns of their analysis."""
     names = points.column_names
-    kept = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
-    return Result(points.name, points.columns, kept)
+    rows = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
+    return Result(points.name, points.columns, rows)
 
 
 def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
@@ -100,20 +100,22 @@ def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
     """Return a sentence for each curve that only one side has."""
     figure = BENCH_FIGURES[name]
     ours = of_figure(figure, points).to_dicts()
-    found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
+    result = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
     texts = {
-        "measured curves that the paper does not have": [one for one in found if one not in curves],
-        "curves of the paper without measured points": [one for one in curves if one not in found],
+        "measured curves that the paper does not have": [
+            one for one in result if one not in curves
+        ],
+        "curves of the paper without measured points": [one for one in curves if one not in result],
     }
     return [f"{text}: {', '.join(names)}" for text, names in texts.items() if names]
 
 
 def machines(points: Result) -> list[str]:
     """Return the distinct machines of our points."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for row in points.to_dicts():
         parts = [row["device_name"] or row["device"], row.get("backend")]
         if row.get("group_size"):
             parts.append(f"{row['group_size']} ranks")
-        found[" · ".join(str(part) for part in parts if part)] = None
-    return list(found)
+        result[" · ".join(str(part) for part in parts if part)] = None
+    return list(result)

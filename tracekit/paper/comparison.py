@@ -12,7 +12,7 @@ if the keys are equal; differences of the setup are marked.
       table 4             model; the batch size is a result, the largest that fits
       tables 5, 7         phase
       table 6             phase, module
-      table 8             phase; the time is that of one layer
+      table 8             phase; the time is for one layer
       table 10            part, task
       table 11            section
       table 12            n and k of the GEMM; m follows from batch size and sequence length
@@ -127,7 +127,7 @@ class Comparison:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Measured:
     """Figures of one run, with a record of those that already match a row.
 
     `reason` is why there are no figures, and `apart` why they match no row.
@@ -172,10 +172,10 @@ class _Matching:
         theirs = {name: kind for name, kind in columns if name in ours}
         names = [item for item in columns if item[0] not in {*ours, "as_printed", "outcome"}]
         rows = self.table.of_platform(platform)
-        taken = [self._take(run) for run in self._candidates(runs)]
-        matched = [one for one in taken if one.apart is None]
-        lines = [line for row in rows for line in self._beside(row, matched)]
-        lines += [line for one in taken for line in self._alone(one)]
+        measured = [self._take(run) for run in self._candidates(runs)]
+        matched = [one for one in measured if one.apart is None]
+        lines = [line for row in rows for line in self._lines_next_to(row, matched)]
+        lines += [line for one in measured for line in self._alone(one)]
         return Comparison(
             self.table,
             self.measure,
@@ -205,21 +205,21 @@ class _Matching:
         best = _largest_batches([run for run in runs if self._is_of_stage(run)])
         return [run for run in runs if run in best or not self._is_of_stage(run)]
 
-    def _take(self, run: OurRun) -> _Taken:
+    def _take(self, run: OurRun) -> _Measured:
         if not self._is_of_stage(run):
-            return _Taken(run, [], apart=self._why_alone(run))
+            return _Measured(run, [], apart=self._why_alone(run))
         if run.manifest.outcome in ("failed", "incomplete"):
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
-            return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
+            return _Measured(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
         try:
-            taken = _Taken(run, self.measure.take(run))
+            result = _Measured(run, self.measure.take(run))
         except TracekitError as error:
-            return _Taken(run, [], error.message)
+            return _Measured(run, [], error.message)
         theirs = {self._key(row) for row in self.table.rows}
-        ours = {key for key, _ in taken.figures}
+        ours = {key for key, _ in result.figures}
         if ours and not ours & theirs and "stage" in self.table.setup:
-            taken.apart = f"{self._key_text(ours)}: the paper has {self._key_text(theirs)}"
-        return taken
+            result.apart = f"{self._key_text(ours)}: the paper has {self._key_text(theirs)}"
+        return result
 
     def _key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.measure.key)
@@ -231,18 +231,20 @@ class _Matching:
             for key in sorted(keys, key=str)
         )
 
-    def _beside(self, row: Row, taken: Sequence[_Taken]) -> Iterator[Line]:
+    def _lines_next_to(self, row: Row, measured: Sequence[_Measured]) -> Iterator[Line]:
         """Yield the lines of one row of the paper."""
         if "stage" not in self.table.setup:
             yield Line(row, row, None, None, None)
             return
-        matches = [one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)]
+        matches = [
+            one for one in measured if all(self._is_same(row, one.run, name) for name in _KEYS)
+        ]
         if not matches:
             yield Line(row, row, None, None, f"no run of {self._wanted(row)}")
         key = self._key(row)
         for one in matches:
             one.used.add(key)
-            own = [figures for found, figures in one.figures if found == key]
+            own = [figures for result, figures in one.figures if result == key]
             differing = tuple(_differences(self.table, row, one.run))
             for figures in own:
                 yield Line(row, row, one.run, self._named(figures), None, differing)
@@ -250,7 +252,7 @@ class _Matching:
                 note = one.reason or f"the run has no such row in {self.measure.source}"
                 yield Line(row, row, one.run, None, note, differing)
 
-    def _alone(self, one: _Taken) -> Iterator[Line]:
+    def _alone(self, one: _Measured) -> Iterator[Line]:
         """Yield the lines of a run that matches no row of the paper."""
         run = one.run
         note: str | None = None
@@ -289,7 +291,7 @@ class _Matching:
         return name == "model" or self.table.setup.get("stage") != "serve"
 
     def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
-        """Return whether a fact of a run equals that of a row, or need not be equal."""
+        """Return whether a fact of a run equals the fact of a row, or need not be equal."""
         theirs = self.table.fact(row, name)
         if theirs is None or not self._is_key(name):
             return True
@@ -334,18 +336,18 @@ class _Matching:
 
     def _wanted(self, row: Row) -> str:
         """Return the requirements for matching a row, as text."""
-        found = {
+        result = {
             name: str(fact)
             for name in ("model", "method", "framework", "batch_size")
             if self._is_key(name) and (fact := self.table.fact(row, name)) is not None
         }
-        if "batch_size" in found:
-            found["batch_size"] = f"batch size {found['batch_size']}"
-        return ", ".join(found.values()) or f"stage {self.table.setup['stage']}"
+        if "batch_size" in result:
+            result["batch_size"] = f"batch size {result['batch_size']}"
+        return ", ".join(result.values()) or f"stage {self.table.setup['stage']}"
 
     def _facts(self, rows: Sequence[Row], name: str) -> list[str]:
-        found = (self.table.fact(row, name) for row in rows)
-        return list(dict.fromkeys(str(value) for value in found if value is not None))
+        result = (self.table.fact(row, name) for row in rows)
+        return list(dict.fromkeys(str(value) for value in result if value is not None))
 
 
 def _has_column(table: PaperTable, name: str) -> bool:
@@ -392,7 +394,7 @@ def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Differenc
         if run.base_model != model:
             yield Difference("M", run.model, str(model))
         else:
-            yield Difference("L", str(run.layer_count), str(run.whole_layer_count))
+            yield Difference("L", str(run.layer_count), str(run.full_layer_count))
     yield from _difference("D", run.hardware, platform, is_same=_has_devices(run, platform))
     is_same = stated.engine == str(framework).lower()
     yield from _difference("F", stated.engine, framework, is_same=is_same)
@@ -418,7 +420,7 @@ def _difference(
 
 
 def _has_devices(run: OurRun, platform: object) -> bool:
-    """Return whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`."""
+    """Return whether all accelerators of a run match a platform: `RTX3090 w/ NVLink`."""
     names = [str(platform).partition(" ")[0], *run.manifest.environment.devices]
     name, *devices = (re.sub(r"[^a-z0-9]", "", name.lower()) for name in names)
     return bool(devices) and all(name in device for device in devices)

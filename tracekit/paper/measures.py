@@ -112,12 +112,12 @@ def _hardware(run: OurRun) -> Figures:
 
 
 def _attention(run: OurRun, name: str) -> list[_Row]:
-    found = _ask(run, name)
-    if not found:
+    result = _ask(run, name)
+    if not result:
         # Raises if the trace has no steps; otherwise, missing group names are the reason.
         _ask_of_steps(run, "transfer_steps")
         raise TraceError("the trace has no attention modules")
-    return found
+    return result
 
 
 def _first_gemm(run: OurRun) -> Figures:

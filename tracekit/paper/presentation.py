@@ -45,7 +45,7 @@ def flat_result(comparison: Comparison) -> Result:
     return _result(comparison.table.name, columns, rows)
 
 
-def beside_result(comparison: Comparison) -> Result:
+def comparison_result(comparison: Comparison) -> Result:
     """Return the rows of the paper next to our runs, shares first, for people."""
     lines = [line for line in comparison.lines if line.paper is not None]
     # A platform that all lines share is in the heading.
@@ -104,12 +104,14 @@ def _result(
     name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], *, is_full: bool = True
 ) -> Result:
     """Return rows as a result. Columns without values are omitted unless `is_full`."""
-    kept = [
+    shown = [
         Column(key, kind)
         for key, kind in columns
         if is_full or any(cells.get(key) is not None for cells in rows)
     ]
-    return Result(name, tuple(kept), [tuple(cells.get(one.name) for one in kept) for cells in rows])
+    return Result(
+        name, tuple(shown), [tuple(cells.get(one.name) for one in shown) for cells in rows]
+    )
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
@@ -126,33 +128,33 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
             labels = ours.setdefault(_text(comparison, _our_facts(line.run)), [])
             if line.run.label not in labels:
                 labels.append(line.run.label)
-    found = [("paper", facts) for facts in paper]
-    return found + [("ours", f"{facts} ({_names(labels)})") for facts, labels in ours.items()]
+    results = [("paper", facts) for facts in paper]
+    return results + [("ours", f"{facts} ({_names(labels)})") for facts, labels in ours.items()]
 
 
 def setup_remarks(comparison: Comparison) -> list[str]:
     """Return remarks on all lines: differences of the setups."""
     with_ours = [line for line in comparison.lines if line.paper is not None and line.ours]
     differing = [line for line in with_ours if line.differences]
-    found = []
+    results = []
     if differing:
-        found.append(
+        results.append(
             f"{len(differing)} of {len(with_ours)} rows with measured values come from a run that "
             f"differs from the paper's, as marked: {', '.join(_differences(differing))}"
         )
-    return found
+    return results
 
 
 def _differences(lines: Sequence[Line]) -> list[str]:
     """Return each difference with its letter, its number of rows, and its description."""
-    found = []
+    results = []
     for mark, fact in MARKS.items():
         own = [one for line in lines for one in line.differences if one.mark == mark]
         if own:
             ours, theirs = _listed(one.ours for one in own), _listed(one.paper for one in own)
             where = f" in {len(own)}" if len(own) < len(lines) else ""
-            found.append(f"{mark} {fact}{where} ({ours}, not {theirs})")
-    return found
+            results.append(f"{mark} {fact}{where} ({ours}, not {theirs})")
+    return results
 
 
 def _listed(texts: Iterable[str]) -> str:
@@ -178,12 +180,12 @@ def remarks(comparison: Comparison) -> list[str]:
             printed.append(f"as printed: {what}: {line.paper['as_printed']}")
         if line.run is not None and line.note:
             missing.setdefault((label, line.note), []).append(what)
-    found = [f"{_names(labels)}: {note}" for note, labels in apart.items()]
-    found += [
+    results = [f"{_names(labels)}: {note}" for note, labels in apart.items()]
+    results += [
         f"{subject}: {'; '.join(dict.fromkeys(rows))}: {why}"
         for (subject, why), rows in missing.items()
     ]
-    return [*found, *dict.fromkeys(printed)]
+    return [*results, *dict.fromkeys(printed)]
 
 
 def count_without_run(lines: Sequence[Line]) -> int:

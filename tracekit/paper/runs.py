@@ -47,15 +47,15 @@ class OurRun:
     @property
     def paper_model(self) -> str | None:
         """The paper's name of the model; None if it is another model or has fewer layers."""
-        return None if self.whole_layer_count is not None else self.base_model
+        return None if self.full_layer_count is not None else self.base_model
 
     @property
     def model(self) -> str:
         """The model, with its number of layers if reduced."""
-        model, whole = self.manifest.model, self.whole_layer_count
+        model, full = self.manifest.model, self.full_layer_count
         if model is None:
             return "unknown"
-        return f"{model.name}, {self.layer_count} of {whole} layers" if whole else model.name
+        return f"{model.name}, {self.layer_count} of {full} layers" if full else model.name
 
     @property
     def base_model(self) -> str | None:
@@ -67,8 +67,8 @@ class OurRun:
         if model is None:
             return None
         if "hidden_size" not in model.config:
-            found = _NAME.search(model.name.lower().rstrip("/"))
-            return f"Llama2-{found[1]}B" if found else None
+            match = _NAME.search(model.name.lower().rstrip("/"))
+            return f"Llama2-{match[1]}B" if match else None
         size = model.config.get("vocab_size", _VOCABULARY[0])
         if not isinstance(size, int) or not _VOCABULARY[0] <= size <= _VOCABULARY[1]:
             return None
@@ -87,12 +87,12 @@ class OurRun:
         return stated if isinstance(stated, int) else None
 
     @property
-    def whole_layer_count(self) -> int | None:
+    def full_layer_count(self) -> int | None:
         """Number of layers of the paper's model if this run has fewer; else None."""
         if self.base_model is None or self.layer_count is None:
             return None
-        whole = _SHAPES[self.base_model][2]
-        return None if self.layer_count == whole else whole
+        full = _SHAPES[self.base_model][2]
+        return None if self.layer_count == full else full
 
     @property
     def parameter_count(self) -> int | None:
@@ -119,14 +119,14 @@ class OurRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OurRuns:
     """Runs in natural order of their paths, and unreadable files."""
 
     runs: tuple[OurRun, ...]
     problems: tuple[str, ...]
 
 
-def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> Found:
+def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> OurRuns:
     """Find runs in run folders, folders of them, and globs of either.
 
     Raises:
@@ -147,7 +147,7 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
             problems.append(error.message)
         else:
             runs.append(OurRun(name, stated, ask_of(folder)))
-    return Found(tuple(runs), tuple(problems))
+    return OurRuns(tuple(runs), tuple(problems))
 
 
 def _names_of(folders: Sequence[Place]) -> list[str]:

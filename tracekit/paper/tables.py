@@ -109,14 +109,14 @@ class PaperTable:
 @cache
 def load_tables() -> dict[str, PaperTable]:
     """Read every published table once, by name, in the order of the paper."""
-    found = {}
+    result = {}
     for entry in files("tracekit.paper").iterdir():
         if entry.name.endswith(".toml"):
             name = entry.name.removesuffix(".toml")
-            found[name] = _table(name, tomllib.loads(entry.read_text(encoding="utf-8")))
+            result[name] = _table(name, tomllib.loads(entry.read_text(encoding="utf-8")))
     # Tables before figures, by their number.
-    number = {name: int(re.sub(r"\D", "", name) or 0) for name in found}
-    return {name: found[name] for name in sorted(found, key=lambda n: (n < "t", number[n]))}
+    number = {name: int(re.sub(r"\D", "", name) or 0) for name in result}
+    return {name: result[name] for name in sorted(result, key=lambda n: (n < "t", number[n]))}
 
 
 def find_table(name: str) -> PaperTable:

@@ -102,8 +102,8 @@ class Plots:
         from tracekit.plot.trace_charts import pivot_cells
 
         names = (rows,) if isinstance(rows, str) else rows
-        found = self._trace.pivot(names, columns, values, where, step)
-        return pivot_cells(found, len(names), columns, values)
+        result = self._trace.pivot(names, columns, values, where, step)
+        return pivot_cells(result, len(names), columns, values)
 
     def __getattr__(self, name: str) -> _Method:
         """Return the function that creates a chart."""

@@ -221,13 +221,15 @@ def largest(
         The transform, the rows, and a note on omitted rows, if any.
     """
     values = sorted((row[field] for row in rows if row[field] is not None), reverse=True)
-    kept = [row for row in rows if row[field] is not None]
+    selected = [row for row in rows if row[field] is not None]
     if len(values) <= count:
-        return [{"filter": {"field": field, "valid": True}}], kept, ""
+        return [{"filter": {"field": field, "valid": True}}], selected, ""
     least = values[count - 1]
-    kept = [row for row in kept if row[field] >= least]
-    text = f"the {len(kept):,} largest of {len(values):,}" if len(kept) < len(values) else ""
-    return [{"filter": {"field": field, "gte": least}}], kept, text
+    selected = [row for row in selected if row[field] >= least]
+    text = (
+        f"the {len(selected):,} largest of {len(values):,}" if len(selected) < len(values) else ""
+    )
+    return [{"filter": {"field": field, "gte": least}}], selected, text
 
 
 def bars(

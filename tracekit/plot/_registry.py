@@ -53,7 +53,7 @@ def register(name: str, needs: tuple[str, ...], draw: Draw, description: str) ->
 
 
 def chart(*needs: str) -> Callable[[D], D]:
-    """Register a function as a chart of these analyses. The name is that of the function."""
+    """Register a function as a chart of these analyses. The chart has the name of the function."""
 
     def registered(draw: D) -> D:
         register(draw.__name__, needs, draw, (draw.__doc__ or "").partition("\n")[0])  # type: ignore[arg-type]

@@ -54,14 +54,14 @@ def draw(view: View, rows: Rows) -> Drawing | None:
             transform=transform,
             mark=MARKS[view["form"]],
         )
-    kept, omitted = rows, ""
+    selected, omitted = rows, ""
     if "largest" in view:
-        keep, kept, omitted = largest(rows, view["largest"])
+        keep, selected, omitted = largest(rows, view["largest"])
         transform = [*keep, *transform]
-    y = names(view["y"], [row[view["y"]] for row in kept] if "order" in view else None)
+    y = names(view["y"], [row[view["y"]] for row in selected] if "order" in view else None)
     if "parts" not in view:
         x = (view["x"], view["x"], view["axis"])
-        colour, stacked = _colour(view, kept), {}
+        colour, stacked = _colour(view, selected), {}
     else:
         columns = view["parts"].split(",")
         x = ("part_ns", view["x_of"], view["axis"])
@@ -69,7 +69,7 @@ def draw(view: View, rows: Rows) -> Drawing | None:
         colour, stacked = parts_of_time(*columns), {"stack": "zero"}
     return bars(
         view["title"],
-        kept,
+        selected,
         y=y,
         x=x,
         colour=colour,

@@ -179,7 +179,7 @@ def request_life(rows: Rows) -> Drawing | None:
     """Life of single requests: queueing, prefill steps, and decode steps."""
     label, name_of = request_of(rows)
     order = list(dict.fromkeys(map(name_of, rows)))
-    found = {row["part"] for row in rows}
+    result = {row["part"] for row in rows}
     ends = [row["end_ns"] for row in rows]
     title = "time since the start of the load"
     spec = {
@@ -191,7 +191,7 @@ def request_life(rows: Rows) -> Drawing | None:
             "x": quantity("start_ns", ends, title, scale={"zero": False, "nice": False}),
             "x2": {"field": "end_ns"},
             "color": colours(
-                "part", {part: of for part, of in LIFE_PARTS.items() if part in found}
+                "part", {part: of for part, of in LIFE_PARTS.items() if part in result}
             ),
             "tooltip": tooltip(
                 *("which", "part", "step", "dur_ns", "request_count", "prefill_token_count"),
@@ -252,8 +252,8 @@ _DISTRIBUTIONS = {
     ),
     "client_wait_cdf": (
         "client_wait",
-        "Time the client held requests back before sending them",
-        "time held back",
+        "Time the client delayed requests before sending them",
+        "delay",
         "requests at or below it",
     ),
 }
@@ -312,7 +312,7 @@ def scaling(rows: Rows) -> Drawing | None:
     sizes: dict[str, set[int]] = {}
     for row in rows:
         sizes.setdefault(name_of(row), set()).add(row["world_size"])
-    labels = [name for name, found in sizes.items() if len(found) > 1]
+    labels = [name for name, one in sizes.items() if len(one) > 1]
     if not labels:
         return None
     size = quantity("world_size", [], "ranks")

@@ -79,7 +79,7 @@ def ranks(rows: Rows) -> Drawing | None:
 
 @chart("rank_groups")
 def rank_groups(rows: Rows) -> Drawing | None:
-    """Groups of ranks that behave alike, with the window of one rank each."""
+    """Groups of ranks with similar timelines, with the window of one rank per group."""
     if len(rows) < 2:
         return None
 
@@ -250,8 +250,8 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
     x["axis"]["labelOverlap"] = True
     y = quantity("flop_per_s", rates, "reached", scale={"type": "log"})
     if roofs:
-        said = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
-        y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {said}")
+        roof_text = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
+        y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {roof_text}")
     tip = tooltip(
         *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
         *("intensity_flop_per_byte", "bound", "attainable_pct", "reason"),

@@ -262,7 +262,7 @@ def advise(
     replay = predictor()
     candidates.sort(key=lambda one: -(one.cost_ns or replay.before_ns))
     candidates = [*candidates[:MAX_CANDIDATES], *_together(candidates)]
-    found: list[_Found] = []
+    results: list[_Predicted] = []
     for one in candidates:
         try:
             prediction = replay.predict(one.changes)
@@ -275,8 +275,8 @@ def advise(
         if gain_pct is None:
             undecided.append((one, prediction.reason or GAIN_UNKNOWN))
         elif gain_pct >= _least_pct(*prediction.range_pct):
-            found.append((one, prediction))
-    replayed = _joined(_ranked(found), replay)
+            results.append((one, prediction))
+    replayed = _joined(_ranked(results), replay)
     every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
         replay.before_ns, replay.step_count, (*every,), tuple(undecided), replay.run_step
@@ -319,7 +319,7 @@ def _of_load(
     def simulate(changes: Sequence[str]) -> ServingPrediction:
         return predictor().predict([*map(parse_change, changes)], is_bounded=True)
 
-    prediction: dict[_Found, tuple[str, ServingPrediction]] = {}
+    prediction: dict[_Predicted, tuple[str, ServingPrediction]] = {}
     for one in candidates:
         try:
             load = simulate(one.changes)
@@ -333,33 +333,35 @@ def _of_load(
         most, least = ({name: _times(load, name, i) for name in FIGURES} for i in (2, 1))
         name = min(most, key=most.__getitem__)
         if most[name] < 1 and max(least.values()) * most[name] < 1:
-            found = _in_figure(load, name)
-            if (found.gain_pct or 0.0) >= 100 * LEAST_GAIN:
-                prediction[one, found] = name, load
+            result = _in_figure(load, name)
+            if (result.gain_pct or 0.0) >= 100 * LEAST_GAIN:
+                prediction[one, result] = name, load
         elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
             undecided.append(
-                (one, f"the gain of no figure clearly exceeds the loss of others: {brings}")
+                (one, f"no gain clearly exceeds the losses of other figures: {brings}")
             )
     advice: list[Advice] = []
     changes: dict[str, None] = {}
-    for one, found in _ranked([*prediction]):
-        name, load = prediction[one, found]
+    for one, result in _ranked([*prediction]):
+        name, load = prediction[one, result]
         changes |= dict.fromkeys(one.changes)
-        joint = found
+        joint = result
         if advice:
             try:
                 joint = _in_figure(simulate([*changes]), name)
             except QueryError:
                 changes = dict.fromkeys(one.changes)
-        advice.append(Advice(one, found, joint.gain_pct or 0.0, FIGURES[name], load))
+        advice.append(Advice(one, result, joint.gain_pct or 0.0, FIGURES[name], load))
     return tuple(advice)
 
 
 def _times(load: ServingPrediction, name: str, place: int) -> float:
     """Return a figure as a multiple of its recorded value: 0 predicted, 1 lowest, 2 highest."""
-    found = _in_figure(load, name)
-    return (found.predicted_ns or 0, found.low_ns, found.high_ns)[place] / max(found.before_ns, 1)
+    result = _in_figure(load, name)
+    return (result.predicted_ns or 0, result.low_ns, result.high_ns)[place] / max(
+        result.before_ns, 1
+    )
 
 
 def _in_figure(load: ServingPrediction, name: str) -> Prediction:
@@ -376,21 +378,21 @@ def _in_figure(load: ServingPrediction, name: str) -> Prediction:
     )
 
 
-_Found = tuple[Candidate, Prediction]
+_Predicted = tuple[Candidate, Prediction]
 
 
-def _ranked(found: Sequence[_Found]) -> list[_Found]:
+def _ranked(result: Sequence[_Predicted]) -> list[_Predicted]:
     """Sort by gain, largest first; for equal gains, changes with fewer parts come first."""
-    return sorted(found, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
+    return sorted(result, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
 
 
-def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
+def _joined(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
     """Add joint gains: each certain gain is replayed together with all earlier ones."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     joint_pct = 0.0
-    rules = {one.rule for one, _ in found}
-    for one, prediction in found:
+    rules = {one.rule for one, _ in result}
+    for one, prediction in result:
         if prediction.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
             added = [text for text in one.changes if text not in changes]
             changes |= dict.fromkeys(added)

@@ -163,13 +163,13 @@ class Serving:
         is_scarce = capacity is not None and 100 * (capacity - self._pages) < (
             engine.free_pct * capacity
         )
-        left = None if tokens is None else tokens - decodes
+        remaining = None if tokens is None else tokens - decodes
         read = context = 0
         finals = []
-        while self._queue and room > 0 and left != 0 and not (is_scarce and (decodes or read)):
+        while self._queue and room > 0 and remaining != 0 and not (is_scarce and (decodes or read)):
             place, so_far = self._queue[0]
             prompt = self._requests[place].prompt_token_count
-            until = prompt if left is None else min(prompt, so_far + left)
+            until = prompt if remaining is None else min(prompt, so_far + remaining)
             more = -(-until // page) - -(-so_far // page)
             if free is not None and pages + more > free:
                 break
@@ -177,7 +177,7 @@ class Serving:
             read += until - so_far
             context += until
             room -= 1
-            left = None if left is None else left - (until - so_far)
+            remaining = None if remaining is None else remaining - (until - so_far)
             self._queue[0][1] = until
             if until < prompt:
                 break

@@ -176,12 +176,12 @@ def parse_change(text: str) -> Change:
         UsageError: the text is not a change.
     """
     words = text.split()
-    said = " ".join(words)
-    if sized := _SIZE.fullmatch(said):
+    rest = " ".join(words)
+    if sized := _SIZE.fullmatch(rest):
         sizes = tuple(map(int, re.findall(r"\d+", sized["sizes"] or "")))
         return Change(text, "size", (), sized["what"], count=int(sized["count"]), sizes=sizes)
     for keyword, action, pattern in _FORMS:
-        match = re.fullmatch(pattern, said)
+        match = re.fullmatch(pattern, rest)
         if match and not _ACTION.fullmatch(words[-1]):
             return Change(text, keyword, (), action, device="".join(match.groups()))
     if len(words) < 2:

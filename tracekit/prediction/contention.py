@@ -46,13 +46,13 @@ class Contention:
         at: name of the table for the times of nodes.
 
     Attributes:
-        said: text with the slopes and their basis; None if the trace has no information.
+        summary: text with the slopes and their basis; None if the trace has no information.
         is_sure: whether they are reliable enough for the prediction, not only for its interval.
     """
 
     def __init__(self, edges: Edges, at: str) -> None:
         self._edges, self._at = edges, at
-        self.said: str | None = None
+        self.summary: str | None = None
         self.is_sure = False
         if not edges.run(
             "SELECT 1 FROM changed_edge WHERE kind = 'work' AND device <> 'cpu' "
@@ -82,32 +82,32 @@ class Contention:
         )
         ensure_named(edges.connection, "interval_overlap() interval_shared()")
         self._measure("changed_beside_before")
-        said, least_pct = [], 100.0
+        parts, least_pct = [], 100.0
         for beside, what in (("comm", "communication"), ("compute", "another kernel")):
-            if found := [row for row in rows if row["concurrent_work"] == beside]:
+            if result := [row for row in rows if row["concurrent_work"] == beside]:
                 extra_ns, overlap_ns, count = (
-                    sum(row[name] for row in found)
+                    sum(row[name] for row in result)
                     for name in ("extra_ns", "overlap_ns", "kernel_count")
                 )
-                all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in found)
+                all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in result)
                 least_pct = min(least_pct, 100 * overlap_ns / all_ns)
-                said.append(
+                parts.append(
                     f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
                     f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
         self.is_sure = least_pct >= LEAST_COMPARED_PCT
         where = "" if self.is_sure else " (only in the interval)"
-        self.said = f"kernels slow down by {', and by '.join(said)}{where}"
+        self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
 
     def change(self) -> None:
         """Adjust kernel durations to the work that overlaps them after a change."""
-        kept = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
+        remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
             self._measure("changed_beside")
             self._edges.update(
                 "contended_ns = round("
-                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {kept}) "
-                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {kept}))::BIGINT",
+                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {remaining}) "
+                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {remaining}))::BIGINT",
                 "e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)",
                 "changed_beside AS a LEFT JOIN changed_beside_before AS b USING (edge_id), "
                 "changed_slope AS s",

@@ -97,8 +97,8 @@ def left_ns(weight: str) -> str:
 def _weight(weight: str, is_carried: bool) -> str:
     # Only the rest of work is scaled; the rest of other edges is unexplained time.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
-    left = f"{left_ns(weight)} + contended_ns"
-    return f"{left} + {rest}" if is_carried else left
+    remaining = f"{left_ns(weight)} + contended_ns"
+    return f"{remaining} + {rest}" if is_carried else remaining
 
 
 EDGES = (
@@ -191,12 +191,12 @@ class Edges:
             return
         if change.terms:
             column = change.terms[0][0]
-            found = self.run(
+            result = self.run(
                 f"SELECT {column}::VARCHAR FROM changed_edge WHERE part = 'work' "
                 f"AND {column} IS NOT NULL GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
             )
             name = next(name for name, other in COLUMNS.items() if other == column)
-            hint = f"{name} in this trace: {', '.join(value for (value,) in found) or 'none'}"
+            hint = f"{name} in this trace: {', '.join(value for (value,) in result) or 'none'}"
         raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
     def remove_work(self, where: str) -> None:
@@ -479,8 +479,8 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
     [(waits,)] = edges.run(
         "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
     )
-    found = edges.run(_GAPS_IN_GRAPHS)
-    quick_ns, usual_ns, slow_ns = found[0][0] if found else _IN_GRAPH_NS
+    result = edges.run(_GAPS_IN_GRAPHS)
+    quick_ns, usual_ns, slow_ns = result[0][0] if result else _IN_GRAPH_NS
     assumed = _change_host(edges, replace(change, keyword="host", action=REMOVE, factor=0.0))
     no_rest = every_weight("*_rest_ns = 0")
     edges.update(
@@ -549,9 +549,9 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
             "not recorded"
         )
     edges.create("changed_loaded", _LOADED.format(chosen=where_of(change)))
-    kept, assumptions = change.factor, []
+    factor, assumptions = change.factor, []
     if change.action == WORKERS:
-        kept = 0.0
+        factor = 0.0
         _add_workers(edges, change.count)
         assumptions = [
             (
@@ -563,8 +563,10 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
         ]
     if change.action == REMOVE:
         edges.run(f"DELETE FROM changed_edge WHERE kind = 'batch' AND {where}")
-    edges.update(scaled(kept), "part = 'work' AND edge_id IN (SELECT edge_id FROM changed_loaded)")
-    edges.update(f"loading_factor = loading_factor * {kept!r}", where)
+    edges.update(
+        scaled(factor), "part = 'work' AND edge_id IN (SELECT edge_id FROM changed_loaded)"
+    )
+    edges.update(f"loading_factor = loading_factor * {factor!r}", where)
     return assumptions
 
 

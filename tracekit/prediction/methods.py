@@ -416,9 +416,9 @@ def _fuse_norms(edges: Edges, change: Change) -> list[str]:
     return [
         (
             f"a fused kernel of {count} norms takes as long as the last kernel of the unfused "
-            f"norm, and half as much again in the backward pass: {less_ns / 1e6:.3f} ms less"
+            f"norm, and 1.5 times as long in the backward pass: {less_ns / 1e6:.3f} ms less"
         ),
-        "the host time of a norm shrinks to that of one op",
+        "the host time of a norm shrinks to the host time of one op",
     ]
 
 
@@ -497,8 +497,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
         )
     return [
         (
-            f"{count} kernels between GEMMs become {kept_count}, each as long as the "
-            f"longest that it fuses: {ms:.3f} ms become {kept_ms:.3f} ms"
+            f"{count} kernels between GEMMs become {kept_count}, each as long as the longest "
+            f"kernel that it replaces: {ms:.3f} ms become {kept_ms:.3f} ms"
         ),
         (
             f"the host takes {usual_us} µs per remaining kernel, as measured for two programs "
@@ -562,8 +562,8 @@ INNER JOIN stretch AS s ON n.trace_id = s.trace_id AND n.device = s.device AND n
 def _fuse_attention(edges: Edges, change: Change) -> list[str]:
     """Remove the kernels between the GEMMs of unfused attention."""
     edges.create("changed_between", _ATTENTION.format(chosen=where_of(change)))
-    gone = "FROM changed_between WHERE NOT is_gemm"
-    [(count, gone_ns)] = edges.run(f"SELECT count(*), sum(usual_ns) {gone}")
+    removed = "FROM changed_between WHERE NOT is_gemm"
+    [(count, gone_ns)] = edges.run(f"SELECT count(*), sum(usual_ns) {removed}")
     if not count:
         raise QueryError(
             f"{change.text!r}: no softmax between GEMMs of one module or between two "
@@ -571,16 +571,16 @@ def _fuse_attention(edges: Edges, change: Change) -> list[str]:
         )
     edges.update(
         scaled(0),
-        f"part = 'host' AND target_node // 2 IN (SELECT span_id {gone} UNION "
+        f"part = 'host' AND target_node // 2 IN (SELECT span_id {removed} UNION "
         "SELECT source_node // 2 FROM changed_edge "
-        f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {gone}))",
+        f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {removed}))",
     )
     edges.update(
         scaled(1.25),
         "device = 'cpu' AND edge_id IN "
         "(SELECT edge_id FROM changed_between WHERE is_gemm AND phase = 'backward')",
     )
-    edges.remove_work(f"edge_id IN (SELECT edge_id {gone})")
+    edges.remove_work(f"edge_id IN (SELECT edge_id {removed})")
     return [
         (
             f"one kernel replaces the {count} kernels or ops between the GEMMs of "
@@ -704,9 +704,9 @@ def _change_zero(edges: Edges, change: Change) -> list[str]:
     if not hook_ns:
         stays = "other stage-3 hooks on the host remain: the gain is a lower bound"
         return [assumption, stays]
-    gone = replace(change, action=REMOVE, factor=0.0)
+    removal = replace(change, action=REMOVE, factor=0.0)
     rest = where_of(change, "work_kind IS DISTINCT FROM 'comm' AND kind <> 'posted_wait'")
-    edges.change_spans(gone, "hook", rest)
+    edges.change_spans(removal, "hook", rest)
     hooks = (
         f"stage-3 hooks around modules disappear: {hook_ns / 1e6:.3f} ms of thread time, "
         "including waits"

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
+from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_group_times
 from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.run import run_analysis
@@ -157,7 +157,7 @@ class Prediction(ShownAsTable):
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that includes that of another prediction."""
+        """Return the prediction with an interval that includes another prediction's interval."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),
@@ -329,38 +329,40 @@ class Predictor:
             QueryError: the trace has nothing that matches, or lacks required information.
         """
         usual, most, reasons = self._expanded(changes)
-        found = self._predicted(usual, timeline)
-        found = replace(found, changes=tuple(changes), assumptions=(*reasons, *found.assumptions))
+        result = self._predicted(usual, timeline)
+        result = replace(
+            result, changes=tuple(changes), assumptions=(*reasons, *result.assumptions)
+        )
         is_moved = any(change.keyword == "device" for change in usual)
-        if is_moved and found.predicted_ns != found.before_ns:
+        if is_moved and result.predicted_ns != result.before_ns:
             for text in DEVICE_ERRORS:
                 end = self._predicted([*usual, parse_change(text)])
-                found = found.widened(end)
-        if found.reason is None and most != usual:
+                result = result.widened(end)
+        if result.reason is None and most != usual:
             least = self._predicted(most)
-            found = replace(
-                found.widened(least), high_ns=found.high_ns, high_step_ns=found.high_step_ns
+            result = replace(
+                result.widened(least), high_ns=result.high_ns, high_step_ns=result.high_step_ns
             )
-        return self._bounded(found, usual)
+        return self._bounded(result, usual)
 
-    def _bounded(self, found: Prediction, changes: Sequence[Change]) -> Prediction:
+    def _bounded(self, result: Prediction, changes: Sequence[Change]) -> Prediction:
         """Limit a prediction to its interval and to at least its GPU work."""
         least_ns, step = 0, self.run_step
         keywords = {change.keyword for change in changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
-            least_ns = min(step.busy_ns, found.before_step_ns or 0)
-        after_ns = max(found.predicted_step_ns or 0, least_ns)
+            least_ns = min(step.busy_ns, result.before_step_ns or 0)
+        after_ns = max(result.predicted_step_ns or 0, least_ns)
         is_slowed = any(
             change.keyword in _OF_HOST
             or (change.action == SCALE and any(column == "range" for column, _ in change.terms))
             for change in changes
         )
         return replace(
-            found,
+            result,
             predicted_step_ns=after_ns,
-            low_step_ns=min(max(found.low_step_ns or 0, least_ns), after_ns),
-            high_step_ns=max(found.high_step_ns or 0, after_ns),
-            is_upper_bound=is_slowed and found.base_reason is not None and self.has_device,
+            low_step_ns=min(max(result.low_step_ns or 0, least_ns), after_ns),
+            high_step_ns=max(result.high_step_ns or 0, after_ns),
+            is_upper_bound=is_slowed and result.base_reason is not None and self.has_device,
         )
 
     def _predicted(self, changes: Sequence[Change], timeline: Path | None = None) -> Prediction:
@@ -377,8 +379,8 @@ class Predictor:
         low, high = _widened(ratios, drawn)
         step_low, step_high = _widened(step_ratios, drawn)
         step_ns = self._base_step_ns
-        if self._contention.said is not None:
-            assumptions.append(self._contention.said)
+        if self._contention.summary is not None:
+            assumptions.append(self._contention.summary)
         if self._inferred_pct >= 0.05:
             assumptions.append("inferred dependencies are correct")
         reason = None
@@ -428,9 +430,9 @@ class Predictor:
         Changes that repeat work come after changes that scale it.
         """
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
-        found = [expand(self._edges, change) for change in parsed]
+        results = [expand(self._edges, change) for change in parsed]
         usual, most, reasons = (
-            [one for part in parts for one in part] for parts in zip(*found, strict=True)
+            [one for part in parts for one in part] for parts in zip(*results, strict=True)
         )
         return usual, most, reasons
 
@@ -441,9 +443,9 @@ class Predictor:
         """
         if (*changes,) in self._known:
             return self._known[*changes,]
-        with self._applied(changes, is_seen=self._contention.said is not None) as assumed:
+        with self._applied(changes, is_seen=self._contention.summary is not None) as assumed:
             replayed = self._replayed()
-            if self._contention.said is not None:
+            if self._contention.summary is not None:
                 self._contention.change()
                 contended = self._replayed()
                 if self._contention.is_sure:
@@ -482,9 +484,9 @@ class Predictor:
         new start delay is the predicted delay of the step ends. Delays below a thousandth of the
         window are ignored.
         """
-        found: list[str] = []
+        results: list[str] = []
         if len(self._moments) < 2:
-            return found
+            return results
         starts = "SELECT trace_id, min(usual_ns) FROM changed_edge WHERE kind = 'start' GROUP BY 1"
         ns = dict(self._edges.run(starts))
         was, now = (_lateness(run.step_ends_ns) for run in (self._before[0], self._replayed()[0]))
@@ -498,10 +500,10 @@ class Predictor:
                     f"trace_id = {trace_id} AND source_node = 0 "
                     "AND kind IN ('start', 'backlog', 'no_launch')",
                 )
-                found.append(
+                results.append(
                     "a rank that starts late at the end of its steps also does so after the change"
                 )
-        return found
+        return results
 
     def _write(self, changes: Sequence[Change], timeline: Path) -> None:
         with self._applied(changes, is_seen=True):
@@ -511,11 +513,11 @@ class Predictor:
             write_timeline(self._connection, _AT, timeline)
 
     def _replayed(self) -> list[_Replayed]:
-        first, *ends = read_moments(self._connection, MOMENTS)
+        first, *ends = read_group_times(self._connection, MOMENTS)
         return [
             _Replayed(
                 max(end[i] for end in ends if end[i] is not None) - first[i],
-                tuple(tuple(ends[moment - 1][i] for moment in steps) for _, steps in self._moments),
+                tuple(tuple(ends[step - 1][i] for step in steps) for _, steps in self._moments),
                 tuple(
                     ends[self._begins[trace_id] - 1][i] if trace_id in self._begins else None
                     for trace_id, _ in self._moments

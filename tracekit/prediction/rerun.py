@@ -155,23 +155,23 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
         raise UsageError(
             "--try supports only the built-in workloads of tracekit collect", hint=_HINT
         )
-    given = _kept_options(run.command[2:])
-    changed = options_of(run, advice, given)
+    options = _repeated_options(run.command[2:])
+    changed = options_of(run, advice, options)
     if not changed:
         raise UsageError(f"tracekit collect has no option for {advice.rule}", hint=_HINT)
     words = ["tracekit", "collect"]
-    for name, value in {**given, **changed}.items():
+    for name, value in {**options, **changed}.items():
         words += [name] if value is None else [name, value]
     return [*words, "--out", str(out)]
 
 
-def _kept_options(words: list[str]) -> dict[str, str | None]:
+def _repeated_options(words: list[str]) -> dict[str, str | None]:
     """Return the options of a run's command that a rerun keeps, in order.
 
     Raises:
         UsageError: the command has another option, without which the rerun would differ.
     """
-    found: dict[str, str | None] = {}
+    result: dict[str, str | None] = {}
     rest = [part for word in words
             for part in (word.split("=", 1) if word.startswith("--") else [word])]  # fmt: skip
     while rest:
@@ -189,8 +189,8 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
                 f"the command of the run has {shown[:80]}, which --try does not repeat",
                 hint=_HINT,
             )
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:

@@ -90,7 +90,7 @@ def scale_to_device(edges: Edges, change: Change) -> list[str]:
         for one, rate in other.flop_per_s.items()
     ]
     types = select_rows({"dtype": "VARCHAR", "flop_per_s": "DOUBLE"}, rates)
-    said = _scale(
+    explanation = _scale(
         edges,
         f"device={change.device}",
         other=f"({types}) AS o USING (dtype)",
@@ -99,7 +99,7 @@ def scale_to_device(edges: Edges, change: Change) -> list[str]:
         reached=str(here),
     )
     return [
-        f"{other.product}: kernels scale with the ratio of data-sheet peaks ({said})",
+        f"{other.product}: kernels scale with the ratio of data-sheet peaks ({explanation})",
         how,
         "copies, collectives, latencies, and the host are unchanged",
         "the interval allows each kernel 0.8 to 1.25 times the scaled time",
@@ -134,7 +134,7 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
     dtype = change.device
     if not edges.run(f"FROM device_peak WHERE dtype = {quote(dtype)} LIMIT 1"):
         raise QueryError(f"precision={dtype}: the device has no published peak for that type")
-    said = _scale(
+    explanation = _scale(
         edges,
         f"precision={dtype}",
         other=f"device_peak AS o ON p.trace_id = o.trace_id AND o.dtype = {quote(dtype)} "
@@ -144,15 +144,15 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
         reached="1",
     )
     return [
-        f"{dtype}: 32-bit GEMMs scale with the ratio of data-sheet peaks ({said})",
+        f"{dtype}: 32-bit GEMMs scale with the ratio of data-sheet peaks ({explanation})",
         "the new kernels reach the same share of their peak; casts and all else are unchanged",
     ]
 
 
-def _scale(edges: Edges, asked: str, **ratio: str) -> str:
+def _scale(edges: Edges, change: str, **ratio: str) -> str:
     """Scale compute by ratios of peaks; return a text with the share of time per bound."""
     if not edges.run("FROM device_peak LIMIT 1"):
-        raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
+        raise QueryError(f"{change}: the peaks of the recorded device are unknown")
     ensure_named(edges.connection, "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()")
     edges.create("changed_device", _RATIOS.format(**ratio))
     edges.update(
@@ -242,8 +242,8 @@ def resize(edges: Edges, change: Change) -> list[str]:
         for place, size in enumerate(sizes)
     )
     squared = ", quadratic where it grew faster than the size"
-    whole = sum(values[0] for values in took.values() if values)
-    fixed_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(whole, 1))
+    total_ns = sum(values[0] for values in took.values() if values)
+    fixed_pct = 100 * (1 - sum(values[0] for values in alike.values()) / max(total_ns, 1))
     fixed = f"{fixed_pct:.1f} % of the GPU work, " if fixed_pct >= 0.05 else ""
     return [
         (

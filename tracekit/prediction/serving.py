@@ -156,7 +156,7 @@ class LoadPredictor:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         rows = connection.execute(_RUNS).fetchall()
         if not rows:
-            raise QueryError("the change needs a serving run with requests, and none is recorded")
+            raise QueryError("the change needs a serving run with recorded requests")
         if any(row[-1] != rows[0][-1] for row in rows):
             raise QueryError("the runs differ in model, engine, or host: predict each alone")
         runs = [_recorded(connection, row) for row in rows]
@@ -310,23 +310,23 @@ def _measures(
         for at, last, request in zip(first, end, requests, strict=True)
         if request.output_token_count > 1
     )
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for what, values in (("ttft", ttft), ("tpot", tpot)):
         count = len(values)
-        found[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
+        result[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
         for pct in (50, 99):
             # Nearest-rank percentile, as in analysis `latency`.
-            found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
-    left = sum(count for _, count in gaps) // 100 + 1
-    found["itl_p99_ns"] = 0
+            result[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
+    remaining = sum(count for _, count in gaps) // 100 + 1
+    result["itl_p99_ns"] = 0
     for gap_ns, count in sorted(gaps, reverse=True):
-        left -= count
-        if left <= 0:
-            found["itl_p99_ns"] = gap_ns
+        remaining -= count
+        if remaining <= 0:
+            result["itl_p99_ns"] = gap_ns
             break
     tokens = sum(request.output_token_count for request in requests)
-    found["output_tokens_per_s"] = NS_PER_S * tokens / max(max(end) - min(sent), 1)
-    return found
+    result["output_tokens_per_s"] = NS_PER_S * tokens / max(max(end) - min(sent), 1)
+    return result
 
 
 def _interval(seen: float, replayed: float, draws: Sequence[float]) -> tuple[float, float]:
@@ -372,7 +372,7 @@ def _assumed(change: Change, engine: Engine) -> list[str]:
     if change.keyword == "rate":
         return [f"requests arrive in the recorded order, with gaps divided by {change.factor:g}"]
     if change.action == LIMIT and engine.in_flight_limit is not None:
-        return ["the client holds back requests above the limit"]
+        return ["the client delays requests above the limit"]
     if change.action == APART:
         return [
             "a second engine like this one decodes, with room for all keys and values",
@@ -385,22 +385,22 @@ def _assumed(change: Change, engine: Engine) -> list[str]:
 
 def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Recorded:
     run_id, name, kind, concurrency, requests, tokens, pages, page, scheduler, _ = row
-    found = connection.execute(_REQUESTS, {"run": run_id}).fetchall()
-    if not any(each[-2] for each in found):
+    rows = connection.execute(_REQUESTS, {"run": run_id}).fetchall()
+    if not any(each[-2] for each in rows):
         raise QueryError(
             f"{name}: its requests do not record the engine steps that served them",
             hint="record them with tracekit collect --stage serve --engine transformers",
         )
-    if not all(each[-1] and each[-2] for each in found):
+    if not all(each[-1] and each[-2] for each in rows):
         raise QueryError(
             f"{name}: some requests have no complete answer with a time per token and a "
             "known prompt, so the work of the steps is unknown"
         )
-    if scheduler != "fifo" or any(len(each[-2]) > 1 for each in found):
+    if scheduler != "fifo" or any(len(each[-2]) > 1 for each in rows):
         raise QueryError(
             f"{name}: requests were idle while others ran, which the simulation does not cover"
         )
-    ends = sorted(each[5] for each in found)
+    ends = sorted(each[5] for each in rows)
     wanted = [
         Request(
             arrival,
@@ -408,20 +408,20 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
             prompt,
             output,
         )
-        for place, (arrival, sent, prompt, output, *_) in enumerate(found)
+        for place, (arrival, sent, prompt, output, *_) in enumerate(rows)
     ]
-    steps, wake_ns = _steps(name, found, tokens)
+    steps, wake_ns = _steps(name, rows, tokens)
     engine = Engine(
         concurrency, requests, tokens, pages, max(page, 1),
         _FREE_PCT_OF_TRANSFORMERS if kind == "transformers" else 0.0, wake_ns,
     )  # fmt: skip
-    sent, first, end = ([each[column] for each in found] for column in (1, 4, 5))
-    gaps = [(gap_ns, 1) for each in found for gap_ns in map(sub, each[6][1:], each[6])]
+    sent, first, end = ([each[column] for each in rows] for column in (1, 4, 5))
+    gaps = [(gap_ns, 1) for each in rows for gap_ns in map(sub, each[6][1:], each[6])]
     return _Recorded(name, wanted, engine, _measures(wanted, sent, first, end, gaps), steps)
 
 
 def _steps(
-    name: str, found: Sequence[Sequence[Any]], tokens: int | None
+    name: str, result: Sequence[Sequence[Any]], tokens: int | None
 ) -> tuple[list[Timed], int]:
     """Return the steps of a run, and the time that an idle engine needs to start a step, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
@@ -430,7 +430,7 @@ def _steps(
     new: defaultdict[int, list[int]] = defaultdict(list)
     end_ns: dict[int, int] = {}
     answered: list[range] = []  # steps that produced tokens of a request
-    for _, sent, prompt, output, _, _, token_ns, spans, _ in found:
+    for _, sent, prompt, output, _, _, token_ns, spans, _ in result:
         ((first, last),) = spans
         if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
             raise QueryError(f"{name}: the number of steps of a request does not match its tokens")
@@ -443,7 +443,7 @@ def _steps(
             context[step] += prompt + more
         for step, at in zip(answered[-1], token_ns, strict=True):
             end_ns[step] = max(at, end_ns.get(step, 0))
-    so_far = [0] * len(found)
+    so_far = [0] * len(result)
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
@@ -453,15 +453,15 @@ def _steps(
     for step in sorted({*decodes, *readers}):
         read = 0
         for place in readers[step]:
-            left = found[place][2] - so_far[place]
+            remaining = result[place][2] - so_far[place]
             if step not in answered[place]:
                 if tokens is None:
                     raise QueryError(f"{name}: prompts were prefilled in chunks of unknown size")
-                left = min(left - 1, tokens - decodes[step] - read)
-            if left <= 0:
+                remaining = min(remaining - 1, tokens - decodes[step] - read)
+            if remaining <= 0:
                 raise QueryError(f"{name}: prompts were not prefilled in order")
-            so_far[place] += left
-            read += left
+            so_far[place] += remaining
+            read += remaining
             context[step] += so_far[place]
         if not works:
             is_idle = len(new[step]) == len(readers[step]) > 0 == decodes[step]

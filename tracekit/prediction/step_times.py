@@ -261,25 +261,25 @@ def _terms(work: Work) -> tuple[float, ...]:
 
 def _useful_terms(rows: Sequence[_Row]) -> list[int]:
     """Return the most explanatory terms by forward selection; the first is constant."""
-    kept, factors = [0], _solved(rows, [0])
-    left = _squares(rows, factors, kept)
-    whole = sum(row.dur_ns**2 for row in rows)
-    while len(kept) <= len(rows) // _STEPS_PER_TERM and left > 1e-18 * whole:
-        found = []
+    selected, factors = [0], _solved(rows, [0])
+    residual = _squares(rows, factors, selected)
+    total = sum(row.dur_ns**2 for row in rows)
+    while len(selected) <= len(rows) // _STEPS_PER_TERM and residual > 1e-18 * total:
+        results = []
         for term in range(len(rows[0].terms)):
-            if term not in kept:
-                factors = _solved(rows, [*kept, term])
+            if term not in selected:
+                factors = _solved(rows, [*selected, term])
                 if all(factor >= 0 for factor in factors[1:]):
-                    found.append((_squares(rows, factors, [*kept, term]), term))
-        if not found or min(found)[0] > (1 - _LEAST_GAIN) * left:
+                    results.append((_squares(rows, factors, [*selected, term]), term))
+        if not results or min(results)[0] > (1 - _LEAST_GAIN) * residual:
             break
-        left, term = min(found)
-        kept.append(term)
-    return kept
+        residual, term = min(results)
+        selected.append(term)
+    return selected
 
 
-def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]) -> float:
-    chosen = list(zip(factors, kept, strict=True))
+def _squares(rows: Sequence[_Row], factors: Sequence[float], terms: Sequence[int]) -> float:
+    chosen = list(zip(factors, terms, strict=True))
     return fsum(
         (row.dur_ns - fsum(factor * row.terms[i] for factor, i in chosen)) ** 2 for row in rows
     )
@@ -287,20 +287,20 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
     """Return the factors of all terms, at least 0, because more work does not take less time."""
-    kept = list(terms)
-    found = _solved(rows, kept)
-    while min(found[1:], default=0.0) < 0:
-        kept = [i for i, factor in zip(kept, found, strict=True) if i == 0 or factor >= 0]
-        found = _solved(rows, kept)
-    factors = dict(zip(kept, found, strict=True))
+    selected = list(terms)
+    result = _solved(rows, selected)
+    while min(result[1:], default=0.0) < 0:
+        selected = [i for i, factor in zip(selected, result, strict=True) if i == 0 or factor >= 0]
+        result = _solved(rows, selected)
+    factors = dict(zip(selected, result, strict=True))
     return [factors.get(i, 0.0) for i in range(len(rows[0].terms))]
 
 
-def _solved(rows: Sequence[_Row], kept: Sequence[int]) -> list[float]:
+def _solved(rows: Sequence[_Row], selected: Sequence[int]) -> list[float]:
     """Return the factors of these terms; linearly dependent terms get 0."""
-    scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in kept]
-    scaled = [[row.terms[i] / by for i, by in zip(kept, scale, strict=True)] for row in rows]
-    places = range(len(kept))
+    scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in selected]
+    scaled = [[row.terms[i] / by for i, by in zip(selected, scale, strict=True)] for row in rows]
+    places = range(len(selected))
     table = [
         [fsum(row[i] * row[j] for row in scaled) for j in places]
         + [fsum(terms[i] * row.dur_ns for terms, row in zip(scaled, rows, strict=True))]

@@ -223,8 +223,8 @@ def _events(
     is_added: bool,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield an event with times in ns for each repetition of its work; the last may be partial."""
-    found = json.loads(text) if text else {}
-    args = {**found} if isinstance(found, dict) else {}
+    result = json.loads(text) if text else {}
+    args = {**result} if isinstance(result, dict) else {}
     if is_added:
         args = {key: args[key] for key in args if key not in _ITS_OWN} | {"predicted": True}
     if category in _ON_DEVICE:

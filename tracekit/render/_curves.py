@@ -160,12 +160,12 @@ def _grid(
         axis = "┤" if row in labels else "│"
         line = Text(f"{labels.get(row, ''):>{label_width}} {axis}", style="dim")
         for column in range(columns):
-            found = cells.get((row, column))
-            if found is None:
+            result = cells.get((row, column))
+            if result is None:
                 line.append(" ")
             else:
-                glyph = _ONE if len(names) == 1 else _SEVERAL[found]
-                line.append(glyph, style=f"not dim {_STYLES[found % len(_STYLES)]}")
+                glyph = _ONE if len(names) == 1 else _SEVERAL[result]
+                line.append(glyph, style=f"not dim {_STYLES[result % len(_STYLES)]}")
         line.rstrip()
         lines.append(line)
     margin = " " * (label_width + 1)

@@ -56,7 +56,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
         headers, widths, gap = _layout(columns, width)
         below = []
         if not widths and len(result.rows) > 1:
-            columns, below = _folded(columns, _kept(result), width)
+            columns, below = _folded(columns, _priority(result), width)
             headers, widths, gap = _layout(columns, width)
     if widths:
         yield from _table(columns, headers, widths, " " * gap)
@@ -71,7 +71,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
         yield from _peak_lines(result, width)
 
 
-def _kept(result: Result) -> tuple[str, ...]:
+def _priority(result: Result) -> tuple[str, ...]:
     """Return the columns that are omitted last, as the analysis defines; ad-hoc SQL has none."""
     from tracekit.analysis.catalog import load_catalog
 
@@ -82,24 +82,24 @@ def _kept(result: Result) -> tuple[str, ...]:
 
 
 def _folded(
-    columns: Sequence[TextColumn], kept: Sequence[str], width: int
+    columns: Sequence[TextColumn], priority: Sequence[str], width: int
 ) -> tuple[list[TextColumn], list[str]]:
     """Return the columns that fit, and notes about the other columns."""
-    order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], kept, place))
+    order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], priority, place))
 
     def is_too_wide(count: int) -> bool:
         return not _layout([columns[place] for place in sorted(order[:count])], width)[1]
 
     # Fewer columns always fit better, so the count can be found by bisection.
     count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
-    gone = [columns[place] for place in sorted(order[count:])]
-    same = [column for column in gone if _is_same(column)]
+    hidden = [columns[place] for place in sorted(order[count:])]
+    same = [column for column in hidden if _is_same(column)]
     labeled = [column.labeled(column.cells[0]) for column in same if column.cells[0] != NOTHING]
     empty = [column.source for column in same if column.cells[0] == NOTHING]
     others = [
-        column.source for column in gone if not _is_same(column) and column.source != "reason"
+        column.source for column in hidden if not _is_same(column) and column.source != "reason"
     ]
-    reasons = next((column.cells for column in gone if column.source == "reason"), [])
+    reasons = next((column.cells for column in hidden if column.source == "reason"), [])
     below = []
     if labeled:
         below.append(f"in every row: {' · '.join(labeled)}")
@@ -116,9 +116,9 @@ def _is_same(column: TextColumn) -> bool:
     return len(set(column.cells)) == 1
 
 
-def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, int, int]:
+def _rank(column: TextColumn, priority: Sequence[str], place: int) -> tuple[bool, int, int]:
     """Return the sort key of a column: those to omit last come first, those with one value last."""
-    rank = kept.index(column.source) if column.source in kept else len(kept)
+    rank = priority.index(column.source) if column.source in priority else len(priority)
     return _is_same(column), rank, place
 
 

@@ -78,18 +78,18 @@ def trace_html(opened: Trace) -> str:
     except TracekitError as error:
         return f"<p>{escape(error.message)}</p>"
     names = ("run", "trace", "trace_totals", "timeline", "health")
-    data = {name: found for name in names if (found := _found(opened, name))}
+    data = {name: result for name in names if (result := _result_of(opened, name))}
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
-        kept = [name for name in _RUN_COLUMNS if name in runs.column_names]
-        return result_html(picked(runs, kept))
+        columns = [name for name in _RUN_COLUMNS if name in runs.column_names]
+        return result_html(picked(runs, columns))
     shown = ("run", "trace", "timeline", "health")
     lines = [line for name in shown for line in SECTIONS[name].lines(data, _WIDTH)]
     text = "\n".join(line.plain.rstrip() for line in lines)
     return f"<pre {_NO_FORMULAS}>{escape(text)}</pre>"
 
 
-def _found(opened: Trace, name: str) -> Result | None:
+def _result_of(opened: Trace, name: str) -> Result | None:
     """Return the result of an analysis, or None if the trace has no data for it."""
     try:
         return opened.query(name) or None

@@ -87,13 +87,13 @@ def shorten(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    kept, used = [], 0
+    characters, used = [], 0
     for character in text:
         used += cell_width(character)
         if used > width - 1:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
+        characters.append(character)
+    return "".join(characters) + ELLIPSIS
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
@@ -123,7 +123,7 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     owners = defaultdict(set)
     for name, text in zip(names, short, strict=True):
         owners[text].add(name)
-    alike = {name for found in owners.values() if len(found) > 1 for name in found}
+    alike = {name for one in owners.values() if len(one) > 1 for name in one}
     shared = _shared_starts(alike)
     return [
         _without_middle(name, shared[name], width) if name in alike else text
@@ -148,8 +148,8 @@ def _without_middle(name: str, shared: int, width: int) -> str:
     least = min(_LEAST_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
     # The search stops at `least`, because longer words are not shown completely.
-    found = _WORD_END.search(name[max(0, start - least) : start])
-    word = len(found[0]) if found else 0
+    match = _WORD_END.search(name[max(0, start - least) : start])
+    word = len(match[0]) if match else 0
     # A long word would leave no space for the part that differs.
     if start == shared and word < start and word <= least // 2:
         start -= word

@@ -30,10 +30,10 @@ def render(
         print_lines(console, breakdown_lines(data, width, full=full, wide=wide))
         return
     if data.name == HEALTH and {"rank", "severity"} <= set(data.column_names) and not wide:
-        found = problems(data)
-        passed = f"{len(data) - len(found):,} other checks passed (--wide lists them)"
+        result = problems(data)
+        passed = f"{len(data) - len(result):,} other checks passed (--wide lists them)"
         print_lines(
-            console, [*(grid_lines(found, width, units=units) if found else ()), Text(passed)]
+            console, [*(grid_lines(result, width, units=units) if result else ()), Text(passed)]
         )
         return
     drawn = []

@@ -49,7 +49,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
     with output.open("rb") as file:
         is_report = f'content="{GENERATOR} '.encode() in file.read(512)
     if not is_report:
-        raise UsageError(f"{output}: exists and is no report", hint="use --force to replace it")
+        raise UsageError(f"{output}: exists and is not a report", hint="use --force to replace it")
 
 
 def write(html: str, output: Path) -> None:

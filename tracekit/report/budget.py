@@ -26,10 +26,10 @@ class Cut:
 
     def note(self, command: str) -> str:
         """Return a note on the omitted rows, or an empty text if no rows are omitted."""
-        left = self.total - len(self.shown)
-        if not left:
+        omitted = self.total - len(self.shown)
+        if not omitted:
             return ""
-        return f"{left:,} of {self.total:,} rows are left out here; all of them: {command}"
+        return f"{omitted:,} of {self.total:,} rows are omitted; to see all: {command}"
 
 
 def cut(result: Result) -> Cut:
@@ -42,26 +42,26 @@ def cut(result: Result) -> Cut:
         least = sorted((row[place] for row in rows), reverse=True)[most]
         rows = [row for row in rows if row[place] > least]
     if len(rows) > most and "lines" in view:
-        rows = _whole_lines(result, view["lines"].split(","), most)
-    kept = []
+        rows = _complete_lines(result, view["lines"].split(","), most)
+    selected = []
     room = MAX_BYTES
     for row in rows[:most]:
         room -= sum(len(json_text(value)) + 1 for value in row)
         if room < 0:
             break
-        kept.append(row)
-    return Cut(Result(result.name, result.columns, kept), len(result.rows))
+        selected.append(row)
+    return Cut(Result(result.name, result.columns, selected), len(result.rows))
 
 
-def _whole_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
+def _complete_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
     """Return the rows of the first chart lines that fit completely, or else of one chart line."""
     places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:
         lines.setdefault(tuple(row[place] for place in places), []).append(row)
-    kept: list[tuple[Any, ...]] = []
+    selected: list[tuple[Any, ...]] = []
     for line in lines.values():
-        if kept and len(kept) + len(line) > most:
+        if selected and len(selected) + len(line) > most:
             break
-        kept += line
-    return kept
+        selected += line
+    return selected

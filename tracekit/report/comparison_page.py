@@ -30,82 +30,80 @@ from tracekit.report.parts import (
 from tracekit.trace import Trace
 
 _DEFINITION = (
-    "Figures are of one unit (a step, a window, a layer, a token or a request), new less base. "
-    "The parts of the difference add up to it, to the nanosecond; work is matched by what it is, "
-    "not by the names of kernels."
+    "Figures are per unit (step, window, layer, token, or request), and differences are new minus "
+    "base. The parts add up to the difference, to the nanosecond. Work is matched by op, shape, "
+    "and module before kernel name."
 )
 
 
 _MODULES = (
-    "Where the time of both sides was spent, as trees: a module is as wide as its time, within the "
-    "one around it, and both sides have one scale. What tracekit query modules --per icicle and "
-    "class_icicle say of each."
+    "Module trees of both sides, on a common scale: the width of a module is its time, and each "
+    "module is inside its parent. Source: tracekit query modules --per icicle, and class_icicle."
 )
 
 TABLES = {
     "comparison": (
-        "The whole",
+        "Total",
         (
-            "One row: the time of a unit (per) on both sides, as the mean over its units and "
-            "devices; the difference; the verdict of a rank test on the measurements that "
-            "sample names; and how much of the device time of both sides has a counterpart."
+            "Time per unit (per) on both sides, as the mean over units and devices; the "
+            "difference; the verdict of a rank test on the measurements that column sample names; "
+            "and the share of device time with a counterpart on the other side."
         ),
     ),
     "comparison_noise": (
-        "Is it more than noise?",
+        "Significance",
         (
-            "A row is a measure: its medians, the difference of these with its interval, found "
-            "by the bootstrap, and the verdict of a rank test. plain steps ran without the "
-            "profiler."
+            "Medians of each measure, their difference with a bootstrap interval, and the verdict "
+            "of a rank test. Plain steps ran without the profiler."
         ),
     ),
     "comparison_effects": (
-        "Why: adds up to the difference",
+        "Causes of the difference",
         (
-            "new and gone: work that one side alone has. recompute: the same, of activation "
-            "checkpointing. count: more or fewer calls, at what one took before. clock: all "
-            "compute takes longer by one factor. cost: calls of the same kernels with the same "
-            "shapes take longer. shape: other shapes. kernel: other kernels for the same work. "
-            "overlap: less of it hides behind other work."
+            "new and gone: work on only one side. recompute: recomputation on only one side. "
+            "count: more or fewer calls, at the base's time per call. clock: all compute takes "
+            "longer by a common factor. cost: calls of the same kernels with the same shapes take "
+            "longer. shape: other shapes. kernel: other kernels for the same work. overlap: less "
+            "of the work overlaps with other work."
         ),
     ),
     "comparison_split": (
-        "The difference, split until it adds up",
-        "A tree: the rows whose parent is a node add up to that node, to the nanosecond.",
+        "Difference by parts",
+        "A tree: the children of a node add up to the node, to the nanosecond.",
     ),
     "comparison_work": (
-        "Work that differs most",
+        "Largest differences",
         (
-            "A row is work that was matched, in one place: by op, shape and name; then by op "
-            "and shape, by op, by class, by place. match says how; new and gone have no "
-            "counterpart."
+            "Matched work at one location. Work is matched by op, shape, and name; then by op and "
+            "shape, by op, by class, and by location. Column match shows how; new and gone have "
+            "no counterpart."
         ),
     ),
     "comparison_modules": (
-        "Modules of both sides",
-        "Which module of the one side is which of the other, and how that was found.",
+        "Matched modules",
+        "Pairs of corresponding modules, and how they were matched.",
     ),
     "comparison_latency": (
         "Latency of requests",
         (
-            "A row is a percentile of a metric, as in tracekit query latency, with its interval "
-            "over requests. Where that would reach the longest request there is none."
+            "Percentiles of each metric, as in tracekit query latency, with intervals over "
+            "requests. If an interval would reach the longest request, it is not shown."
         ),
     ),
     "comparison_throughput": (
         "Throughput",
-        "Rates of the whole load, with intervals from blocks of answers that followed each other.",
+        "Rates of the complete load, with intervals from blocks of consecutive answers.",
     ),
     "comparison_batches": (
-        "Steps of the engine by their batches",
+        "Engine steps by batch",
         (
-            "Why the mean of the steps of a phase differs: other batches, batches that one side "
-            "alone has, and the same batches that take longer; these add up to the difference."
+            "Why the mean step of a phase differs: a different mix of batches, batches on only "
+            "one side, and the same batches taking longer. These add up to the difference."
         ),
     ),
     "comparison_setup": (
-        "What differs in the setup",
-        "What is not alike in manifests, machines and health; weight says how much it matters.",
+        "Setup differences",
+        "Differences in manifests, machines, and health. Column weight shows how much they matter.",
     ),
 }
 """Title and definition of each section, in reading order."""
@@ -128,7 +126,7 @@ class View:
 VIEWS = (
     View("by phase, busy and idle", "phase_modules", "phase"),
     View("busy time", "modules"),
-    View("busy time by class of kernel", "class_modules", "class"),
+    View("busy time by kernel class", "class_modules", "class"),
 )
 
 
@@ -146,24 +144,24 @@ def comparison_page(
     cuts = {name: cut(result) for name, result in results.items()}
     drawn = [*difference_charts({name: one.shown for name, one in cuts.items()})]
     cut_sides = {
-        side: {name: cut(result) for name, result in found.items()} for side, found in trees.items()
+        side: {name: cut(result) for name, result in each.items()} for side, each in trees.items()
     }
     cuts |= {f"{side}_{name}": one for side in trees for name, one in cut_sides[side].items()}
     trees = {
-        side: {name: one.shown for name, one in found.items()} for side, found in cut_sides.items()
+        side: {name: one.shown for name, one in each.items()} for side, each in cut_sides.items()
     }
     by_tab = {view.tab: [*modules_charts(view, trees)] for view in VIEWS}
     title = f"{printable(base)} → {printable('; '.join(changes) or new)}"
     command = f"tracekit compare {quoted(base, new)}"
     if changes:
-        asked = " ".join(f"--change {quoted(change)}" for change in changes)
+        options = " ".join(f"--change {quoted(change)}" for change in changes)
         command = (
-            f"mkdir predicted && tracekit predict {quoted(base)} {asked} --timeline predicted && "
+            f"mkdir predicted && tracekit predict {quoted(base)} {options} --timeline predicted && "
             f"tracekit compare {quoted(base)} predicted"
         )
     shown = [
         Shown("difference", "", [*_pictures(drawn)], {chart.name: chart for chart in drawn}, cuts),
-        _modules({tab: found for tab, found in by_tab.items() if found}),
+        _modules({tab: each for tab, each in by_tab.items() if each}),
         Shown("tables", "", [*_tables(cuts, command)]),
     ]
     lines = [line.plain for line in SECTIONS["comparison"].lines(results, 120)]
@@ -180,9 +178,9 @@ def _pictures(drawn: Sequence[Chart]) -> Iterator[str]:
 def _modules(by_tab: Mapping[str, Sequence[Chart]]) -> Shown:
     if not by_tab:
         return Shown("modules", "")
-    lines = [*section_head("modules", "Modules of both sides", _MODULES)]
+    lines = [*section_head("modules", "Modules", _MODULES)]
     buttons = {str(place): (tab, f"panel-{place}") for place, tab in enumerate(by_tab)}
-    lines += tabs(buttons, "how modules are divided")
+    lines += tabs(buttons, "module breakdown")
     for place, drawn in enumerate(by_tab.values()):
         panel = f'id="panel-{place}" role="tabpanel" aria-labelledby="tab-{place}"'
         lines.append(f"<div {panel}{' hidden' if place else ''}>")
@@ -195,7 +193,7 @@ def _modules(by_tab: Mapping[str, Sequence[Chart]]) -> Shown:
 def _tables(cuts: Mapping[str, Cut], command: str) -> Iterator[str]:
     yield '<section id="tables" aria-labelledby="tables-title">'
     yield '<h2 id="tables-title">The figures</h2>'
-    yield f"<p>{copied('command', f'{command} --format json')} gives the same.</p>"
+    yield f"<p>{copied('command', f'{command} --format json')} prints the same results.</p>"
     for name, (title, definition) in TABLES.items():
         if name not in cuts or not cuts[name].total:
             continue
@@ -235,7 +233,7 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
     """Return a waterfall chart of the difference by category."""
     parts = [row for row in rows if row["depth"] == _PARTS]
     ends = [sum(row["delta_ns"] for row in parts[: at + 1]) for at in range(len(parts))]
-    x = quantity("from_ns", ends, f"difference {per}, new less base")
+    x = quantity("from_ns", ends, f"difference {per}, new minus base")
     spec = {
         "data": {"name": split.name},
         "height": bar_step(len(parts)),
@@ -250,18 +248,18 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
         },
         "layer": _longer_and_shorter(x=x, x2={"field": "to_ns"}),
     }
-    title = "The difference by parts: longer in orange, shorter in blue"
+    title = "Difference by parts: longer in orange, shorter in blue"
     return Chart("comparison_parts", title, spec, {split.name: split})
 
 
 def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
     """Return a chart of the largest differences within the categories."""
     names_of = {row["node"]: row["name"] for row in rows}
-    found = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
-    found.sort(key=lambda row: -abs(row["delta_ns"]))
-    shown = found[:_MAX_PLACES]
+    results = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
+    results.sort(key=lambda row: -abs(row["delta_ns"]))
+    shown = results[:_MAX_PLACES]
     nodes = [row["node"] for row in shown]
-    x = quantity("delta_ns", [row["delta_ns"] for row in shown], "difference, new less base")
+    x = quantity("delta_ns", [row["delta_ns"] for row in shown], "difference, new minus base")
     label = {"calculate": "datum.name + ' · #' + datum.node", "as": "which"}
     spec = {
         "data": {"name": split.name},
@@ -273,8 +271,8 @@ def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
         },
         "layer": _longer_and_shorter(x=x),
     }
-    more = f"the {len(shown)} largest of {len(found):,}" if len(found) > len(shown) else ""
-    title = "Where the difference is"
+    more = f"the {len(shown)} largest of {len(results):,}" if len(results) > len(shown) else ""
+    title = "Location of the difference"
     return Chart("comparison_places", title, spec, {split.name: split}, more)
 
 
@@ -282,7 +280,7 @@ def _intervals(noise: Result) -> Chart:
     """Return a chart of the difference of each measure with its confidence interval."""
     rows = [row for row in noise.to_dicts() if row["low_pct"] is not None]
     ends = [row[column] for row in rows for column in ("low_pct", "high_pct")]
-    x = quantity("low_pct", ends, "difference with its interval, new less base")
+    x = quantity("low_pct", ends, "difference with interval, new minus base")
     spec = {
         "data": {"name": noise.name},
         "height": bar_step(len(rows)),
@@ -308,7 +306,7 @@ def _intervals(noise: Result) -> Chart:
             },
         ],
     }
-    title = "How sure it is: steps of both sides"
+    title = "Uncertainty of the step difference"
     return Chart("comparison_noise", title, spec, {noise.name: noise})
 
 
@@ -342,7 +340,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
         if view.colour is not None:
             encoding["color"] = colours(view.colour, _colours(view.colour, need, sides))
         spec: dict[str, Any] = {**chart.spec, "data": {"name": data}, "encoding": encoding}
-        title = f"Modules of the {side} side, {view.tab}"
+        title = f"Modules of {side}, {view.tab}"
         yield replace(
             chart,
             name=f"{side}_{view.chart}",
@@ -355,7 +353,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
 def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
     """Return the colors of the names on both sides, in one order."""
     values = (value for results in sides.values() for value in results[need].column(column))
-    found = [value for value in dict.fromkeys(values) if value is not None]
+    result = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":
-        return {phase: (PHASE | KIND).get(phase, PHASE["other"]) for phase in found}
-    return classes(found)
+        return {phase: (PHASE | KIND).get(phase, PHASE["other"]) for phase in result}
+    return classes(result)

@@ -22,8 +22,8 @@ from tracekit.report.budget import Cut
 GENERATOR = "tracekit report"
 
 _NO_SCRIPT = (
-    "<noscript><p>Pictures and tables need JavaScript, which this browser does not run; the "
-    "commands above print the same figures.</p></noscript>"
+    "<noscript><p>Charts and tables need JavaScript. The commands above print the same figures."
+    "</p></noscript>"
 )
 
 _SCRIPTS = (

@@ -39,9 +39,9 @@ class _Names:
         lengths = sorted(map(len, self.numbers))
         room = MAX_NAMES
         for at, length in enumerate(lengths):
-            left = len(lengths) - at
-            if length * left > room:
-                return min(room // left, _MAX_NAME)
+            remaining = len(lengths) - at
+            if length * remaining > room:
+                return min(room // remaining, _MAX_NAME)
             room -= length
         return _MAX_NAME
 

@@ -25,19 +25,19 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
     step = step_of(results) or {}
     totals = screen.rows("timeline")
     window_ns = sum(row["window_ns"] for row in totals) or 1
-    found: list[tuple[str, str, str]] = []
+    result: list[tuple[str, str, str]] = []
     on_gpu = {"busy": "GPU busy", "idle": "GPU idle"}
     words = on_gpu if screen.is_on_gpu else {"busy": "Busy", "idle": "Idle"}
     if step:
-        found.append(_step(step))
+        result.append(_step(step))
         pct = step["idle_pct"]
         busy = "" if pct is None else f"{format_pct(100 - pct)} % of the step"
-        found.append((words["busy"], format_short(step["busy_ns"]), busy))
+        result.append((words["busy"], format_short(step["busy_ns"]), busy))
         if pct is not None:
             idle = f"{format_pct(pct)} % of the step; {main_cause(screen)}".removesuffix("; ")
-            found.append((words["idle"], format_short(step["idle_ns"]), idle))
+            result.append((words["idle"], format_short(step["idle_ns"]), idle))
         comm_ns = sum(row["step_exposed_comm_ns"] or 0 for row in screen.rows("phase_totals"))
-        found.append(("Exposed communication", format_short(comm_ns), "per recorded step"))
+        result.append(("Exposed communication", format_short(comm_ns), "per recorded step"))
     elif totals:
         for name, title in (
             ("busy", "Busy"),
@@ -46,23 +46,23 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
         ):
             amount_ns = sum(row[f"{name}_ns"] for row in totals)
             share = f"{format_pct(100 * amount_ns / window_ns)} % of the recording"
-            found.append((title, format_short(amount_ns), share))
+            result.append((title, format_short(amount_ns), share))
     mfu = mean_mfu(results[MFU]) if MFU in results else None
     if mfu is not None:
         of = "of an unprofiled step" if mfu.is_of_run else "while profiling"
-        found.append(("MFU", f"{format_pct(100 * mfu.share)} %", of))
+        result.append(("MFU", f"{format_pct(100 * mfu.share)} %", of))
     for row in screen.rows("run")[:1]:
         for name, of in (
             ("peak_device_bytes", "allocated on the device"),
             ("peak_host_bytes", "of the host"),
         ):
             if row[name]:
-                found.append(("Peak memory", format_bytes(row[name]), of))
+                result.append(("Peak memory", format_bytes(row[name]), of))
                 break
-    if found:
+    if result:
         yield '<dl class="tiles">'
-        for title, value, said in found:
-            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd><dd>{escape(said)}</dd></div>"
+        for title, value, detail in result:
+            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd><dd>{escape(detail)}</dd></div>"
         yield "</dl>"
 
 
@@ -70,10 +70,10 @@ def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
     recorded = format_short(step["recorded_step_ns"])
     if step["step_ns"] is None:
         return "Step", recorded, "while profiling"
-    said = step["basis"]
+    basis = step["basis"]
     if step["low_ns"] is not None:
-        said += f", {format_interval(step['low_ns'], step['high_ns'])}"
-    return "Step, unprofiled", format_short(step["step_ns"]), f"{said}; {recorded} while profiling"
+        basis += f", {format_interval(step['low_ns'], step['high_ns'])}"
+    return "Step, unprofiled", format_short(step["step_ns"]), f"{basis}; {recorded} while profiling"
 
 
 def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
@@ -95,10 +95,10 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
         parts.append((row["phase"], row["step_wall_ns"] or 0, idle_ns, colour.light[1:]))
     shown_ns = sum(busy + idle for _, busy, idle, _ in parts) or 1
     whole_ns = max(shown_ns, step["recorded_step_ns"])
-    what = "Unprofiled step" if is_of_run else "Step while profiling"
-    yield f"<figure><figcaption>{what} by phase: busy, and idle in gray</figcaption>"
+    subject = "Unprofiled step" if is_of_run else "Step while profiling"
+    yield f"<figure><figcaption>{subject} by phase: busy, and idle in gray</figcaption>"
     box = f"0 0 {_WIDTH} {2 * _HEIGHT + 8}"
-    yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{what}">'
+    yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{subject}">'
     at = 0.0
     for name, busy_ns, idle_ns, hue in parts:
         for ns, fill, text in (
@@ -117,9 +117,9 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
             at += width
     if is_of_run:
         width = _WIDTH * step["recorded_step_ns"] / whole_ns
-        said = f"while profiling {format_short(step['recorded_step_ns'])}"
+        caption = f"while profiling {format_short(step['recorded_step_ns'])}"
         yield f'<rect y="{_HEIGHT + 6}" width="{width:.2f}" height="8" fill="var(--line)"></rect>'
-        yield f'<text x="0" y="{2 * _HEIGHT + 6}">{said}</text>'
+        yield f'<text x="0" y="{2 * _HEIGHT + 6}">{caption}</text>'
     yield "</svg></figure>"
 
 

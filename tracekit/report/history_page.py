@@ -25,9 +25,10 @@ from tracekit.report.parts import (
 )
 
 _DEFINITION = (
-    "A row is a run, in the order of time: medians over its steps. A figure changed with a run "
-    "where it differs from those before by more than runs vary; of fewer than five runs their "
-    "steps decide, which know nothing of that. Colours change where the figure does."
+    "Each row is a run, with medians over its steps. Runs are sorted by date if all dates are "
+    "known. A change is a difference from earlier runs that exceeds the variation between runs. "
+    "With fewer than five runs, steps are compared instead, which ignores this variation. Colors "
+    "change at each change."
 )
 
 

@@ -36,25 +36,25 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
     ).rows
     if run_count < 2 or has_traces:
         return []
-    asked = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
+    result = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
     return [
         Run(
             row["folder_name"] or row["path"],
             named(row["path"], paths),
             row["outcome"],
-            row["stage"] or "of no known stage",
+            row["stage"] or "unknown stage",
         )
-        for row in asked.to_dicts()
+        for row in result.to_dicts()
     ]
 
 
 def file_names(runs: Sequence[Run]) -> list[str]:
     """Return a file name for the report of each run, based on the name of the run if possible."""
-    found: list[str] = []
+    results: list[str] = []
     for at, run in enumerate(runs, start=1):
         name = f"{run.name}.html"
-        found.append(name if _PLAIN.fullmatch(name) and name not in found else f"run-{at}.html")
-    return found
+        results.append(name if _PLAIN.fullmatch(name) and name not in results else f"run-{at}.html")
+    return results
 
 
 def overview_page(
@@ -76,11 +76,11 @@ def _head(runs: Sequence[Run]) -> Iterator[str]:
     yield f'<p class="what">{len(runs):,} runs: {escape(stages)}. Ended: {escape(ends)}.</p>'
     if len(runs) == 2:
         command = f"tracekit report {quoted(*(run.named for run in runs))} -o difference.html"
-        yield f'<p class="note">How the two differ: {copied("compare", command)}</p>'
+        yield f'<p class="note">Compare the two runs: {copied("compare", command)}</p>'
 
 
 def _each(runs: Sequence[Run], links: Mapping[str, str]) -> Iterator[str]:
-    yield from section_head("each", "Each run", "A report of one run says where its time went.")
+    yield from section_head("each", "Each run", "The report of each run shows its time breakdown.")
     yield '<ul class="runs">'
     for at, run in enumerate(runs[:_MOST_NAMED]):
         name, status = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")

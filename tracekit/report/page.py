@@ -104,9 +104,9 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         yield from suggestions(answers.results[ADVICE], f"tracekit advise {quoted(*traces)}")
     yield from badge(answers.results)
     verdicts, unrecorded = (answers.results.get(name) for name in ("verdict", "unrecorded"))
-    said = sentences(verdicts, unrecorded, step_of(answers.results))
-    if said:
-        yield from verdict(said)
+    verdict_sentences = sentences(verdicts, unrecorded, step_of(answers.results))
+    if verdict_sentences:
+        yield from verdict(verdict_sentences)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
     yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
@@ -120,37 +120,37 @@ def _shown(
     section: Section, answers: Answers, cuts: Mapping[str, Cut], traces: Sequence[str]
 ) -> Shown:
     name = section.name
-    asked = [table for table in section.tables if answers.has_rows(table)]
+    analyses = [table for table in section.tables if answers.has_rows(table)]
     if "timeline" in answers.results and len(answers.results["timeline"]) == 1:
-        asked = [table for table in asked if not _is_repeated(table, asked)]
-    lines = [*section_head(name, section.title, definition_of(asked[0]))]
+        analyses = [table for table in analyses if not _is_repeated(table, analyses)]
+    lines = [*section_head(name, section.title, definition_of(analyses[0]))]
     one = Shown(name, section.title, lines)
     if name == "events":
         lines += _events(answers)
     else:
-        found = [*charts_of(section.charts, cuts)]
-        charts = [chart for chart in found if not _is_point(chart)]
+        results = [*charts_of(section.charts, cuts)]
+        charts = [chart for chart in results if not _is_point(chart)]
         one.charts = {chart.name: chart for chart in charts}
-        used = dict.fromkeys([*asked, *(need for chart in charts for need in chart.data)])
+        used = dict.fromkeys([*analyses, *(need for chart in charts for need in chart.data)])
         one.data = {table: cuts[table] for table in used}
         lines += _charts(section, [chart for chart in charts if chart.name != _OVERVIEW])
         lines += [
-            note(f"{chart.title}: one point or two; the table has them.")
-            for chart in found
+            note(f"{chart.title}: one or two points; see the table.")
+            for chart in results
             if _is_point(chart)
         ]
-        lines += tables(asked, asked[0], cuts, traces)
+        lines += tables(analyses, analyses[0], cuts, traces)
     drawn = [table for table in section.drawn if table in answers.results]
-    lines += sources(name, [*asked, *drawn], traces)
+    lines += sources(name, [*analyses, *drawn], traces)
     lines.append("</section>")
     return one
 
 
-def _is_repeated(table: str, asked: Sequence[str]) -> bool:
+def _is_repeated(table: str, shown: Sequence[str]) -> bool:
     """Return whether a table repeats another displayed table, because there is only one device."""
     if table in ("steps", "step_totals"):
-        return table == "step_totals" and "steps" in asked
-    return TOTALS.get(table) in asked
+        return table == "step_totals" and "steps" in shown
+    return TOTALS.get(table) in shown
 
 
 def _is_point(chart: Chart) -> bool:
@@ -185,16 +185,16 @@ def _events(answers: Answers) -> Iterator[str]:
     text = f"{counts['alone']:,} device event{'' if counts['alone'] == 1 else 's'}."
     if counts["in_tiles"]:
         text = (
-            f"The {counts['alone']:,} longest device events; {counts['in_tiles']:,} shorter ones "
-            f"are drawn as {counts['tiles']:,} tiles, which say how many they hold and how long "
-            "those ran."
+            f"The {counts['alone']:,} longest device events. {counts['in_tiles']:,} shorter events "
+            f"are combined into {counts['tiles']:,} tiles, which show their number and total "
+            "duration."
         )
     if answers.has_rows(TIMELINE_HOST):
         host = answers.results[TIMELINE_HOST]
         counts = dict(zip(host.column("trace_id"), host.column("op_count"), strict=True))
-        text += f" Of the host {len(host):,} of {sum(counts.values()):,} outermost ops."
+        text += f" Host: {len(host):,} of {sum(counts.values()):,} outermost ops."
     yield note(text)
-    yield "<figure><figcaption>Every stream over time</figcaption>"
+    yield "<figure><figcaption>Streams over time</figcaption>"
     yield '<div id="events-view"></div></figure>'
 
 

@@ -56,22 +56,24 @@ class Decoder:
 
 def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None:
     """Return the decoder layers of the pre-training runs, or None if there is no such run."""
-    found = runs.sql(
+    result = runs.sql(
         "SELECT path, folder_name AS run, opt AS method, batch_size FROM run "
         "WHERE stage = 'pretrain' ORDER BY rowid"
     ).to_dicts()
-    if not found:
+    if not result:
         return None
-    for run in found:
+    for run in result:
         run["method"] = run["method"] or "Naive"
-    with_it = [run for run in found if RECOMPUTATION in run["method"].split("+")]
-    without = [run for run in found if run not in with_it]
+    with_it = [run for run in result if RECOMPUTATION in run["method"].split("+")]
+    without = [run for run in result if run not in with_it]
     nothing = Result(NAME, _COLUMNS, [])
     if not with_it or not without:
         there = "with" if with_it else "without"
         return Decoder(
             nothing,
-            why_not=(f"It compares runs with and without recomputation; all here are {there} it.",),
+            why_not=(
+                f"It compares runs with and without recomputation, but all runs are {there} it.",
+            ),
         )
     half = MAX_RUNS // 2
     chosen = [*without[: max(half, MAX_RUNS - len(with_it))]]
@@ -83,8 +85,8 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
             rows += _rows(run, roles_of(run["path"]))
         except TracekitError as error:
             why_not.append(f"{run['run']} is missing: {error.message}")
-    if left := len(found) - len(chosen):
-        why_not.append(f"{left:,} more runs are left out: tracekit query roles RUN has theirs.")
+    if omitted := len(result) - len(chosen):
+        why_not.append(f"{omitted:,} more runs are omitted; see tracekit query roles RUN.")
     folders = tuple(str(Path(run["path"])) for run in chosen)
     return Decoder(Result(NAME, _COLUMNS, rows), folders, tuple(why_not))
 
@@ -134,7 +136,7 @@ def missing(decoder: Decoder, chart: Chart | None) -> Sequence[str]:
 
 
 _PARTS = (
-    ("tokens_per_s", "tokens of all ranks", "tokens a second"),
+    ("tokens_per_s", "tokens of all ranks", "tokens/s"),
     ("memory_gb", "peak memory of a GPU as printed, GB", "peak memory"),
 )
 

@@ -79,7 +79,7 @@ def section_head(name: str, title: str, definition: str) -> Iterator[str]:
 def folded(definition: str) -> str:
     """Return the definition of figures as a closed disclosure element."""
     return (
-        "<details><summary>What this is</summary>"
+        "<details><summary>Definition</summary>"
         f'<p class="definition">{escape(definition)}</p></details>'
     )
 
@@ -167,7 +167,7 @@ def copied(code_id: str, command: str) -> str:
 
 def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
     """Return the part of a section with the commands and SQL that produce the same results."""
-    yield "<details><summary>The commands and the SQL that give the same</summary>"
+    yield "<details><summary>Commands and SQL for these results</summary>"
     for analysis in analyses:
         spec = load_catalog().analysis(analysis)
         yield f"<p>{copied(f'command-{name}-{analysis}', command_of(analysis, traces))}</p>"
@@ -178,9 +178,9 @@ def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterat
 
 def command_of(analysis: str, traces: Sequence[str]) -> str:
     """Return the command that shows the rows of an analysis on the page."""
-    asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
+    options = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
     words = load_catalog().analyses.words(analysis)
-    return f"tracekit query {words} {quoted(*traces)}{asked} --format json"
+    return f"tracekit query {words} {quoted(*traces)}{options} --format json"
 
 
 def quoted(*names: str) -> str:

@@ -77,9 +77,9 @@ def runs_page(
 def named(run: str, paths: Sequence[str]) -> str:
     """Return the name of a run in commands: as the user wrote it, if possible."""
     for path in paths:
-        given = Path(path)
-        if given.is_dir() and Path(run).is_relative_to(given.resolve()):
-            return str(given.joinpath(Path(run).relative_to(given.resolve())))
+        source = Path(path)
+        if source.is_dir() and Path(run).is_relative_to(source.resolve()):
+            return str(source.joinpath(Path(run).relative_to(source.resolve())))
     return run
 
 
@@ -111,7 +111,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
         except (QueryError, UsageError):
             # No run has data for the section.
             continue
-    found = []
+    results = []
     for section in RUN_SECTIONS:
         if not any(name in cuts and cuts[name].total for name in section.tables):
             continue
@@ -122,14 +122,14 @@ def sections_of(runs: Trace, paths: Sequence[str], *, has_paper: bool) -> list[S
         one = Shown(section.name, section.title)
         one.data = {name: cuts[name] for name in section.tables if name in cuts}
         one.lines.extend(_section(section, one, paths))
-        found.append(one)
-    return found
+        results.append(one)
+    return results
 
 
 def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[str]:
     cuts = shown.data
     yield from section_head(section.name, section.title, definition_of(section.tables[0]))
-    asked = [*cuts]
+    analyses = [*cuts]
     ours = [*charts_of(section.charts, cuts)]
     paper = [*_of_paper(section, cuts)]
     shown.charts = {chart.name: chart for chart in (*ours, *paper)}
@@ -137,7 +137,7 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
     for chart in (*ours, *paper):
         yield figure(chart, is_side=chart in paper or chart.name in section.half_width)
     yield "</div>"
-    filled = [name for name in asked if cuts[name].total]
+    filled = [name for name in analyses if cuts[name].total]
     yield from tables(filled, section.tables[0], cuts, paths)
     for name in section.published:
         table = find_table(name)
@@ -145,7 +145,7 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
         yield f"<h3>The paper: {escape(table.title)} ({escape(table.source)})</h3>"
         yield f'<ul class="note">{"".join(f"<li>{escape(one)}</li>" for one in table.notes)}</ul>'
         yield rows_of(_paper(name))
-    yield from sources(section.name, asked, paths)
+    yield from sources(section.name, analyses, paths)
     yield "</section>"
 
 

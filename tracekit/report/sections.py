@@ -85,7 +85,7 @@ _SECTIONS = (
         "Modules",
         ("phase_modules", "modules", "class_modules"),
         ("module_totals", "modules", ROLES),
-        tabs=("by phase, busy and idle", "busy time", "busy time by class of kernel"),
+        tabs=("by phase, busy and idle", "busy time", "busy time by kernel class"),
         drawn=("module_icicle", "class_icicle"),
     ),
     Section(
@@ -95,7 +95,7 @@ _SECTIONS = (
     Section("kernels", "Top kernels", ("kernels",), ("kernels",)),
     Section(
         "efficiency",
-        "Matrix products and the roofline",
+        "GEMMs and roofline",
         ("gemms",),
         ("gemms", "compute_memory", "roofline"),
     ),
@@ -121,7 +121,7 @@ _SECTIONS = (
         ("idle_causes", "idle_gaps"),
         ("idle_cause_totals", "idle_causes", "idle_gaps"),
     ),
-    Section("unprofiled", "Without the profiler", (), ("unprofiled", "run_phases"), of="graph"),
+    Section("unprofiled", "Unprofiled run", (), ("unprofiled", "run_phases"), of="graph"),
     Section(
         "path",
         "Critical path",
@@ -159,8 +159,8 @@ _SECTIONS = (
         ("bench_gemm", "bench_memcpy", "bench_collectives"),
         ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"),
     ),
-    Section("attribution", "How attributions are known", (), ("reasons",)),
-    Section("unrecorded", "Work that is not in the file", (), ("unrecorded_totals", "unrecorded")),
+    Section("attribution", "Attribution reasons", (), ("reasons",)),
+    Section("unrecorded", "Unrecorded work", (), ("unrecorded_totals", "unrecorded")),
     Section("health", "Health", (), ("health",)),
 )
 
@@ -169,12 +169,12 @@ SECTIONS = tuple(_with_placed(_SECTIONS))
 RUN_SECTIONS = (
     Section(
         "methods",
-        "Tokens a second and memory of the methods",
+        "Throughput and memory by method",
         ("methods", "method_memory"),
         ("methods",),
         published=("table3", "table4", "table9"),
         pictured=("table3", "table9"),
-        of_paper="Tables III, IV and IX",
+        of_paper="Tables III, IV, and IX",
     ),
     Section(
         "scaling",
@@ -186,14 +186,14 @@ RUN_SECTIONS = (
     ),
     Section(
         "throughput",
-        "Throughput of serving",
+        "Serving throughput",
         ("throughput",),
         ("throughput",),
         of_paper="Figure 6",
     ),
     Section(
         "latency",
-        "Latency of serving",
+        "Serving latency",
         LATENCIES,
         ("latency_cdf", "latency"),
         published=("figure7", "figure9"),
@@ -202,7 +202,7 @@ RUN_SECTIONS = (
     ),
     Section(
         "products",
-        "Matrix products",
+        "GEMMs",
         ("bench_gemm",),
         ("bench_gemm",),
         published=("figure11",),
@@ -224,5 +224,5 @@ RUN_SECTIONS = (
         published=("figure13", "figure14", "figure15"),
         of_paper="Figures 13 to 15",
     ),
-    Section("runs", "The runs", (), ("run",)),
+    Section("runs", "Runs", (), ("run",)),
 )

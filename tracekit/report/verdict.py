@@ -12,7 +12,7 @@ from tracekit.render.sections.device_time import CAUSES
 from tracekit.render.sections.trace import health_value
 from tracekit.units import format_duration, format_pct, format_short
 
-_LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "copies that nothing hides"}
+_LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "exposed copies"}
 
 _MAX_REASONS = 3
 
@@ -28,27 +28,27 @@ def sentences(
     if not verdict.rows:
         why = dict.fromkeys(unrecorded.column("reason") if unrecorded else ())
         return [
-            "No work of a device is recorded here, so there is no time to divide.",
+            "No device work is recorded, so there is no breakdown.",
             *(f"{_begun(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
         ]
     by_topic = {row["topic"]: row for row in verdict.to_dicts()}
-    found = []
+    results = []
     if late := by_topic.get("late_rank"):
-        found.append(_late(late, by_topic.get("late_by"), by_topic.get("others_wait")))
+        results.append(_late(late, by_topic.get("late_by"), by_topic.get("others_wait")))
     if part := by_topic.get("largest_part"):
-        found.append(
+        results.append(
             f"Biggest cost: {printable(part['subject'])} kernels, "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := by_topic.get("largest_loss"):
-        found.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
+        results.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
     elif part:
-        found.append("Nothing is lost: the devices computed all the time.")
+        results.append("No idle or exposed time.")
     if trust := by_topic.get("trust"):
         # Excluded records are mentioned first, because they affect all figures.
         is_of_records = trust["subject"] == "implausible_records" and trust["count"]
-        found.insert(0 if is_of_records else len(found), _trust(trust))
-    return found
+        results.insert(0 if is_of_records else len(results), _trust(trust))
+    return results
 
 
 def _begun(text: str) -> str:
@@ -75,29 +75,29 @@ def _late(
     late: Mapping[str, Any], by: Mapping[str, Any] | None, others: Mapping[str, Any] | None
 ) -> str:
     last = f"{late['count']:,} {'collective' if late['count'] == 1 else 'collectives'}"
-    said = (
-        f"Late rank: rank {late['rank']} came last to {last}, for which the others waited "
+    sentence = (
+        f"Late rank: rank {late['rank']} was last in {last}, and the other ranks waited "
         f"{format_duration(late['amount_ns'])}, {format_pct(late['share_pct'])} % of their windows"
     )
     if by is None:
-        said += "; nothing that its own devices did explains half of that"
+        sentence += "; no part of its own device time explains half of the wait"
     else:
         what = LABELS.get(by["subject"]) or f"idle time {_because(by, is_explained=False)}"
         more = format_duration(by["amount_ns"])
-        said += f"; it has {more} more {what} than the median of the others{_origin(by)}"
+        sentence += f"; it has {more} more {what} than the median rank{_origin(by)}"
     if others is None:
-        return f"{said}."
+        return f"{sentence}."
     amount, share = format_duration(others["amount_ns"]), format_pct(others["share_pct"])
     what = LABELS["exposed_comm"].capitalize()
-    return f"{said}. {what} of the others: {amount}, {share} % of their windows."
+    return f"{sentence}. {what} of the other ranks: {amount}, {share} % of their windows."
 
 
 def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:
     cause = row["subject"]
     if cause == "unknown":
         return "without a known cause"
-    said = f", {CAUSES[cause]}" if is_explained and cause in CAUSES else ""
-    return f"by {printable(cause)}{said}"
+    meaning = f", {CAUSES[cause]}" if is_explained and cause in CAUSES else ""
+    return f"by {printable(cause)}{meaning}"
 
 
 def _origin(row: Mapping[str, Any]) -> str:

@@ -79,23 +79,24 @@ class LocalLocation(Location):
         return [LocalLocation(path) for path in inside]
 
     def files(self) -> list[Location]:
-        found = [
+        results = [
             Path(folder, name)
             for folder, _, names in os.walk(self._path, onerror=_raise_unless_missing)
             for name in names
         ]
         return [
-            LocalLocation(path) for path in sorted(found, key=lambda path: natural(path.as_posix()))
+            LocalLocation(path)
+            for path in sorted(results, key=lambda path: natural(path.as_posix()))
         ]
 
     def glob(self) -> list[Location]:
         anchor = Path(self._path.anchor)
         pattern = self._path.relative_to(anchor) if self._path.is_absolute() else self._path
         try:
-            found = sorted(anchor.glob(str(pattern)), key=lambda path: natural(path.as_posix()))
+            result = sorted(anchor.glob(str(pattern)), key=lambda path: natural(path.as_posix()))
         except (ValueError, NotImplementedError):
             return []
-        return [LocalLocation(path) for path in found]
+        return [LocalLocation(path) for path in result]
 
     def open(self, start: int = 0) -> BinaryIO:
         file = self._path.open("rb")
@@ -119,11 +120,11 @@ class LocalLocation(Location):
     def _write(
         self,
         write: Callable[[Path], object],
-        put: Callable[[Path, Path], object] = os.replace,
+        move: Callable[[Path, Path], object] = os.replace,
     ) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with atomic_path(self._path, put) as building:
+            with atomic_path(self._path, move) as building:
                 write(building)
         except OSError as error:
             # The error must not contain the temporary name.

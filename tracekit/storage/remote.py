@@ -51,13 +51,13 @@ def _info(meta: Mapping[str, Any]) -> _Info:
 class RemoteLocation(Location):
     """File or folder at a URL."""
 
-    __slots__ = ("_held", "_info", "_is_listed", "_url")
+    __slots__ = ("_info", "_is_listed", "_names", "_url")
 
     def __init__(self, url: Url, info: _Info | None = None) -> None:
         self._url = url
         self._info = info
         self._is_listed = info is not None
-        self._held: dict[str, bool] | None = None
+        self._names: dict[str, bool] | None = None
 
     @classmethod
     def parse(cls, text: str) -> RemoteLocation:
@@ -178,13 +178,13 @@ class RemoteLocation(Location):
 
     def holds(self, name: str) -> bool:
         if self._is_web:
-            held = self._held = self._held or {}
-            if name not in held:
-                held[name] = bool(self.name or self.is_dir()) and self._is_there(name)
-            return held[name]
-        if self._held is None:
-            self._held = {place.name: place.is_file() for place in self.entries()}
-        return self._held.get(name, False)
+            known = self._names = self._names or {}
+            if name not in known:
+                known[name] = bool(self.name or self.is_dir()) and self._is_there(name)
+            return known[name]
+        if self._names is None:
+            self._names = {place.name: place.is_file() for place in self.entries()}
+        return self._names.get(name, False)
 
     def _is_there(self, name: str) -> bool:
         info = self.join(name)._ask()
@@ -321,8 +321,8 @@ class RemoteLocation(Location):
 
     def open(self, start: int = 0) -> BinaryIO:
         stream, known = self._stream(start), self._info
-        seen = stream.response.identity
-        if not self._is_web and known is not None and seen not in (None, known.identity):
+        identity = stream.response.identity
+        if not self._is_web and known is not None and identity not in (None, known.identity):
             raise OSError(errno.EIO, "changed while being read", self.shown)
         return cast(BinaryIO, io.BufferedReader(stream, _BUFFER_BYTES))
 

@@ -44,8 +44,8 @@ _NO_CREDENTIALS = re.compile(
 
 def limit_s() -> float:
     """Return the time limit of a file, seconds."""
-    given = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
-    return float(given) if given.isdecimal() else LIMIT_S
+    text = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
+    return float(text) if text.isdecimal() else LIMIT_S
 
 
 def beyond_limit(shown: str) -> OSError:
@@ -140,13 +140,13 @@ def _s3_settings() -> dict[str, Any]:
             "expires_at": datetime.now(UTC) + timedelta(minutes=15),
         }
 
-    given = {
+    options = {
         "region": session.get_config_variable("region"),
         "endpoint": os.environ.get("AWS_ENDPOINT_URL_S3")
         or os.environ.get("AWS_ENDPOINT_URL")
         or session.get_scoped_config().get("endpoint_url"),
     }
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if value}
     return {**settings, "credential_provider": current}
 
 
@@ -157,10 +157,10 @@ def _google_settings() -> dict[str, Any]:
 
 def _azure_settings(host: str) -> dict[str, Any]:
     """Return settings of a URL and a connection string; obstore reads the other variables."""
-    given = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
-    parts = dict(part.split("=", 1) for part in given.split(";") if "=" in part)
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     account = host.partition(".")[0] or parts.get("AccountName")
-    if given and not account:
+    if text and not account:
         raise PermissionError
     named = {
         "account_name": account,

@@ -30,18 +30,18 @@ def building_folder(final: Path) -> Path:
 
 
 @contextlib.contextmanager
-def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
+def atomic_path(final: Path, move: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it when the block ends.
 
     If the block fails, nothing is written. A long temporary name is truncated, so that only the
-    final name can be too long. `put` renames the file; by default, it replaces an existing file.
+    final name can be too long. `move` renames the file; by default, it replaces an existing file.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
     building = final.with_name(name)
     try:
         yield building
-        put(building, final)
+        move(building, final)
     finally:
         with contextlib.suppress(OSError):
             building.unlink(missing_ok=True)
@@ -52,12 +52,12 @@ def sweep(folder: Path) -> None:
 
     The folder may be shared with other hosts, whose processes are not visible here.
     """
-    for left in folder.glob(f".*{_BUILD_SUFFIX}"):
-        *_, owner, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
+    for path in folder.glob(f".*{_BUILD_SUFFIX}"):
+        *_, owner, pid, _ = ("", "", *path.name.removesuffix(_BUILD_SUFFIX).split("."))
         if owner == host() and _is_ended_process(pid):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
             with contextlib.suppress(OSError):
-                left.unlink()
+                path.unlink()
 
 
 def temporary_folder() -> Path:
@@ -68,12 +68,12 @@ def temporary_folder() -> Path:
     """
     top = temporary_place()
     prefix = f"tracekit-{host()}-"
-    for left in top.glob(f"{prefix}*"):
-        pid = left.name.removeprefix(prefix).partition("-")[0]
+    for path in top.glob(f"{prefix}*"):
+        pid = path.name.removeprefix(prefix).partition("-")[0]
         with contextlib.suppress(OSError):
-            is_ours = left.lstat().st_uid == os.getuid() and not left.is_symlink()
+            is_ours = path.lstat().st_uid == os.getuid() and not path.is_symlink()
             if is_ours and _is_ended_process(pid):
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=top))
     except OSError as error:

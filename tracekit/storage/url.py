@@ -72,16 +72,16 @@ def meaning_of(query: str) -> str:
 
 def is_url(text: str) -> bool:
     """Return whether a text is a URL rather than a local path."""
-    found = _URL.match(text)
-    return found is not None and found["scheme"].lower() != "file"
+    match = _URL.match(text)
+    return match is not None and match["scheme"].lower() != "file"
 
 
 def local_part(text: str) -> str:
     """Return the path of a ``file://`` URL, and other texts unchanged."""
-    found = _URL.match(text)
-    if found is None or found["scheme"].lower() != "file":
+    match = _URL.match(text)
+    if match is None or match["scheme"].lower() != "file":
         return text
-    return urllib.parse.unquote(found["rest"].removeprefix("localhost"))
+    return urllib.parse.unquote(match["rest"].removeprefix("localhost"))
 
 
 def parse(text: str) -> Url:
@@ -91,15 +91,15 @@ def parse(text: str) -> Url:
         UsageError: the scheme is not supported, the bucket or host is missing, or credentials are
             in the wrong place.
     """
-    found = _URL.match(text)
-    if found is None:
+    match = _URL.match(text)
+    if match is None:
         raise UsageError(f"{text}: not a URL")
-    scheme = found["scheme"].lower()
+    scheme = match["scheme"].lower()
     if scheme not in SCHEMES:
         raise UsageError(
             f"{scheme}://: unsupported URL scheme", hint=f"supported: {_SHOWN_SCHEMES}"
         )
-    rest = found["rest"]
+    rest = match["rest"]
     query = ""
     if scheme in WEB:
         rest, _, query = rest.partition("#")[0].partition("?")

@@ -33,12 +33,12 @@ def get(url: Url, start: int = 0) -> Response:
     """
     user, _, host = url.place.rpartition("@")
     address = url._replace(place=host).text
-    given = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
+    request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
     if user:
         encoded = base64.b64encode(unquote(user).encode()).decode()
-        given.add_unredirected_header("Authorization", f"Basic {encoded}")
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
     try:
-        answer = urllib.request.urlopen(given, timeout=READ_TIMEOUT_S)
+        answer = urllib.request.urlopen(request, timeout=READ_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         error.close()
         raise as_os_error(OSError(f"status code: {error.code}"), url) from None
@@ -65,12 +65,12 @@ def links(url: Url, stream: RemoteStream) -> list[str]:
     if len(page) > PAGE_BYTES:
         raise OSError(errno.EFBIG, f"the page is longer than {PAGE_BYTES:,} bytes", url.shown)
     folder = url._replace(query="").text
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for match in _LINK.finditer(page.decode("utf-8", "ignore")):
         try:
             link = urldefrag(urljoin(folder, html.unescape(match[1] or match[2] or "")))[0]
         except ValueError:
             continue
         if link.startswith(folder) and "?" not in link and len(link) > len(folder):
-            found[link] = None
-    return [*found]
+            result[link] = None
+    return [*result]

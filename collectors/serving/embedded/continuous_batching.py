@@ -134,13 +134,13 @@ class ContinuousBatching:
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
         """Submit a request for an exact number of greedy tokens."""
-        taken = self._manager.add_request(
+        accepted = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
             max_new_tokens=max_new_token_count,
             eos_token_id=_NO_END_OF_SEQUENCE,
         )
-        if taken is None:
+        if accepted is None:
             self.check()
             raise WorkloadError("the engine is shutting down and accepts no requests")
 
@@ -189,10 +189,10 @@ class ContinuousBatching:
             "use_async_batching",
             "use_cuda_graph",
         )
-        found = {name: getattr(config, name, None) for name in names}
-        if found["page_size"] is None:  # the name before transformers 5.18
-            found["page_size"] = getattr(config, "block_size", None)
-        return found
+        result = {name: getattr(config, name, None) for name in names}
+        if result["page_size"] is None:  # the name before transformers 5.18
+            result["page_size"] = getattr(config, "block_size", None)
+        return result
 
     def _wrap(self, processor: Any) -> None:
         """Wrap the methods of the batch processor that a step calls."""

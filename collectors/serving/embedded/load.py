@@ -196,7 +196,7 @@ class EmbeddedLoad:
         elif record.output_token_count != token_count:
             # The timestamps would be assigned to the wrong tokens.
             raise WorkloadError(
-                f"request {output.request_id}: the engine's steps made "
+                f"request {output.request_id}: the engine's steps generated "
                 f"{record.output_token_count} tokens, but {token_count} were returned; "
                 "tracekit does not support this version of transformers",
                 hint="please report it with the output of `pip show transformers`",
@@ -213,7 +213,7 @@ class EmbeddedLoad:
         limit_ns = self._plan.timeout_ns
         if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
             raise WorkloadError(
-                f"the engine made no step for {limit_ns / NS_PER_S:g} s, with "
+                f"the engine ran no step for {limit_ns / NS_PER_S:g} s, with "
                 f"{len(self._in_flight)} requests in flight"
             )
         for name, record in list(self._in_flight.items()):

@@ -109,8 +109,8 @@ class LightLlm(Dialect):
         return super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        found = _TRACE.match(file_name)
-        return (int(found[1]), int(found[2])) if found else None
+        match = _TRACE.match(file_name)
+        return (int(match[1]), int(match[2])) if match else None
 
 
 create = partial(HttpEngine, LightLlm)

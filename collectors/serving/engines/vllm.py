@@ -58,8 +58,8 @@ class Vllm(Completions):
         """Order by rank, or by process in versions without ranks; omit the front end's trace."""
         if ".async_llm" in file_name:
             return None
-        found = _RANK.search(file_name) or _HOST_PID.search(file_name)
-        return (int(found[1]),) if found else (0,)
+        match = _RANK.search(file_name) or _HOST_PID.search(file_name)
+        return (int(match[1]),) if match else (0,)
 
 
 create = partial(HttpEngine, Vllm)

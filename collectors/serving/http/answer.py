@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ..records import Outcome, RequestRecord
-from .client import KEPT_TEXT_BYTES, Kept
+from .client import MAX_TEXT_BYTES, BoundedAnswer
 from .dialect import Dialect, Event, plain
 
 LONGEST_EVENT_BYTES = 1 << 20
@@ -51,9 +51,9 @@ class SseReader:
         text = b"".join((*self._line, packet)) if self._line else packet
         if b"\r" in text:
             # A final \r may be the first half of \r\n, so it is processed with the next packet.
-            held = b"\r" if text.endswith(b"\r") else b""
-            text = text[: len(text) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            text += held
+            pending = b"\r" if text.endswith(b"\r") else b""
+            text = text[: len(text) - len(pending)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            text += pending
         lines = text.split(b"\n")
         last = lines.pop()
         self._line = [last] if last else []
@@ -95,7 +95,7 @@ class Attempt:
         self._deadline = deadline
         self.headers: Mapping[str, str] = {}
         self._is_stream = False
-        self._text = Kept(KEPT_TEXT_BYTES)
+        self._text = BoundedAnswer(MAX_TEXT_BYTES)
         self._sse = SseReader()
         self._sizes: list[int | None] = []
         self._total: int | None = None

@@ -27,7 +27,7 @@ from .dialect import plain
 _LONGEST_HEAD_BYTES = 1 << 16
 _MOST_HEADERS = 256
 _MOST_INTERIM_ANSWERS = 16
-KEPT_TEXT_BYTES = 4096
+MAX_TEXT_BYTES = 4096
 TEXT_LENGTH = 200
 
 
@@ -72,26 +72,26 @@ class HttpClient:
         data: bytes = b"",
         *,
         limit_s: float,
-        limit_bytes: int = KEPT_TEXT_BYTES,
-    ) -> Kept:
+        limit_bytes: int = MAX_TEXT_BYTES,
+    ) -> BoundedAnswer:
         """Make a call with a time limit; return the answer, or its error as `problem`.
 
         The stored answer has a size limit.
         """
-        kept = Kept(limit_bytes + 1)
+        answer = BoundedAnswer(limit_bytes + 1)
         try:
             async with asyncio.timeout(limit_s):
                 connection = await self.connect()
-                await connection.exchange(self.request(method, path, data), kept)
+                await connection.exchange(self.request(method, path, data), answer)
         except TimeoutError:
-            kept.problem = f"no complete answer within {limit_s:.3g} s"
+            answer.problem = f"no complete answer within {limit_s:.3g} s"
         except BrokenConnectionError as error:
-            kept.problem = plain(str(error), TEXT_LENGTH)
+            answer.problem = plain(str(error), TEXT_LENGTH)
         except NotHttpError as error:
-            kept.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
+            answer.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
         except (OSError, UnicodeError) as error:
-            kept.problem = plain(connection_problem(error), TEXT_LENGTH)
-        return kept
+            answer.problem = plain(connection_problem(error), TEXT_LENGTH)
+        return answer
 
     async def connect(self) -> Connection:
         """Open a connection whose packets are timestamped with `time.perf_counter_ns`."""
@@ -118,7 +118,7 @@ def _tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class Kept:
+class BoundedAnswer:
     """Receiver that stores an answer up to a limit; `problem` is its error."""
 
     def __init__(self, enough_bytes: int) -> None:
@@ -138,7 +138,7 @@ class Kept:
         return len(self.data) < self._enough_bytes
 
     def text(self) -> str:
-        return " ".join(self.data[:KEPT_TEXT_BYTES].decode("utf-8", "replace").split())
+        return " ".join(self.data[:MAX_TEXT_BYTES].decode("utf-8", "replace").split())
 
 
 class Connection(asyncio.Protocol):

@@ -135,7 +135,7 @@ class Dialect(ABC):
         return f"{self.name} refused to profile: {status} {text}".rstrip()
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Return the sort key of a trace by rank, or None for files of no rank."""
+        """Return the sort key of a trace by rank, or None for files without a rank."""
         numbers = re.findall(r"\d+", file_name)
         return (int(numbers[0]) if numbers else 0,)
 
@@ -183,11 +183,11 @@ def error_text(value: object) -> str:
 
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the server's description without secrets, unless it is too long."""
-    kept: dict[str, Any] = mask_json(dict(info))
-    size = len(json.dumps(kept))
+    masked: dict[str, Any] = mask_json(dict(info))
+    size = len(json.dumps(masked))
     if size > _MOST_KEPT_BYTES:
         return {"left_out": f"{size:,} bytes of server description"}
-    return kept
+    return masked
 
 
 def local_vocabulary_size(model_folder: object) -> int | None:
@@ -246,16 +246,16 @@ def an_answer(body: bytes) -> Any:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return _kept(value, 0)
+    return _trimmed(value, 0)
 
 
-def _kept(value: Any, depth: int) -> Any:
+def _trimmed(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):
-        return {plain(key, _NAME_LENGTH): _kept(item, depth + 1) for key, item in value.items()}
+        return {plain(key, _NAME_LENGTH): _trimmed(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_kept(item, depth + 1) for item in value]
+        return [_trimmed(item, depth + 1) for item in value]
     return plain(value, _LONGEST_KEPT_TEXT) if isinstance(value, str) else value
 
 

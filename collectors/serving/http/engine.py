@@ -30,7 +30,7 @@ from ...process.ending import last_lines
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
-from .client import TEXT_LENGTH, HttpClient, Kept
+from .client import TEXT_LENGTH, BoundedAnswer, HttpClient
 from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
@@ -152,9 +152,9 @@ class HttpEngine:
         )
 
     def _own_trace_dir(self, folder: Path) -> Path:
-        made = self._trace_dir or folder / ".work" / "traces"
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        trace_dir = self._trace_dir or folder / ".work" / "traces"
+        trace_dir.mkdir(parents=True, exist_ok=True)
+        return trace_dir
 
     def _ended(self) -> str | None:
         how = None if self._server is None else self._server.exit_description
@@ -166,9 +166,9 @@ class HttpEngine:
         After failed requests, a health check shows whether the server still answers.
         """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
-        gone = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
-        if gone and result.lost_ns is None:
-            result.lost_ns = min(record.end_ns or 0 for record in gone)
+        lost = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
+        if lost and result.lost_ns is None:
+            result.lost_ns = min(record.end_ns or 0 for record in lost)
         how = self._ended()
         if how is not None or not failed:
             return how
@@ -179,10 +179,10 @@ class HttpEngine:
                 self._server.wait(_END_TIMEOUT_S)
                 how = self._ended()
             return how or f"the server went away during the load: {problem}"
-        count = sum(record.outcome == "refused" for record in gone)
+        count = sum(record.outcome == "refused" for record in lost)
         if count:
-            found = "request" if count == 1 else "requests"
-            return f"{count} {found} found no server, which is available again"
+            outcome = "request" if count == 1 else "requests"
+            return f"{count} {outcome} found no server, which is available again"
         return None
 
     def _wait_for_health(self, echo: Echo) -> None:
@@ -273,7 +273,9 @@ class HttpEngine:
     # Queries before the load, within the remaining setup time.
 
     def _generate(self, prompt: Prompt) -> bytes | None:
-        return self._asked("POST", self._dialect.generate_path, self._dialect.encoded(prompt, 1))
+        return self._answer_of(
+            "POST", self._dialect.generate_path, self._dialect.encoded(prompt, 1)
+        )
 
     def _count_tokens(self, text: str) -> int | None:
         reader = SseReader()
@@ -287,18 +289,18 @@ class HttpEngine:
         return None
 
     def _get_json(self, path: str) -> Any:
-        body = self._asked("GET", path)
+        body = self._answer_of("GET", path)
         try:
             return None if body is None else an_answer(body)
         except ValueError:
             return None
 
-    def _asked(self, method: str, path: str, data: bytes = b"") -> bytes | None:
+    def _answer_of(self, method: str, path: str, data: bytes = b"") -> bytes | None:
         """Return the server's answer to a query, or None."""
         answer = self._ask(method, path, data, self._setup_end_s - time.monotonic())
         return bytes(answer.data) if answer.problem is None and answer.status == 200 else None
 
-    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> Kept:
+    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> BoundedAnswer:
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
         answer = asyncio.run(
             self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)

@@ -38,5 +38,5 @@ def install(ddp_model: Any, method: str, **options: Any) -> Compression:
             f"unknown gradient compression {method!r}", hint="methods: " + ", ".join(methods())
         )
     hook = import_module(f"{__name__}.{method}").install
-    taken = inspect.signature(hook).parameters
-    return hook(ddp_model, **{name: value for name, value in options.items() if name in taken})
+    parameters = inspect.signature(hook).parameters
+    return hook(ddp_model, **{name: value for name, value in options.items() if name in parameters})

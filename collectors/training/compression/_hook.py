@@ -52,7 +52,7 @@ class Codec(ABC):
         """Return this rank's message for a parameter, and store the residual.
 
         A summable codec returns one tensor of the gradient's type. Shapes and types depend only on
-        those of the gradient, so they are the same on every rank.
+        the gradient, so they are the same on every rank.
         """
 
     @abstractmethod
@@ -64,9 +64,9 @@ class Codec(ABC):
 class Compression:
     """A hook's properties and the bytes it has sent so far, as seen by this rank.
 
-    `dense_bytes` is the size of the gradients, `sent_bytes` that of the messages sent instead, both
-    summed over the steps. With all-gather a rank receives the messages of all others; with
-    all-reduce, the size of one message, whatever the number of ranks.
+    `dense_bytes` is the size of the gradients, and `sent_bytes` the size of the messages sent
+    instead, both summed over the steps. With all-gather, a rank receives the messages of all
+    others. With all-reduce, it receives the size of one message for any number of ranks.
     """
 
     method: str

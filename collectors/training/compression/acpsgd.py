@@ -9,8 +9,8 @@ computes and sends only one of the two factors per step, in turn:
 
 Two steps are one power iteration. The orthogonal factor is the same on every rank, so the mean of
 the sent factors decodes to the mean of the ranks' approximations: one all-reduce per step, needed
-only at the end of the step. What a rank's approximation leaves out is added to its next gradient
-(error feedback), including the rounding of the sent factor.
+only at the end of the step. A rank's approximation error, including the rounding of the sent
+factor, is added to its next gradient (error feedback).
 """
 
 from __future__ import annotations

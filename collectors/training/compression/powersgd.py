@@ -56,8 +56,8 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
             future = powerSGD_hook(state, bucket)
         if is_gloo:
             # The callbacks start collectives from gloo's threads. Without this wait, ranks could
-            # start them and those of the next bucket in different orders, but gloo matches
-            # collectives by order.
+            # start these collectives and the next bucket's collectives in different orders, but
+            # gloo matches collectives by order.
             future.wait()
         return future
 

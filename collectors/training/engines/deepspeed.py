@@ -34,7 +34,7 @@ def construction(
     """Return the context for creating a model: under stage 3, it shards large models on the fly.
 
     A model sharded this way keeps torch's per-layer initial weights, because transformers'
-    initialization sees empty ones. 4-bit weights can be packed only as a whole, so their model is
+    initialization sees empty ones. 4-bit weights can only be packed unsharded, so their model is
     created unsharded.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
@@ -180,8 +180,8 @@ def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
             # DeepSpeed would compile it later, when a fallback is no longer possible.
             builder.load(verbose=False)
         except Exception as error:  # noqa: BLE001 - a compilation may raise any exception
-            said = str(error).strip().partition("\n")[0]
-            reason = f"{type(error).__name__}: {said[:200]}"
+            message = str(error).strip().partition("\n")[0]
+            reason = f"{type(error).__name__}: {message[:200]}"
         else:
             return True
     notes.append(

@@ -26,7 +26,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class MegatronEngine(Engine):
-    """A `GPTModel`, split over the tensor-parallel ranks and replicated by DDP over the others."""
+    """A `GPTModel`, split over tensor-parallel ranks and replicated by DDP over the others."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         from megatron.core import parallel_state

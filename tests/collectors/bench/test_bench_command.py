@@ -144,6 +144,6 @@ def test_under_torchrun(tmp_path):
     assert [(line["op"], line["group_size"]) for line in lines] == [
         ("all_gather", 3), ("op_call", None),
     ]  # fmt: skip
-    # Three ranks have equal parts of a whole number of 4-byte elements.
+    # Three ranks have equal parts with an integer number of 4-byte elements.
     assert lines[0]["message_bytes"] == 1020
     assert manifest.read(tmp_path / "run").parallel.world_size == 3

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tracekit.collectors.bench.collectives import OPS, whole_bytes
+from tracekit.collectors.bench.collectives import OPS, total_bytes
 from tracekit.collectors.process import launch
 
 
@@ -48,6 +48,6 @@ def test_ranks_agree_on_the_largest(ranks):
 
 
 def test_whole_bytes():
-    assert whole_bytes(1024, 8, "fp32") == 1024
-    assert whole_bytes(1024, 3, "bf16") == 1020
-    assert whole_bytes(1, 8, "fp32") == 32
+    assert total_bytes(1024, 8, "fp32") == 1024
+    assert total_bytes(1024, 3, "bf16") == 1020
+    assert total_bytes(1, 8, "fp32") == 32

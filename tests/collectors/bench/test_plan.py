@@ -1,4 +1,4 @@
-"""Which points are measured: those of the paper in full, all kinds of them in small."""
+"""Selection of points: the paper's points in full scale, and all kinds in small scale."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def test_types_by_device(monkeypatch):
 
 
 def test_figure_11():
-    """M from 4096 to 16384 by 512 for three shapes of weights, and 13 rows more for one of them."""
+    """M from 4096 to 16384 in steps of 512 for three weight shapes, and plus 13 for one of them."""
     curves = {}
     for point in points("gemm", dtypes=("bf16",)):
         curves.setdefault(str(point.series), []).append((point.m, point.n, point.k))
@@ -103,7 +103,7 @@ def test_a_cpu_has_small_points_of_every_kind():
 def test_own_sizes_and_ops():
     shapes = points("gemm", CPU, dtypes=("fp32",), shapes=((3, 4, 5),))
     assert [(p.m, p.n, p.k, p.batch, p.series) for p in shapes] == [(3, 4, 5, 1, None)]
-    # Of `all`, sizes of one kind leave out what has none of it.
+    # With `all`, sizes of one kind omit families without this kind.
     assert points("memcpy", CPU, shapes=((3, 4, 5),)) == []
     assert points("collective", CPU, shapes=((3, 4, 5),)) == []
     assert points("gemm", CPU, sizes_bytes=(8,)) == []

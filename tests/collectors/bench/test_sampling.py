@@ -111,12 +111,13 @@ def test_all_ranks_stop_at_the_slowest_ones_figures():
 
     timing = machine.sample(agree=agree)
     assert statistics.fmean(timing.sample_ns) == 2e6
-    # A fifth of a second by the other clock is a tenth by this one; looks are half as many apart.
+    # A fifth of a second on the other clock is a tenth on this one, so checks are half as far
+    # apart.
     assert 100 <= len(timing.sample_ns) <= 150
 
 
 class Cuda:
-    """Stands for torch.cuda, and logs its calls."""
+    """A fake torch.cuda that logs its calls."""
 
     def __init__(self, elapsed_ms=1.5):
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs the loop programs, bare or under `tracekit collect`, and reports what each run leaves."""
+"""Runs loop programs, bare or under `tracekit collect`, and reports their results."""
 
 import contextlib
 import gzip
@@ -82,7 +82,7 @@ class RunFolder:
         The end of the loop's mark decides, as the mark may begin before tracekit opens its range.
         """
         events = self.events(rank)
-        # A step that begins anew follows the range that it replaces.
+        # A restarted step follows the range that it replaces.
         marks = sorted((e["name"], e["ts"], e["ts"] + e["dur"]) for e in events)
         steps = {
             int(name.removeprefix("tk/step/").removesuffix(" anew")): (start, end)
@@ -115,7 +115,7 @@ class Outcome:
     Attributes:
         exit_code: as a shell shows it, 128 + n for signals.
         stdout: what the program printed.
-        stderr: what the program and tracekit said.
+        stderr: output of the program and tracekit.
         files: names in its folder, home, and temporary folder, without the run folder.
         left: command lines of processes that outlived it.
         folder: its working folder.
@@ -153,7 +153,7 @@ class Process:
         pytest.fail(f"ended without {line!r}: {self.seen}\n{self.end().stderr}")
 
     def end(self, stdin: str | None = None, *, wait_s: float = _LEAVING_S) -> Outcome:
-        """Wait for the end, and return what is left; processes that are left are killed.
+        """Wait for the end, and return the outcome; kill remaining processes.
 
         Args:
             stdin: its standard input.
@@ -213,7 +213,7 @@ class Loops:
             **{key: value for key, value in os.environ.items() if not key.startswith(dropped)},
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
-            # The C++ of inductor is compiled once; Dynamo compiles anew for each program.
+            # Inductor's C++ is compiled once; Dynamo compiles again for each program.
             "TORCHINDUCTOR_CACHE_DIR": str(self._folder / "inductor"),
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
@@ -306,7 +306,7 @@ def files_of(work: Path) -> list[str]:
 
 
 def left_of(token: str, wait_s: float) -> list[str]:
-    """Return the processes that still run after some time, or at once if none does."""
+    """Return the processes that still run after some time; return immediately if none does."""
     deadline = time.monotonic() + wait_s
     while True:
         found = [_words(pid) for pid in _pids(token)]

@@ -35,6 +35,6 @@ def test_a_training_is_recorded(package, loops):
     assert run.steps() == {6: {6}, 7: {7}}
     phases = run.phases()
     assert (phases["forward"], phases["backward"], phases["optimizer"]) == (4, 4, 2)
-    # No evaluation belongs to a step; Lightning's runs before the trace ends.
+    # Evaluations do not belong to steps; Lightning's runs before the trace ends.
     for begin, _ in run.spans("tk/phase/evaluation"):
         assert not any(first <= begin < last for first, last in run.spans("tk/step/"))

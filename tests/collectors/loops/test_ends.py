@@ -49,7 +49,7 @@ ENDS = {
 def test_a_program_that_ends_badly(case, loops):
     result = loops.run("ends", str(case.step), case.how)
     assert result.exit_code == case.exit_code, result.stderr
-    # It prints what the plain loop prints, up to the step that does not end.
+    # Its output equals the plain loop's, up to the unfinished step.
     (printed,) = lines_of(result.stdout, result.files)
     assert is_same(printed, " ".join(expected()["plain"][0].split()[: 4 + case.step]))
     assert result.left == []
@@ -145,7 +145,7 @@ def on_a_terminal(loops, command, wait_for, keys):
 
 
 def test_the_program_can_read_from_the_terminal(loops):
-    """In a process group of its own it would be stopped when it reads."""
+    """In a separate process group, it would be stopped when it reads."""
     program = [sys.executable, "-c", "print('answer', input('question '))"]
     shown, result = on_a_terminal(loops, [*loops.collect(), *program], "question", b"forty-two\n")
     assert "answer forty-two" in shown

@@ -26,16 +26,16 @@ class Loop:
     """A loop program, and what its run folder must contain.
 
     Attributes:
-        program: the script and its words.
-        ranks: how many.
+        program: the script and its arguments.
+        ranks: number of ranks.
         is_torchrun: whether torchrun starts the ranks, not a shell script.
         needs: packages of the `loops` extra.
         tokens: trained by all ranks in one step; None without token ids.
         model: class of the model.
-        parameters: of the model; None where that is not checked.
+        parameters: number of parameters; None to skip the check.
         phases: ranges of each checked phase in the two recorded steps; empty if the calls inside
             a step cannot be seen.
-        accumulation: micro-batches of a step; None where it is not known.
+        accumulation: micro-batches of a step; None if unknown.
         data_size: number of data-parallel ranks.
         precision: data type of the computation.
         steps: the recorded steps; None if only that each holds its own mark is checked.
@@ -147,7 +147,7 @@ LOOPS = {
     "compiled in place": compiled("compiled place eager"),
     "compiled layers": compiled("compiled layers eager"),
     "compiled layers with their own call": compiled("compiled calling eager"),
-    # Nothing inside the compiled function is visible.
+    # The inside of the compiled function is not visible.
     "compiled step": Loop(
         program="compiled step eager",
         tokens=None,
@@ -246,7 +246,7 @@ def test_the_optimizer_of_lightning_calls_the_model(loops):
 
 @nightly
 def test_parameters_that_are_sharded_by_hand(loops):
-    """Nothing but the data tells whether the ranks receive different batches."""
+    """Only the data shows whether ranks receive different batches."""
     result = loops.run("zero3_by_hand", ranks=2)
     assert_unharmed(result, "zero3_by_hand (2 ranks)")
     made = result.run.manifest
@@ -283,7 +283,7 @@ def test_an_optimizer_that_starts_late_starts_no_new_loop(kind, loops):
     assert made["outcome"] == "ok"
     assert not [note for note in made["notes"] if "loop" in note], made["notes"]
     assert [note for note in made["notes"] if LATE in note], made["notes"]
-    # Two iterations, of which one trains the actor.
+    # Two iterations; one of them trains the actor.
     assert result.run.phases()["optimizer"] == 2 * 3
 
 

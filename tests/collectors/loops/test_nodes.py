@@ -21,7 +21,7 @@ COMMANDS = [
 ]
 STARTING = [command for command in COMMANDS if " --out " in command]
 READING = [command for command in COMMANDS if " --out " not in command]
-# Sizes of the page, and those that one machine with two cores can run.
+# Sizes on the page, and sizes that one machine with two cores can run.
 SMALLER = {
     "--nnodes 8": "--nnodes 2",
     "--nproc-per-node 8": "--nproc-per-node 1",

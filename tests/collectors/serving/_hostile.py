@@ -62,10 +62,10 @@ class Kind(NamedTuple):
     """A kind of hostile server.
 
     Attributes:
-        outcome: of each request; `refused` if the run ends in an error without a run folder; `any`
-            if it depends on the variant or on the speed of the machine.
+        outcome: outcome of each request; `refused` if the run ends in an error without a run
+            folder; `any` if it depends on the variant or on the speed of the machine.
         path: where it misbehaves.
-        scripts: variants of what it does there.
+        scripts: variants of its behavior there.
         reason: start of the reason of each failed request.
         engine: the dialect it speaks.
         is_profiled: whether the run asks it for a profile.
@@ -320,7 +320,7 @@ KINDS: dict[str, Kind] = {
     "counts_no_tokens": _load(
         "ok", stream(used(prompt_tokens=0, completion_tokens=NEW_TOKENS)), engine="openai"
     ),
-    # Each probe for the length of a prompt would be a thousand times as long as the last.
+    # Each probe of the prompt length would be a thousand times longer than the previous one.
     "counts_too_few_tokens": _load(
         "bad_response",
         stream(b'data: {"choices": [], "usage": {"prompt_tokens": 1}}\n\n'),

@@ -6,7 +6,7 @@ Written from the engines' documentation and sources, quirks included (LightLLM `
 `api_lightllm.py`, `utils/profiler.py`; vLLM `serving_completion.py`, `profiler/wrapper.py`; SGLang
 `http_server.py`, `scheduler_profiler_mixin.py`; TGI `router/src/server.rs`; transformers
 `cli/serving/completion.py`). `POST /stand_in` with a JSON object replaces the quirks; `GET
-/stand_in` returns what the server has received.
+/stand_in` returns the requests that the server has received.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MODEL = "stand-in-7b"
 
 @dataclass
 class Quirks:
-    """How the server behaves; `behavior` has an item per request, taken in turns."""
+    """Behavior of the server; `behavior` has an item per request, used cyclically."""
 
     behavior: list[str] = field(default_factory=lambda: ["ok"])
     token_gap_s: float = 0.0

@@ -77,7 +77,7 @@ def stand_in_command(tmp_path):
 
 
 def told_of(folder):
-    """Stands for the figures that `tracekit collect` computes."""
+    """Replacement for the figures that `tracekit collect` computes."""
     return [f"figures of {folder.name}"]
 
 

@@ -25,7 +25,7 @@ CHUNKED_BODY = b"hello,\r\n world \r\n"
 
 
 class Kept:
-    """Keeps all that it receives."""
+    """Stores everything that it receives."""
 
     def __init__(self, enough=1 << 30):
         self.status = 0
@@ -77,7 +77,7 @@ def test_a_chunked_answer_is_read_however_it_is_cut(cuts):
 
 
 def test_packets_are_stamped_when_they_are_read():
-    """Three packets wait together, and each keeps the instant of its own."""
+    """Three packets wait together, but each has its own timestamp."""
     head = b"HTTP/1.1 200 OK\r\n\r\n"
     kept = receive([head + b"a", b"b", b"c"])
     assert kept.pieces == [(1, b"a"), (2, b"b"), (3, b"c")]
@@ -118,7 +118,7 @@ def test_an_incomplete_answer_is_broken(packet):
         b"HTTP/1.1 100 Continue\r\n\r\n" * 17,
         b"HTTP/1.1 200 OK\r\n" + b"".join(b"h%d: 1\r\n" % number for number in range(300)),
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,
-        # A header after the body, which the parser would keep for ever.
+        # A header after the body, which the parser would store forever.
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,
     ],
 )

@@ -61,7 +61,7 @@ def test_the_server_is_ended_with_its_children(serve, launcher, tmp_path):
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert running(pids) == []
     assert (run.folder / "logs" / "server.log").read_text() == "the server has started\n"
-    # LIGHTLLM_TRACE_DIR told the server where to write.
+    # LIGHTLLM_TRACE_DIR set the output folder of the server.
     assert run.manifest.traces == ["rank0.json.gz"]
 
 

@@ -169,12 +169,12 @@ def test_the_passes_go_by_in_order_and_times_begin_with_the_load():
     before_ns = time.time_ns()
     transport, states = MadeUp(), list[LoadProgress]()
     result = carried_out(transport, states)
-    # The ids of the warm-up follow those of the load, and those of the profile both.
+    # Ids: the load, then the warm-up, then the profile.
     assert transport.sent == [("warm-up", [2]), ("load", [0, 1]), ("trace", [3, 4])]
     assert [state.stage for state in states] == ["warm-up", "load", "trace"]
     assert [state.finished_count for state in states] == [1, 2, 1]
     assert {state.in_flight_count for state in states} == {0}
-    # What the window left unanswered is no failure, and is not told of.
+    # Requests without an answer in the window are not failures, and are not reported.
     assert [record.request_id for record in result.records] == [0, 1, 2, 3]
     load = result.records[:2]
     assert [record.arrival_ns for record in load] == [0, 1000]
@@ -207,6 +207,6 @@ def test_a_load_that_breaks_keeps_its_results(stage):
     assert (result.wall_ns > 0) == (stage == "trace")
     # Since the load began, or since it was to begin; never a reading of the clock itself.
     assert 0 < result.lost_ns <= time.perf_counter_ns() - begin_ns
-    # What was never due has no time.
+    # Requests that were never due have no time.
     never = [record for record in result.records if record.outcome == "cancelled"]
     assert {record.arrival_ns for record in never} <= {0}

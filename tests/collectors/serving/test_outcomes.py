@@ -89,7 +89,7 @@ def test_a_run_without_an_answer_fails(stand_in, serve, tmp_path):
 
 @pytest.fixture
 def unused_url():
-    """Return the URL of a port on which nothing listens."""
+    """Return the URL of a port without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -139,7 +139,7 @@ def test_a_request_longer_than_the_engine_takes_is_refused(stand_in, serve):
 
 @pytest.fixture
 def few_open_files():
-    """Set the limit below what the burst needs, as most systems do."""
+    """Set the limit of open files below the number of requests, as on most systems."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
     yield
@@ -254,7 +254,7 @@ def test_a_server_that_went_and_came_back(stand_in):
     result = LoadResult([answered, *refused], 0, 20)
     assert engine._loss(result) is not None
     assert result.lost_ns == 11
-    # A connection that broke, or a slow answer, came from a server that is running.
+    # A broken connection or slow answer shows that the server is running.
     others = [
         RequestRecord(3, outcome="broken_stream", end_ns=5),
         RequestRecord(4, outcome="timeout"),

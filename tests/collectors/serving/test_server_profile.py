@@ -1,4 +1,4 @@
-"""The profile of a server: its window, and traces that come late, in parts, or not at all."""
+"""The profile of a server: its window, and late, partial, or missing traces."""
 
 import gzip
 import json
@@ -41,13 +41,13 @@ def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(stand_in, serv
         assert trace_of(run.folder, rank)["distributedInfo"]["rank"] == rank
     calls = server.seen()["calls"]
     assert calls.index("GET /profiler_start") < calls.index("GET /profiler_stop")
-    # What was picked up stays where the server wrote it.
+    # Copied traces remain where the server wrote them.
     assert len(list(traces.iterdir())) == 3
     assert (run.manifest.parallel.tensor_size, run.manifest.parallel.world_size) == (2, 2)
 
 
 def test_the_load_is_sent_again_for_the_profile(stand_in, serve, tmp_path):
-    """What is measured runs without the profiler; a short load is profiled completely."""
+    """The measured load runs without the profiler; a short load is profiled completely."""
     server = stand_in("lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "t"))
     run = serve(server, trace_dir=tmp_path / "t")
     profiled = [request for request in run.all_requests if request["is_profiled"]]

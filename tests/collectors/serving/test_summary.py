@@ -14,7 +14,7 @@ from tracekit.manifest import Load, Manifest
 
 
 def request(number, outcome, sent_ns, end_ns, **members):
-    """A request whose tokens came singly, unless its members say otherwise."""
+    """A request with one token per chunk by default."""
     token_ns = members.get("token_ns", [])
     derived = {
         "first_token_ns": token_ns[0] if token_ns else None,
@@ -28,7 +28,7 @@ def request(number, outcome, sent_ns, end_ns, **members):
 REQUESTS = [
     request(0, "ok", 7, 311, token_ns=[107, 207, 307]),
     request(1, "ok", 13, 400, arrival_ns=10, token_ns=[400]),
-    # Not streamed: there is no first token.
+    # Not streamed, so there is no first token time.
     request(2, "ok", 20, 831, arrival_ns=20, output_token_count=5),
     # Its first token is known from its tokens alone.
     request(3, "ok", 25, 322, arrival_ns=20, token_ns=[222, 322], first_token_ns=None),

@@ -98,7 +98,7 @@ def test_every_request_is_recorded(run):
 def test_steps_and_tokens_add_up(run):
     measured = records_of(run.result)
     counts = run.result.extra["steps"]
-    # The last part of a prompt gives the first token, so the others are one decode token each.
+    # The last part of a prompt produces the first token, so each other token is one decode token.
     assert counts["prefill_token_count"] == REQUEST_COUNT * PROMPT_LEN
     assert counts["decode_token_count"] == REQUEST_COUNT * (NEW_TOKEN_COUNT - 1)
     assert counts["step_count"] == sum(
@@ -171,7 +171,7 @@ def test_phases_and_modules_of_the_trace(run, trace):
     counts = Counter()
     for row in rows:
         counts[str(row["source"])] += int(row["kernel_count"])
-    # What the engine itself does in a step (choosing, index tensors, sampling) is the rest.
+    # The rest is the engine's work in a step (scheduling, index tensors, sampling).
     assert counts["tk"] >= 0.75 * counts.total()
     assert counts["tk"] + counts["range"] >= 0.97 * counts.total()
     for phase in ("prefill", "mixed", "decode"):
@@ -251,7 +251,7 @@ def test_requests_are_sent_when_they_are_due(engine, tmp_path):
     assert [record.arrival_ns - measured[0].arrival_ns for record in measured] == due_ns
     sent_ns = [record.sent_ns or 0 for record in measured]
     assert sent_ns == sorted(sent_ns)
-    # None is sent before it is due; how long after is up to the machine.
+    # No request is sent before it is due; the delay depends on the machine.
     assert all(sent >= record.arrival_ns for sent, record in zip(sent_ns, measured, strict=True))
 
 

@@ -61,7 +61,7 @@ def model_folder(tmp_path_factory):
 def test_a_load_on_transformers_serve(model_folder, tmp_path):
     port = free_port()
     folder = tmp_path / "run"
-    # The server lists what is in the cache of downloads, and fails where there is no such folder.
+    # The server lists the download cache, and fails if its folder does not exist.
     (tmp_path / "hub").mkdir()
     launch = (
         f"{shlex.quote(str(PROGRAM))} serve {shlex.quote(str(model_folder))} --device cpu "

@@ -52,7 +52,7 @@ class Recorder(StepRecorder):
 
 
 def generate_all(model, prompts, size, new_token_count):
-    """Return the output for prompts that arrive at once, and the batches of its steps."""
+    """Return the output for simultaneous prompts, and the batches of the steps."""
     recorder = Recorder()
     outputs = {}
     with running(ContinuousBatching(model, size, recorder)) as engine:

@@ -5,9 +5,9 @@
     run = make_run(folder, Layout(data=16, tensor=4), Step(), Faults(slow_ranks={9: 1.3}))
     run.truth.waits["7", 3]     # wait of each rank in the collective with Seq 3 of group 7, ns
 
-Every rank runs a program of work and collectives in one true time. The ranks that arrive early at a
-collective wait for the last one. The files show that time, shifted by the clock of each rank. All
-times are whole nanoseconds.
+Every rank runs a program of work and collectives on a common true time. Ranks that arrive early at
+a collective wait for the last one. The files contain this time, shifted by the clock of each rank.
+All times are integer nanoseconds.
 """
 
 from made_runs.faults import Faults, Late

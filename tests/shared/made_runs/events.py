@@ -27,9 +27,9 @@ def events(
     """Yield the events of a rank as JSON.
 
     Args:
-        done: its ops in their order.
-        step_starts_ns: when its steps begin, and the end of the last, ns.
-        clock_ns: what its clock is ahead, ns.
+        done: its ops in order.
+        step_starts_ns: starts of its steps, and the end of the last one, ns.
+        clock_ns: how far its clock is ahead, ns.
         device: the number of its device on its node.
     """
     for number, (start, end) in enumerate(pairwise(step_starts_ns)):

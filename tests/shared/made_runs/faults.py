@@ -22,15 +22,15 @@ class Faults:
     """All faults of a run; a factor of 1.3 means 30 % slower.
 
     Attributes:
-        slow_ranks: rank to factor of its work.
-        slow_nodes: node to factor of the work of its ranks.
-        late: ranks that come late once.
-        slow_links: name of a process group to factor of the transfers in it.
-        unreadable: ranks whose files are no traces.
-        missing: ranks that left no file.
-        clock_ns: rank to what its clock is ahead of the true time, ns.
-        end_jitter_ns: how far the ends of a collective lie apart on its ranks at most, ns.
-        expert_shares: what each rank of an expert group gets of all tokens, as whole weights.
+        slow_ranks: factor of the work by rank.
+        slow_nodes: factor of the work by node.
+        late: ranks that are late once.
+        slow_links: factor of transfers by process group.
+        unreadable: ranks with files that are not traces.
+        missing: ranks without a file.
+        clock_ns: how far the clock is ahead of the true time, by rank, ns.
+        end_jitter_ns: maximum difference between the ends of a collective on its ranks, ns.
+        expert_shares: share of tokens of each rank in an expert group, as integer weights.
     """
 
     slow_ranks: Mapping[int, float] = field(default_factory=dict)

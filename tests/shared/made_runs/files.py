@@ -56,14 +56,14 @@ def collective_kernel(done: Done) -> tuple[str, dict[str, Any]]:
 
 
 class Files:
-    """Where the files of a run are written; a file is a rank.
+    """Writes the files of a run, one per rank.
 
     Args:
-        folder: for the files.
+        folder: folder for the files.
         layout: ranks and groups.
-        faults: which files are none.
-        is_compressed: gzip, and names that end so.
-        has_hosts: files name the hosts.
+        faults: unreadable and missing files.
+        is_compressed: whether files are gzipped, with the suffix.
+        has_hosts: whether files name the hosts.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ _LISTED_RANKS = 30
 
 @dataclass(frozen=True)
 class Group:
-    """One process group: its name as in the files, its dimension, its global ranks."""
+    """A process group: its name in the files, its dimension, and its global ranks."""
 
     name: str
     dimension: str
@@ -26,16 +26,16 @@ class Group:
 
     @property
     def ranks_text(self) -> str:
-        """The ranks as Kineto writes them: at most thirty."""
+        """The ranks as Kineto writes them, at most thirty."""
         shown = ", ".join(map(str, self.ranks[:_LISTED_RANKS]))
         return f"[{shown}, ...]" if len(self.ranks) > _LISTED_RANKS else f"[{shown}]"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Parallel sizes; ranks are numbered as Megatron does: tensor, then data, then pipeline.
+    """Parallel sizes. Ranks are numbered as in Megatron: tensor, then data, then pipeline.
 
-    Experts are spread over the data-parallel ranks, ``expert`` of them in a group; 1 is none.
+    Experts are distributed over groups of ``expert`` data-parallel ranks; 1 for no experts.
     ``is_described``: whether the groups are named after their dimensions.
     """
 
@@ -54,7 +54,7 @@ class Layout:
 
     @property
     def node_count(self) -> int:
-        """Nodes, the last of which may have fewer ranks."""
+        """Number of nodes; the last one may have fewer ranks."""
         return -(-self.world_size // self.ranks_per_node)
 
     def place(self, rank: int) -> tuple[int, int, int]:

@@ -73,16 +73,16 @@ def _nothing(_screen: Screen) -> list[Text]:
 def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
     """Return all sections in order, including those described in headers of analyses."""
     views = load_catalog().analyses.views("breakdown")
-    found = {}
+    result = {}
     for name in with_placed(sections):
         drawn = TOTALS.get(name, name)
         is_described = "title" in views.get(drawn, {})
-        found[name] = Section(bars_of(drawn), drawn) if is_described else sections[name]
-    return found
+        result[name] = Section(bars_of(drawn), drawn) if is_described else sections[name]
+    return result
 
 
 _SECTIONS = {
-    "comparison": Section(comparison.whole, "comparison"),
+    "comparison": Section(comparison.total, "comparison"),
     "comparison_split": Section(comparison.split, "comparison_split"),
     "comparison_noise": Section(comparison.noise, "comparison_noise"),
     "comparison_setup": Section(comparison.setup, "comparison_setup"),

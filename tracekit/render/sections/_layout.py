@@ -76,12 +76,12 @@ class Screen:
         """Return rows with work in steps, largest first, with their share of the work per step."""
         (totals,) = self.rows("step_totals")
         work_ns = totals["step_work_ns"] or 1
-        found = [
+        results = [
             {**row, "step_pct": 100 * row["step_wall_ns"] / work_ns}
             for row in rows
             if row["step_wall_ns"]
         ]
-        return sorted(found, key=lambda row: -row["step_wall_ns"])
+        return sorted(results, key=lambda row: -row["step_wall_ns"])
 
     def heading(self, title: str, note: str = "") -> Text:
         """Return the first line of a section: its title, and a dim note truncated to the width."""
@@ -284,8 +284,8 @@ def change_column(name: str, rows: Sequence[Row], title: str = "") -> TextColumn
 
 def per_step(title: str, screen: Screen) -> Text:
     """Return a title, with "per step" if steps are marked."""
-    found = Text(title, style="bold")
-    return found.append(" per step", style="not bold dim") if screen.has_steps else found
+    result = Text(title, style="bold")
+    return result.append(" per step", style="not bold dim") if screen.has_steps else result
 
 
 def device_label(row: Row, *, is_only: bool = False) -> str:
@@ -315,8 +315,8 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
         rows = screen.rows(name)
         most, bar = int(view.get("most", 8)), view.get("bar", "")
         names = view["figures"].split(",")
-        given = view["titles"].split(",") if "titles" in view else map(_title, names)
-        titles = dict(zip(names, given, strict=False))
+        texts = view["titles"].split(",") if "titles" in view else map(_title, names)
+        titles = dict(zip(names, texts, strict=False))
         is_of_step = screen.has_steps and "step_wall_ns" in titles
         if is_of_step:
             rows = screen.of_work(rows)

@@ -50,10 +50,10 @@ def _moved(
             *figures(best, {**rates, "message_bytes": "of"}),
         ]
         return _points(screen, title, rows, best, _labels(best, kind, of=rows), columns)
-    found: dict[str, dict[int, float]] = {}
+    result: dict[str, dict[int, float]] = {}
     for row, label in zip(rows, labels, strict=True):
         if row[curve] is not None and row["message_bytes"]:
-            found.setdefault(label, {})[row["message_bytes"]] = row[curve]
+            result.setdefault(label, {})[row["message_bytes"]] = row[curve]
     columns = [
         *figures(rows, {"message_bytes": "bytes", "median_ns": "time"}),
         _interval(rows),
@@ -61,7 +61,7 @@ def _moved(
     ]
     axes = ("Bandwidth over bytes", "GB = 1e9 bytes")
     return [
-        *_drawn(screen, found, axes, lambda size: format_bytes(round(size)), format_bytes_per_s),
+        *_drawn(screen, result, axes, lambda size: format_bytes(round(size)), format_bytes_per_s),
         *_points(screen, title, rows, rows, labels, columns),
     ]
 
@@ -89,13 +89,13 @@ def bench_gemm(screen: Screen) -> list[Text]:
     out = _points(screen, "GEMMs", rows, shown, labels, columns)
     if not screen.full:
         return out
-    found: dict[str, dict[int, float]] = {}
+    result: dict[str, dict[int, float]] = {}
     for row, label in zip(rows, _labels(rows, ("series", "dtype"), " · "), strict=True):
         if row["series"] and row["flop_per_s"] is not None:
-            found.setdefault(label, {})[row["m"]] = row["flop_per_s"]
+            result.setdefault(label, {})[row["m"]] = row["flop_per_s"]
     axes = ("Rate over M", "operations per second")
     return [
-        *_drawn(screen, found, axes, lambda size: f"M {size:,.0f}", format_flop_per_s),
+        *_drawn(screen, result, axes, lambda size: f"M {size:,.0f}", format_flop_per_s),
         *out,
     ]
 
@@ -153,7 +153,7 @@ def _points(
 
 def _drawn(
     screen: Screen,
-    found: Mapping[str, Mapping[int, float]],
+    result: Mapping[str, Mapping[int, float]],
     axes: tuple[str, str],
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
@@ -164,7 +164,7 @@ def _drawn(
     """
     curves = [
         RateCurve(name, sorted(points), [points[size] for size in sorted(points)])
-        for name, points in found.items()
+        for name, points in result.items()
         if len(points) > 1
     ]
     if not curves:

@@ -37,7 +37,7 @@ HISTORY_NAMES = {
 EFFECTS = {
     "new": "new work",
     "gone": "removed work",
-    "recompute": "recomputation on one side alone",
+    "recompute": "recomputation on only one side",
     "count": "other number of calls",
     "clock": "other clocks",
     "cost": "same kernels, changed duration",
@@ -83,7 +83,7 @@ def setup(screen: Screen) -> list[Text]:
     labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
     texts = [
         " → ".join(
-            printable("not said" if row[side] is None else row[side]) for side in ("base", "new")
+            printable("unknown" if row[side] is None else row[side]) for side in ("base", "new")
         )
         for row in shown
     ]
@@ -91,17 +91,17 @@ def setup(screen: Screen) -> list[Text]:
     return screen.block(title, labels, [], after=texts, styles=styles, of=len(rows))
 
 
-def whole(screen: Screen) -> list[Text]:
+def total(screen: Screen) -> list[Text]:
     """Return the total difference with its verdict and its explanation."""
     if screen.full:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
-    said = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
-    labels = [row["per"].capitalize(), *([""] * (len(said) - 1))]
+    lines = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
+    labels = [row["per"].capitalize(), *([""] * (len(lines) - 1))]
     out = [
         screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
-        *screen.facts(list(zip(labels, said, strict=True))),
+        *screen.facts(list(zip(labels, lines, strict=True))),
     ]
     effects = screen.rows("comparison_effects")
     if not effects:
@@ -140,7 +140,7 @@ def _causes(effect: Row, screen: Screen) -> str:
 
 
 def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
-    """Return the difference of the unprofiled steps, if known, and that of the recordings.
+    """Return the difference of the unprofiled steps, if known, and of the recorded steps.
 
     The split below it refers to the recordings.
     """
@@ -166,7 +166,7 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
 
 
 def _by_median(row: Row, noise: Sequence[Row]) -> str:
-    """Return the difference of the medians if its sign differs from that of the means."""
+    """Return the difference of the medians if its sign differs from the means'."""
     if not noise or noise[0]["verdict"] not in _DECIDED:
         return ""
     median_pct = noise[0]["difference_pct"]
@@ -214,15 +214,15 @@ def _disagreement(row: Row) -> str:
 
 def _device_work(noise: Sequence[Row]) -> list[Text]:
     """Return the busy time per step of both sides, which profiling changes least."""
-    found = []
+    results = []
     for row in noise:
         if row["measure"] != _DEVICE_WORK:
             continue
         base, new = (sum(row[name]) / len(row[name]) for name in _SERIES)
         change_pct = 100 * (new / base - 1) if base else None
         line = _from_to_line([base, new, new - base, change_pct])
-        found.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
-    return found
+        results.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
+    return results
 
 
 def _sides(row: Row) -> str:
@@ -267,10 +267,10 @@ def _rests_on(row: Row) -> str:
     elif row["matched_pct"] < _MOST_PCT:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
-        parts.append(f"only {matched}: hardly the same work" if is_little else matched)
+        parts.append(f"only {matched}: the sides share little work" if is_little else matched)
     outside = row["base_outside_pct"], row["new_outside_pct"]
     if any(outside) and None not in outside:
-        parts.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
+        parts.append(f"outside steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
         parts.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
     return " · ".join(parts)
@@ -291,11 +291,11 @@ def noise(screen: Screen) -> list[Text]:
     ]
     below = []
     for row in rows:
-        said = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
+        notes = [f"{side}: {steps}" for side in ("base", "new") if (steps := _seen(row, side))]
         if row["correlation"]:
-            alike = f"each is like the one before (correlation {row['correlation']:.2g})"
-            said.insert(0, f"{alike}: so many say less")
-        below.append("; ".join(said))
+            alike = f"consecutive values are correlated ( {row['correlation']:.2g})"
+            notes.insert(0, f"{alike}, so they carry less information")
+        below.append("; ".join(notes))
     labels = [row["measure"] for row in rows]
     out = screen.block("Noise", labels, columns, below=below)
     (compared,) = screen.rows("comparison")
@@ -321,7 +321,7 @@ def _seen(row: Row, side: str) -> str:
         parts.append(warm_up if row["measure"] != "step" else f"{warm_up}: --skip {count}")
     others = [n + 1 for n in row[f"{side}_outliers"] if n >= count]
     if others:
-        parts.append(f"far from the others: number {', '.join(map(str, others))}")
+        parts.append(f"outliers: number {', '.join(map(str, others))}")
     if row[f"{side}_drift_pct"] is not None:
         parts.append(f"drifts by {row[f'{side}_drift_pct']:+.1f} % from first to last")
     return "; ".join(parts)
@@ -335,12 +335,12 @@ def split(screen: Screen) -> list[Text]:
     children: dict[int | None, list[dict[str, Any]]] = {}
     for row in rows:
         children.setdefault(row["parent"], []).append(row)
-    found = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
-    parts = [row for row, _ in found]
+    result = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
+    parts = [row for row, _ in result]
     title = Text.assemble(("Where", "bold"), (" while profiling", "dim"))
     return screen.block(
         title,
-        [label for _, label in found],
+        [label for _, label in result],
         [
             *figures(parts, {"base_ns": "base", "new_ns": "new"}, is_alike=True),
             signed("delta_ns", parts, "change"),
@@ -360,10 +360,10 @@ def _shown(
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
-    kept = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
+    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
     if depth == 0:
-        kept = inside
-    for row in kept:
+        largest = inside
+    for row in largest:
         name = LABELS.get(row["name"], row["name"]) if depth == 0 else row["name"]
         only = children.get(row["node"], ())
         while len(only) == 1:
@@ -374,23 +374,25 @@ def _shown(
         yield row, "  " * indent + printable(name)
         if row["delta_ns"]:
             yield from _shown(row, children, whole_ns, indent + 1)
-    left = [row for row in inside if row not in kept]
-    if kept and left:
-        sums = {name: sum(row[name] for row in left) for name in ("delta_ns", "base_ns", "new_ns")}
-        percents = [row["base_pct"] for row in left]
+    others = [row for row in inside if row not in largest]
+    if largest and others:
+        sums = {
+            name: sum(row[name] for row in others) for name in ("delta_ns", "base_ns", "new_ns")
+        }
+        percents = [row["base_pct"] for row in others]
         rest = sums | {"base_pct": None if None in percents else sum(percents), "verdict": None}
-        yield rest, "  " * indent + f"{len(left):,} more"
+        yield rest, "  " * indent + f"{len(others):,} more"
 
 
 def serving(screen: Screen) -> list[Text]:
     """Return latencies, rates, and the steps of each phase with the reasons for differences."""
-    found = [name for name in _SERVING if screen.data.get(name)]
-    if "comparison_batches" in found:
-        found = [*_SERVING]
-    if not found:
+    results = [name for name in _SERVING if screen.data.get(name)]
+    if "comparison_batches" in results:
+        results = [*_SERVING]
+    if not results:
         return []
     if screen.full:
-        return _tables(screen, found)
+        return _tables(screen, results)
     latency, rates, batches = map(screen.rows, _SERVING)
     out = _requests(latency, rates, screen)
     steps = _steps(batches, screen)
@@ -457,7 +459,7 @@ def history(screen: Screen) -> list[Text]:
     changes = screen.rows("history_changes")
     out = [screen.heading("Runs"), *screen.table("history"), screen.heading("Changes")]
     if not changes:
-        return [*out, screen.line("  none beyond the noise", "dim")]
+        return [*out, screen.line("  no change beyond noise", "dim")]
     for row in changes:
         out.append(screen.line(f"  {change_sentence(row)}"))
         out.append(screen.line(f"    {_runs_of_change(row)}", "dim"))

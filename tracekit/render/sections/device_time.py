@@ -37,11 +37,11 @@ MAX_KERNELS = 5
 CAUSES = {
     "host_bound": "the CPU launches kernels late",
     "host_sync": "the CPU waits for the device",
-    "launch_latency": "launches take their time",
-    "data_loading": "the data comes late",
+    "launch_latency": "launches have latency",
+    "data_loading": "data arrives late",
     "allocator": "memory is allocated or freed",
-    "dependency": "other streams have to end first",
-    "comm_wait": "other ranks come later",
+    "dependency": "other streams must finish first",
+    "comm_wait": "other ranks arrive later",
 }
 """Explanations of idle causes."""
 
@@ -135,18 +135,18 @@ def main_cause(screen: Screen) -> str:
     if not causes:
         return ""
     cause = causes[0]["cause"]
-    said = f": {CAUSES[cause]}" if cause in CAUSES else ""
-    return f"mostly {printable(cause)} while profiling{said}"
+    meaning = f": {CAUSES[cause]}" if cause in CAUSES else ""
+    return f"mostly {printable(cause)} while profiling{meaning}"
 
 
 def _mfu(screen: Screen) -> str:
-    found = mean_mfu(screen.data[MFU]) if MFU in screen.data else None
-    if found is None:
+    result = mean_mfu(screen.data[MFU]) if MFU in screen.data else None
+    if result is None:
         return ""
     row = next(row for row in screen.rows(MFU) if row["mfu_pct"] is not None)
     of = f"of {row['peak_flop_per_s'] / 1e12:,.4g} TFLOPS ({row['dtype']})"
-    recorded = "" if found.is_of_run else ", while profiling"
-    return f"{format_pct(100 * found.share)} % {of}{recorded}"
+    recorded = "" if result.is_of_run else ", while profiling"
+    return f"{format_pct(100 * result.share)} % {of}{recorded}"
 
 
 def _outside(screen: Screen) -> list[Text]:
@@ -155,7 +155,7 @@ def _outside(screen: Screen) -> list[Text]:
     parts = []
     if row["wall_ns"] and row["outside_ns"] - row["queued_ns"] > row["wall_ns"] / 100:
         outside = format_short(row["outside_ns"] - row["queued_ns"])
-        parts.append(f"{outside} of work lies outside steps")
+        parts.append(f"{outside} of work is outside steps")
     if row["wall_ns"] and row["queued_ns"] > row["wall_ns"] / 100:
         queued = format_short(row["queued_ns"])
         parts.append(f"{queued} of work was queued before recording began, and is in no step")
@@ -203,8 +203,8 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
     """Return a line if graph replays are missing in the file, so that idle time is unknown."""
     rows = screen.rows("health")
     metric = "launches_without_work"
-    said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
-    replays = said.partition("; ")[2].partition(": ")[0]
+    meaning = next((row["meaning"] for row in rows if row["metric"] == metric), "")
+    replays = meaning.partition("; ")[2].partition(": ")[0]
     if "not recorded" not in replays:
         return []
     return [screen.line(f"  {printable(replays)}: idle time is unknown", "yellow")]
@@ -220,8 +220,8 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     totals = data["step_totals"].to_dicts() if "step_totals" in data else []
     if not totals or not totals[0]["step_count"] or totals[0]["mean_span_ns"] is None:
         return None
-    found = dict.fromkeys(("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct"))
-    found |= {
+    result = dict.fromkeys(("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct"))
+    result |= {
         "recorded_step_ns": totals[0]["mean_span_ns"],
         "busy_ns": totals[0]["step_work_ns"],
     }
@@ -230,14 +230,14 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
         # On CPUs, profiling slows the work itself, so busy time is only known for the recording.
         runs = data["run"].to_dicts() if data.get("run") else []
         if runs and runs[0]["plain_step_ns"]:
-            found |= {"step_ns": runs[0]["plain_step_ns"], "basis": "measured"}
-        return found
+            result |= {"step_ns": runs[0]["plain_step_ns"], "basis": "measured"}
+        return result
     if row["plain_step_ns"] is None and row.get("low_ns") is None:
         reasons = data["unprofiled"].column("reason") if "unprofiled" in data else []
-        asked = next(filter(None, reasons), "estimated by tracekit query unprofiled")
-        found |= {"basis": "unknown", "reason": asked}
+        reason = next(filter(None, reasons), "estimated by tracekit query unprofiled")
+        result |= {"basis": "unknown", "reason": reason}
     else:
-        found |= {
+        result |= {
             "step_ns": row["plain_step_ns"],
             "low_ns": row["low_ns"],
             "high_ns": row["high_ns"],
@@ -247,7 +247,7 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     if length_ns is None or idle_pct is None:
         length_ns, idle_pct = row["recorded_step_ns"], row["recorded_idle_pct"]
     idle_ns = max(length_ns - row["work_ns"], 0)
-    return found | {"idle_ns": idle_ns, "idle_pct": idle_pct}
+    return result | {"idle_ns": idle_ns, "idle_pct": idle_pct}
 
 
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
@@ -259,14 +259,14 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     rows = data["run_idle"].to_dicts() if "run_idle" in data else []
     if rows and rows[0]["idle_pct"] is not None:
         return rows[0]
-    found = unprofiled_step(data["unprofiled"]) if "unprofiled" in data else None
-    if found is None or found.work_ns is None or not rows:
+    result = unprofiled_step(data["unprofiled"]) if "unprofiled" in data else None
+    if result is None or result.work_ns is None or not rows:
         return rows[0] if rows else None
     idle_pct, low_pct, high_pct = (
-        100 * max(1 - found.work_ns / ns, 0) if ns else None for ns in found[:3]
+        100 * max(1 - result.work_ns / ns, 0) if ns else None for ns in result[:3]
     )
     estimate = {"idle_low_pct": low_pct, "idle_high_pct": high_pct, "idle_pct": idle_pct}
-    ends = {"low_ns": found.low_ns, "high_ns": found.high_ns, "plain_step_ns": found.step_ns}
+    ends = {"low_ns": result.low_ns, "high_ns": result.high_ns, "plain_step_ns": result.step_ns}
     return rows[0] | estimate | ends
 
 
@@ -283,7 +283,7 @@ def _group_label(row: Row) -> str:
     example = "?" if row["example_rank"] is None else row["example_rank"]
     if row["rank_count"] == 1:
         return f"rank {example} alone"
-    return f"{row['rank_count']:,} alike, as rank {example}"
+    return f"{row['rank_count']:,} ranks like rank {example}"
 
 
 def phases(screen: Screen) -> list[Text]:
@@ -297,7 +297,7 @@ def phases(screen: Screen) -> list[Text]:
     longest_ns = max((row["all_ns"] for row in shown), default=0)
 
     def bars(width: int) -> list[Text]:
-        found = []
+        results = []
         for row in shown:
             cells = cells_of(row["all_ns"], longest_ns, width)
             parts = [
@@ -305,8 +305,8 @@ def phases(screen: Screen) -> list[Text]:
                 _part("exposed_comm", row[comm]),
                 _part("idle", row[idle]),
             ]
-            found.append(stacked_bar(parts, cells).append(" " * (width - cells)))
-        return found
+            results.append(stacked_bar(parts, cells).append(" " * (width - cells)))
+        return results
 
     titles = {busy: "busy", idle: "idle"}
     if screen.has_steps and screen.is_on_gpu:
@@ -345,7 +345,11 @@ def modules(screen: Screen) -> list[Text]:
         # In other models, only norms have a role.
         if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
             return _roles(screen)
-        return [screen.heading("Modules", "none recorded: profile(..., with_stack=True) has them")]
+        return [
+            screen.heading(
+                "Modules", "none recorded; to record them: profile(..., with_stack=True)"
+            )
+        ]
     most = MAX_MODULES[screen.has_steps]
     busy = "step_wall_ns" if screen.has_steps else "total_wall_ns"
     by_size = sorted(every, key=lambda item: (-(item[2][busy] or 0), item[1]))

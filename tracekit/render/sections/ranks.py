@@ -96,22 +96,20 @@ def stragglers(screen: Screen) -> list[Text]:
     if not (data["stragglers"].rows or data["waits"].rows):
         return _no_stragglers(screen)
     if screen.full:
-        found = [name for name in ("stragglers", "waits") if data[name].rows]
+        results = [name for name in ("stragglers", "waits") if data[name].rows]
         return [
             screen.heading("Stragglers"),
-            *(line for name in found for line in screen.table(name)),
+            *(line for name in results for line in screen.table(name)),
         ]
     rows = screen.rows("stragglers")
     # With few ranks, outliers cannot be determined.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
     if rows:
-        out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
-    elif can_tell:
         out = [
-            screen.heading(
-                "Waits", "who waits for whom; no rank, node or link is slower in its own work"
-            )
+            screen.heading("Stragglers", "slower than comparable ranks by more than a robust limit")
         ]
+    elif can_tell:
+        out = [screen.heading("Waits", "who waits for whom; no rank, node, or link is an outlier")]
     else:
         out = [
             screen.heading("Waits", "who waits for whom; outlier detection needs at least 4 ranks")
@@ -191,7 +189,7 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []
-    told = [
+    group_rows = [
         {**row}
         | {
             "ranks": f"{row['group_count']:,} × {row['group_size']:,}",
@@ -204,7 +202,7 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     return screen.block(
         "Parallel groups",
         [row["dimension"] for row in rows],
-        figures(told, titles),
+        figures(group_rows, titles),
         after=[printable(row["reason"] or f"by {row['known_by']}") for row in rows],
     )
 
@@ -250,7 +248,7 @@ def _clocks(rows: Sequence[Row], screen: Screen) -> list[Text]:
     error = compared[0]["error_ns"]
     of = "" if error is None else f" ± {format_short(error)}"
     if not apart:
-        return [screen.heading("Clocks", f"one time on all ranks, as ends of collectives tell{of}")]
+        return [screen.heading("Clocks", f"equal on all ranks{of}, by the ends of collectives")]
     apart.sort(key=lambda row: -abs(row["offset_ns"]))
     offsets = [
         f"rank {row['rank']} {format_short(abs(row['offset_ns']))} "

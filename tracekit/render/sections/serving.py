@@ -25,14 +25,14 @@ _MEANINGS = {
     "ttft": "to the first token",
     "tpot": "per token after the first",
     "itl": "between tokens",
-    "client_wait": "held back by the client",
+    "client_wait": "delayed by the client",
 }
 _CDF_TITLES = {
     "e2e": "share of the requests that were answered within",
     "ttft": "share of the requests whose first token came within",
     "tpot": "share of the requests whose tokens came within, each",
-    "itl": "share of the tokens that followed the one before within",
-    "client_wait": "share of the requests that the client held back no longer than",
+    "itl": "share of the tokens that followed the previous token within",
+    "client_wait": "share of the requests that the client delayed by at most",
 }
 _MAIN = "e2e"
 

@@ -35,7 +35,7 @@ def run(screen: Screen) -> list[Text]:
     for row in rows:
         if row["outcome"] == "unreadable":
             line = Text(printable(row["run"]), style="bold")
-            reason = "run.json is of no use: " + printable(row["reason"] or "")
+            reason = "run.json cannot be used: " + printable(row["reason"] or "")
             out.append(screen.ended(line, reason, "not bold yellow"))
             continue
         title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
@@ -43,8 +43,8 @@ def run(screen: Screen) -> list[Text]:
         about = [*_about_run(row, is_traced=bool(is_only)), *_measured(screen, row)]
         out += screen.joined([*about, *(_about_traces(screen) if is_only else ())], line)
         if row["outcome"] != "ok":
-            said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
-            out.append(screen.line(said, "yellow"))
+            ending = f"{row['outcome']}: {printable(row['reason'] or 'unknown reason')}"
+            out.append(screen.line(ending, "yellow"))
         # Show all notes completely, because each may change the meaning of the figures above.
         for note in row["notes"] or ():
             text = f"note: {printable(note)}"
@@ -172,8 +172,8 @@ def _devices(rows: Sequence[Row]) -> str:
     }
     if unrecorded:
         accelerators = ", ".join(sorted(unrecorded))
-        said = f"{accelerators}: no usable kernels"
-        names["device work not known" if unrecorded == {"unknown"} else said] = 1
+        label = f"{accelerators}: no usable kernels"
+        names["device work unknown" if unrecorded == {"unknown"} else label] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
@@ -209,7 +209,7 @@ def unrecorded(screen: Screen) -> list[Text]:
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
-        title = "Work of devices is not known"
+        title = "Device work is unknown"
     elif not any(row["reason"].startswith(_UNRECORDED) for row in rows):
         title = "No kernel has a usable time"
     out = [Text(title, style="bold yellow")]
@@ -225,7 +225,7 @@ def unrecorded(screen: Screen) -> list[Text]:
     shown = ops[:MAX_OPS]
     if not shown:
         return out
-    heading = Text("  What the host did", style="bold")
+    heading = Text("  Host activity", style="bold")
     heading.append("  on all threads, without nested ops", style="not bold dim")
     titles = {"host_ns": "time", "host_pct": "share", "op_count": "count", "kind": ""}
     labels = [f"  {printable(row['name'])}" for row in shown]
@@ -237,13 +237,13 @@ def unrecorded(screen: Screen) -> list[Text]:
 
 def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
     """Return the ranks by reason."""
-    found: dict[str, list[int | None]] = {}
+    result: dict[str, list[int | None]] = {}
     for row in rows:
         reason = row["reason"].removeprefix(_UNRECORDED)
-        ranks = found.setdefault(printable(reason), [])
+        ranks = result.setdefault(printable(reason), [])
         if row["rank"] not in ranks:
             ranks.append(row["rank"])
-    return found
+    return result
 
 
 def health(screen: Screen) -> list[Text]:
@@ -257,8 +257,8 @@ def health(screen: Screen) -> list[Text]:
     shown = _findings([row for row in rows if row["severity"] == worst])
     notes = {row["metric"] for row in rows if row["severity"] == "note"}
     also = f"; {_counted(len(notes), 'note')}" if worst == "warn" and notes else ""
-    said = _counted(len(shown), "warning" if worst == "warn" else "note")
-    line.append("good, " * (worst == "note") + said, style=f"not bold {_SEVERITY_STYLES[worst]}")
+    counts = _counted(len(shown), "warning" if worst == "warn" else "note")
+    line.append("good, " * (worst == "note") + counts, style=f"not bold {_SEVERITY_STYLES[worst]}")
     end = f"{also} (query health)"
     named = _fitting(shown, screen.width - line.cell_len - 2 - len(end))
     line.append((f": {named}" if named else "") + end)
@@ -278,15 +278,15 @@ def problems(health: Result) -> Result:
         if row["severity"] != "ok"
         and not (is_single and (row["metric"], row["severity"]) == ("rank_unknown", "note"))
     ]
-    found = Result(health.name, health.columns, rows)
-    return picked(found, [*found.column_names[1:]]) if is_single else found
+    result = Result(health.name, health.columns, rows)
+    return picked(result, [*result.column_names[1:]]) if is_single else result
 
 
 def _fitting(findings: list[str], room: int) -> str:
     """Return the findings that fit, and the number of omitted findings."""
     for count in range(len(findings), 0, -1):
-        left = len(findings) - count
-        text = ", ".join(findings[:count]) + (f" and {left:,} more" if left else "")
+        omitted = len(findings) - count
+        text = ", ".join(findings[:count]) + (f" and {omitted:,} more" if omitted else "")
         if cell_width(text) <= room:
             return text
     return ""

@@ -1,5 +1,5 @@
-// Draws what tracekit/plot describes in Vega-Lite: the parts of it that are used there, and nothing else. A part that
-// is not known here is an error, not a picture that lacks something.
+// Draws the charts that tracekit/plot describes in Vega-Lite. Supports only the features used there, and throws an error
+// for all others.
 
 const MAX_LABEL_PX = 250;
 
@@ -13,8 +13,8 @@ function filtered(rows, test) {
   throw new Error(`no such filter: ${JSON.stringify(test)}`);
 }
 
-// Only texts put together, 'rank ' + datum.rank + ' · ' + datum.device, with a word for one and one for several, and one
-// column less another.
+// Evaluates a `calculate` transform: text concatenation ('rank ' + datum.rank), singular or plural, or a difference of
+// two columns.
 function calculated(rows, { calculate, as }) {
   const difference = /^datum\.(\w+) - datum\.(\w+)$/.exec(calculate);
   if (difference) return rows.map((row) => ({ ...row, [as]: row[difference[1]] - row[difference[2]] }));
@@ -37,7 +37,7 @@ function transformed(rows, transforms = []) {
       const [{ field, as }] = transform.window;
       let sum = 0;
       rows = rows.map((row) => ({ ...row, [as]: (sum += row[field]) }));
-    } else throw new Error(`no such transform: ${JSON.stringify(transform)}`);
+    } else throw new Error(`unknown transform: ${JSON.stringify(transform)}`);
   }
   return rows;
 }
@@ -54,7 +54,7 @@ function layersOf(spec, rowsOf) {
 
 const isBand = (encoding) => encoding?.type === 'nominal' || encoding?.type === 'ordinal';
 
-// Where each bar of a stack begins: in the order of the colours, which is that of the legend.
+// Start of each bar of a stack, in the order of the legend.
 function stack(layer) {
   const { x, y, color } = layer.encoding;
   if (x?.stack !== 'zero') return;
@@ -100,7 +100,7 @@ function colourOf(encoding, row) {
   return at < 0 ? 'currentColor' : cssColour(colour.scale.range[at]);
 }
 
-// Parts are columns: their names without the unit, where the chart says so.
+// Name of a part (a column), without the unit if the chart has a label expression.
 function partText(guide, name) {
   return guide?.labelExpr ? name.replace(/token_count$/, 'tokens').replace(/_(ns|pct|count)$/, '').replaceAll('_', ' ') : name;
 }
@@ -154,14 +154,14 @@ class ChartView {
     const box = { left, top: 8, right: width - 18, bottom: 8 + inner };
     const svg = svgElement('svg', {
       width, height: inner + 56, tabindex: 0, role: 'img',
-      'aria-label': `${this.chart.title}. Arrow keys go from mark to mark.`,
+      'aria-label': `${this.chart.title}. Arrow keys move between marks.`,
     });
     this.svg = svg;
     this.marks = [];
     const xs = this.axisOf('x', box.left, box.right);
     const ys = bands ? bandScale(bands, box.top, box.bottom) : this.axisOf('y', box.bottom, box.top);
     this.drawAxes(svg, box, xs, ys, isNamed, left);
-    // A little wider than the axes, so that no point on them is cut.
+    // Slightly wider than the axes, so that points on the axes are not clipped.
     const wide = Math.max(box.right - box.left, 1) + 10;
     const clip = svgElement('svg', { x: box.left - 5, y: 0, width: wide, height: inner + 16, viewBox: `${box.left - 5} 0 ${wide} ${inner + 16}` });
     for (const layer of this.layers) this.drawLayer(clip, layer, xs, ys, box);
@@ -194,7 +194,7 @@ class ChartView {
       for (const tick of xs.ticks) {
         const at = xs.position(tick);
         svg.append(svgElement('line', { class: 'grid', x1: at, x2: at, y1: box.top, y2: box.bottom }));
-        // The last one stands at the end of the picture: there it ends with it.
+        // Keep the last label inside the picture.
         const half = RULER.measureText(tickText(xs, tick)).width / 2;
         svg.append(svgElement('text', { x: Math.min(at, box.right + 17 - half), y: box.bottom + 18, 'text-anchor': 'middle' }, tickText(xs, tick)));
       }
@@ -262,11 +262,11 @@ class ChartView {
       } else if (mark.type === 'rect') {
         const share = row[encoding.color.field] ?? 0;
         const made = style(svgElement('rect', { x: xs.start(row[encoding.x.field]), y: vertical - ys.step / 2, width: xs.step, height: ys.step, class: 'edged' }), row);
-        // So far, that its figure stands out from the fullest on a light page and on a dark one.
+        // Low enough that the number is readable on the fullest cell, on light and dark pages.
         made.style.fillOpacity = 0.04 + 0.6 * share / 100;
         keep(made, row, xs.centre(row[encoding.x.field]), vertical);
         if (ys.step >= 13) svg.append(svgElement('text', { x: xs.centre(row[encoding.x.field]), y: vertical + 4, 'text-anchor': 'middle', class: 'on' }, withUnit(encoding.color.field, share)));
-      } else throw new Error(`no such mark: ${mark.type}`);
+      } else throw new Error(`unknown mark: ${mark.type}`);
     }
   }
 

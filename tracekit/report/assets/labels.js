@@ -1,4 +1,4 @@
-// Short labels: texts are cut so that different names stay distinct.
+// Shortens labels so that different names stay distinct.
 
 const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';
@@ -6,7 +6,7 @@ RULER.font = '11px system-ui, sans-serif';
 const LEAST_OWN = 30;
 const LETTER_PX = 7;
 
-// A text, cut to the available room.
+// Returns the text, truncated to a width.
 function fitted(text, room) {
   if (RULER.measureText(text).width <= room) return text;
   let [least, most] = [0, text.length];
@@ -17,7 +17,7 @@ function fitted(text, room) {
   return least ? `${text.slice(0, least)}…` : '';
 }
 
-// By text, the length of the longest beginning that it shares with another one: of sorted texts, a neighbour has it.
+// Returns the longest prefix length that each text shares with another text. In sorted order, that is an adjacent text.
 function sharedStarts(texts) {
   const sorted = [...new Set(texts)].sort();
   const shared = new Map(sorted.map((text) => [text, 0]));
@@ -31,17 +31,17 @@ function sharedStarts(texts) {
   return shared;
 }
 
-// Where a name goes on with what is its own: at the start of the word in which it begins to differ. Of a name that
-// others only go on from, its end is shown.
+// Returns the start of the distinctive part of a name: the start of the first word that differs from other names. For a
+// name that is a prefix of others, returns the start of its end.
 function ownStart(text, shared, least = LEAST_OWN) {
   const at = Math.min(shared, Math.max(text.length - least, 0));
   const word = /[\w.]*$/.exec(text.slice(0, at))[0].length;
-  // A word that is too long would leave no room for what differs.
+  // A long word would leave no room for the difference.
   return at === shared && word < at && word <= least / 2 ? at - word : at;
 }
 
-// Texts, each cut to the available room. Where the ends of two would be cut so that both look the same, the middle of
-// what they have in common is left out instead.
+// Returns the texts, each truncated to a width. Texts that would then look the same lose the middle of their common
+// prefix instead of their ends.
 function fittedApart(texts, room) {
   const short = texts.map((text) => fitted(text, room));
   const owners = new Map();

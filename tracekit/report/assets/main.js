@@ -1,9 +1,9 @@
-// Puts the page together: a place that asks for a chart or a table gets it when it comes into sight, and every table and
-// visible chart soon after, so that a search and a printed page find all of them.
+// Fills the page: charts and tables are drawn when they scroll into view. All tables and visible charts are drawn soon
+// after loading, so that text search and printing include them.
 
 const PAGE = JSON.parse(document.getElementById('page-data').textContent);
 
-// Of one device, tables do not say which.
+// With a single device, tables omit its columns.
 const OF_ONE = PAGE.data.timeline?.rows.length === 1 ? ['rank', 'device'] : [];
 
 function rowsOf(name) {
@@ -34,7 +34,7 @@ const watcher = new IntersectionObserver((entries) => {
 }, { rootMargin: '600px' });
 places.forEach((place) => watcher.observe(place));
 
-// One at a time: the page answers meanwhile. A chart behind a tab has no width yet.
+// One at a time, so that the page stays responsive. A chart in a hidden tab has no width yet.
 const waiting = [...places].filter((place) => place.id !== 'events-view');
 function fillNext() {
   const place = waiting.shift();
@@ -44,7 +44,7 @@ function fillNext() {
 }
 setTimeout(fillNext);
 
-// Paper is white, whatever the page is, and neither scrolls nor has tabs.
+// Paper is white, and has no scrolling or tabs.
 const LEAST_PAPER_PX = 700;
 let themeBefore;
 addEventListener('beforeprint', () => {
@@ -74,7 +74,7 @@ document.querySelectorAll('button[data-copy]').forEach((button) => {
   button.addEventListener('click', () => copy(document.getElementById(button.dataset.copy).textContent, button));
 });
 
-// Tabs: several pictures of one section, of which one is shown.
+// Tabs: a section shows one of several charts.
 document.querySelectorAll('[role=tablist]').forEach((list) => {
   const tabs = [...list.querySelectorAll('[role=tab]')];
   const panel = (tab) => document.getElementById(tab.getAttribute('aria-controls'));

@@ -1,4 +1,4 @@
-// A table that one turns: sums of cells, by one dimension for the rows and one for the columns.
+// Pivot table: sums of cells by a row dimension and a column dimension.
 
 const MEASURES = ['wall_ns', 'idle_ns', 'span_ns', 'kernel_ns', 'kernel_count', 'bytes'];
 const NOT_KNOWN = '(none)';
@@ -42,7 +42,7 @@ function drawPivot(place, name, { columns, rows }) {
       const sum = sumOf(cells);
       return [line, ...shown.map((column) => cells.get(column) ?? 0), sum, whole ? (100 * sum) / whole : null];
     };
-    // Numbers by value, names by size, as tracekit pivot has them.
+    // Sort numbers by value and names by size, as in tracekit pivot.
     const areNumbers = rows.every((row) => typeof (row[columns.indexOf(chosen.rows)] ?? 0) === 'number');
     const placeOf = (line) => (line[0] === NOT_KNOWN ? Infinity : Number(line[0]));
     const bySize = (a, b) => b[b.length - 2] - a[a.length - 2] || (a[0] < b[0] ? -1 : 1);
@@ -51,7 +51,7 @@ function drawPivot(place, name, { columns, rows }) {
     const unit = unitOf(chosen.values);
     drawTable(table, name, {
       columns: [chosen.rows, ...shown.map((column) => `${column}_${unit}`), chosen.values, 'share_pct'],
-      // Its heads are names of the trace.
+      // The column headers are names from the trace.
       isPivot: true,
       meanings: [],
       total: turned.length,

@@ -1,4 +1,4 @@
-// From figures to pixels: the scales of Vega-Lite that the charts use, and where ticks stand.
+// Vega-Lite scales, which map values to pixels, and their ticks.
 
 function linearTicks(from, to, count, least = 0) {
   const span = to - from || 1;
@@ -15,13 +15,13 @@ function logTicks(from, to) {
   const first = Math.floor(Math.log10(from));
   const last = Math.ceil(Math.log10(to));
   const every = Math.max(1, Math.ceil((last - first) / 8));
-  // By how far the axis goes, not by how many powers it touches: from 0.04 to 1.3 there would be two ticks.
+  // Depends on the ratio, not on the powers of ten in the range: from 0.04 to 1.3, there would be only two ticks.
   const within = Math.log10(to / from) <= 2 ? [1, 2, 5] : [1];
   for (let e = first; e <= last; e += every) for (const part of within) ticks.push(part * 10 ** e);
   return ticks;
 }
 
-// The divisor of an axis' labels, from the expression that Vega would evaluate.
+// Divisor of the axis labels, from the label expression.
 function labelFactor(axis) {
   const found = /datum\.value \/ (\d+)/.exec(axis?.labelExpr ?? '');
   return found ? Number(found[1]) : 1;
@@ -37,7 +37,7 @@ function bandScale(domain, from, to) {
   };
 }
 
-// On an axis that goes up, ticks may be closer: their texts lie one below the other.
+// Ticks of a vertical axis may be closer, because their labels are stacked.
 const TICK_PX = { x: 90, y: 48 };
 
 function numberScale(encoding, values, from, to, zoomed, channel) {
@@ -49,18 +49,18 @@ function numberScale(encoding, values, from, to, zoomed, channel) {
   let high = usable.length ? usable.reduce((a, b) => Math.max(a, b)) : 1;
   if (settings.domain) [low, high] = settings.domain;
   else if (!isLog && settings.zero !== false) [low, high] = [Math.min(0, low), Math.max(0, high)];
-  // A single step stands in the middle: there is nothing from it to anywhere.
+  // Center a single step, because the axis would have zero length.
   if (settings.zero === false && encoding.axis?.tickMinStep && low === high) [low, high] = [low - 1, high + 1];
   if (zoomed) [low, high] = zoomed;
   const factor = labelFactor(encoding.axis);
   if (isLog) {
-    // A little room, so that no mark lies on the axis.
+    // Padding, so that no mark is on the axis.
     [low, high] = [low / 1.3, high * 1.3];
     const [a, b] = [Math.log10(low), Math.log10(high)];
     const position = (v) => from + (to - from) * ((Math.log10(v) - a) / (b - a || 1));
     const ticks = logTicks(low / factor, high / factor).map((t) => t * factor);
     const inside = (all) => all.filter((t) => t >= low && t <= high);
-    // Within one power of ten the ticks of a linear axis tell more.
+    // Within one power of ten, use linear ticks.
     const found = inside(ticks).length > 2 ? ticks : linearTicks(low / factor, high / factor, 4).map((t) => t * factor);
     return { kind: 'log', domain: [low, high], factor, ticks: inside(found), position };
   }

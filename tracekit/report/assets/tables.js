@@ -1,20 +1,20 @@
-// Tables: sorted by their headers, filtered by a word, copied as CSV with exact base units.
+// Tables that can be sorted, filtered, and copied as CSV in exact base units.
 
 const FIRST_ROWS = 12;
 
-// Of figures of health, those that warn stand first, and are never behind a button.
+// Order of health checks. Warnings come first and are always visible.
 const SEVERITIES = ['warn', 'note', 'ok'];
 const MOST_FIRST_ROWS = 60;
 
-// Columns of sentences, which go over several lines; names are cut, and told whole when pointed at.
+// Columns of sentences, which may wrap. Names are truncated, with the complete name as a tooltip.
 const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 
-// Names that begin with so many of the same letters would look the same, cut at their ends.
+// Names that share a longer prefix would look the same if truncated at the end.
 const MOST_SHARED = 45;
 
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
-  // A value with its unit in another column is shown with the unit.
+  // Show a value with its unit from column `unit`.
   const unit = columns.includes('value') ? columns.indexOf('unit') : -1;
   const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column) && !(data.rows.length && data.rows.every((row) => row[c] === null)));
   const severity = columns.indexOf('severity');
@@ -69,7 +69,7 @@ function drawTable(place, name, data) {
     body.replaceChildren(...shown.slice(0, limit).map((row, i) => drawRow(row, shown[i - 1])));
     const hidden = shown.length - Math.min(limit, shown.length);
     count.textContent = `${digits(shown.length, 0)} of ${digits(total, 0)} ${total === 1 ? 'row' : 'rows'}`
-      + (total > rows.length ? `; ${digits(total - rows.length, 0)} are left out here` : '');
+      + (total > rows.length ? `; ${digits(total - rows.length, 0)} omitted` : '');
     printed.textContent = hidden ? `the first ${digits(limit, 0)} of ${digits(shown.length, 0)} rows` : '';
     all.hidden = hidden === 0 && limit === firstRows;
     all.textContent = hidden ? `show ${digits(hidden, 0)} more` : 'show fewer';
@@ -90,7 +90,7 @@ function drawTable(place, name, data) {
     const cell = element('td', { class: 'number', title: `${column} = ${value}` }, unit ? `${number} ` : number);
     if (unit) {
       const named = element('span', { class: 'unit' }, unit);
-      // In the letters of the table, which are larger than the ruler's.
+      // The ruler measures 11 px text, and the table uses 13 px.
       named.style.minWidth = `${(units[c] * 13) / 11}px`;
       cell.append(named);
     }
@@ -99,11 +99,11 @@ function drawTable(place, name, data) {
 
   function drawText(value, c, above) {
     const whole = withUnit(columns[c], value);
-    // Of a file its name and its folder's.
+    // For a file, show its name and its folder.
     const text = columns[c] === 'file' ? whole.split('/').slice(-2).join('/') : whole;
     const cell = element('td', isNumber[c] ? { class: 'number' } : {});
     if (text.length > 40 || text !== whole) cell.title = whole;
-    // A sentence that the row above says as well has one line.
+    // A sentence that repeats the row above is not wrapped.
     if (text.length > 60 && SENTENCES.includes(columns[c]) && above?.[c] !== value) cell.className = 'long';
     const common = text === whole ? shared[c].get(value) ?? 0 : 0;
     if (text.length <= 40 || cell.className) cell.append(text);
@@ -122,7 +122,7 @@ function drawTable(place, name, data) {
   });
   csv.addEventListener('click', () => copy(asCsv(columns, shown), csv));
   update();
-  // Of one row there is nothing to filter, and nothing to sort in a spreadsheet.
+  // A single row needs no filter and no CSV.
   const tools = rows.length > 1 || total > 1 ? [element('div', { class: 'tools' }, filter, csv, count)] : [];
   place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all);
 }
@@ -132,7 +132,7 @@ function stemOf(column) {
   return unit ? column.slice(0, -unit.length - 1) : column;
 }
 
-// What stands above a column: its name in words. Its cells have their units; a share is told from a time by its sign.
+// Header of a column: its name in words. Cells show the unit, and % distinguishes shares from times.
 function headOf(column, columns) {
   const unit = unitOf(column);
   const stem = stemOf(column);
@@ -142,14 +142,14 @@ function headOf(column, columns) {
   return unit in HEADS ? `${words}${HEADS[unit]}` : column.replaceAll('_', ' ');
 }
 
-// A name in words, between which a narrow column of a printed page may break it.
+// A name with line break opportunities between its words, for narrow columns in print.
 function breakable(name) {
   return name.split(/(?<=_)/).flatMap((word, i) => (i ? [element('wbr'), word] : [word]));
 }
 
 function asCsv(columns, rows) {
   const cell = (value) => {
-    // A spreadsheet would run a text that begins like a formula.
+    // A spreadsheet would evaluate text that starts like a formula.
     let text = value === null ? '' : asText(value);
     if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

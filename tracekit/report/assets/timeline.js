@@ -1,5 +1,5 @@
-// The timeline: every stream a row, from the whole trace down to single kernels. What is narrower than a pixel is
-// summed into the pixel, so a frame costs no more than the pixels of the rows in sight.
+// Timeline with one row per stream, from the complete trace down to single kernels. Events narrower than a pixel are
+// summed per pixel, so a frame costs at most the pixels of the visible rows.
 
 const ROW_PX = 20;
 const GAP_PX = 4;
@@ -16,7 +16,7 @@ async function unpacked(text) {
 async function openTimeline(place) {
   const packed = document.getElementById('events-data').textContent;
   const view = new TimelineView(place, await unpacked(packed));
-  // For tests, and for people at the console.
+  // For tests and the browser console.
   place.timeline = view;
   place.dataset.events = view.count;
 }
@@ -44,23 +44,23 @@ class TimelineView {
   }
 
   build() {
-    const by = element('select', { 'aria-label': 'colours by' }, ...['kind', 'class', 'phase'].map((name) => element('option', { value: name }, name)));
+    const by = element('select', { 'aria-label': 'color by' }, ...['kind', 'class', 'phase'].map((name) => element('option', { value: name }, name)));
     by.addEventListener('change', () => this.colourBy(by.value));
     this.search = element('input', { type: 'search', placeholder: 'search kernels and modules', 'aria-label': 'search kernels and modules' });
     this.search.addEventListener('input', () => this.find(this.search.value));
     this.search.addEventListener('keydown', (event) => { if (event.key === 'Enter') this.next(event.shiftKey ? -1 : 1); });
     this.hits = element('span', { class: 'count', 'aria-live': 'polite' });
     const button = (text, label, action) => element('button', { type: 'button', 'aria-label': label, onclick: action }, text);
-    const tools = element('div', { class: 'tools' }, 'colours by ', by, this.search,
-      button('‹', 'previous found', () => this.next(-1)), button('›', 'next found', () => this.next(1)), this.hits,
-      button('+', 'zoom in', () => this.zoom(0.5)), button('−', 'zoom out', () => this.zoom(2)), button('whole', 'show the whole trace', () => this.show(this.first, this.last)));
+    const tools = element('div', { class: 'tools' }, 'color by ', by, this.search,
+      button('‹', 'previous match', () => this.next(-1)), button('›', 'next match', () => this.next(1)), this.hits,
+      button('+', 'zoom in', () => this.zoom(0.5)), button('−', 'zoom out', () => this.zoom(2)), button('all', 'show the complete trace', () => this.show(this.first, this.last)));
     if (this.path.length) {
       this.withPath = element('input', { type: 'checkbox', checked: '' });
       this.withPath.addEventListener('change', () => this.redraw());
-      tools.append(element('label', { title: 'what the end waited for, of the rank with the longest window; steps between lie on the host' }, this.withPath, ' critical path'));
+      tools.append(element('label', { title: 'critical path of the rank with the longest window; gaps between marks are on the host' }, this.withPath, ' critical path'));
     }
     if (PAGE.view) {
-      const open = element('button', { type: 'button', title: 'the command that opens what is in sight in Perfetto' }, 'copy command for Perfetto');
+      const open = element('button', { type: 'button', title: 'command that opens the visible interval in Perfetto' }, 'copy command for Perfetto');
       open.addEventListener('click', () => copy(this.viewCommand(), open));
       tools.append(open);
     }
@@ -68,17 +68,15 @@ class TimelineView {
     const height = Math.min(this.lanes.length * (ROW_PX + GAP_PX), MOST_ROWS_PX) + AXIS_PX;
     this.canvas = element('canvas', {
       tabindex: '0', role: 'application', height,
-      'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter describes the event in the middle or the found one, 0 shows all.',
-    });
-    this.canvas.style.height = `${height}px`;
-    const cut = this.data.cut ? ` Names are cut to ${this.data.cut} characters, also for search.` : '';
-    this.told = element('div', { class: 'told', 'aria-live': 'polite' }, `Point at an event, or click it; drag to move, turn the wheel with Ctrl to zoom.${cut}`);
-    this.place.replaceChildren(tools, this.legend, this.canvas, this.told);
-    this.canvas.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
-    this.canvas.addEventListener('pointerdown', (event) => this.grab(event));
-    this.canvas.addEventListener('pointermove', (event) => this.move(event));
-    this.canvas.addEventListener('dblclick', (event) => { const hit = this.at(event.offsetX, event.offsetY); if (hit) this.showEvent(hit); });
-    this.canvas.addEventListener('keydown', (event) => this.press(event));
+      'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter describes the search match or the event in the middle, 0 shows everything.',
+    }); this.canvas.style.height = `${height}px`; const cut = this.data.cut ? ` Names are truncated to ${this.data.cut}
+    characters, also for search.` : ''; this.details = element('div', { class: 'event-details', 'aria-live': 'polite' },
+    `Point at or click an event for details. Drag to move, and use Ctrl and the wheel to zoom.${cut}`);
+    this.place.replaceChildren(tools, this.legend, this.canvas, this.details); this.canvas.addEventListener('wheel',
+    (event) => this.wheel(event), { passive: false }); this.canvas.addEventListener('pointerdown', (event) =>
+    this.grab(event)); this.canvas.addEventListener('pointermove', (event) => this.move(event));
+    this.canvas.addEventListener('dblclick', (event) => { const hit = this.at(event.offsetX, event.offsetY); if (hit)
+    this.showEvent(hit); }); this.canvas.addEventListener('keydown', (event) => this.press(event));
   }
 
   colourBy(by) {
@@ -187,7 +185,8 @@ class TimelineView {
     return AXIS_PX + at * (ROW_PX + GAP_PX) - this.top;
   }
 
-  // Puts what is narrower than two pixels into cells, in the colour of what is longest there, and the rest into wide.
+  // Sums events narrower than two pixels into cells, with the color of the longest event, and appends the others to
+  // wide.
   sum(lane, at, cells, perNs, plot, wide) {
     const { start, end } = lane;
     const colours = lane[this.by];
@@ -224,13 +223,13 @@ class TimelineView {
     for (const { lane, at, index, x, w, colour } of wide) {
       if (w < 40) continue;
       context.fillStyle = this.inks[colour];
-      // Measured, as letters differ: what cannot fit even in the narrowest of them is not.
+      // Measure the text, because letters differ in width; skip text that cannot fit even in the narrowest letters.
       const text = fitted(this.nameOf(lane, index).slice(0, w / 2), w - 8);
       context.fillText(text, this.left + x + 4, this.rowTop(at) + 14);
     }
   }
 
-  // A line along the top of the work on the critical path, and from each to the next.
+  // Draws a line along the top of the work on the critical path, and between consecutive work.
   drawPath(context, perNs) {
     context.strokeStyle = this.ink;
     context.lineWidth = 2;
@@ -282,7 +281,7 @@ class TimelineView {
     }
   }
 
-  // Ranks are aligned by their first events here, and by their clocks there, so all of several are opened.
+  // Several ranks are opened completely, because Perfetto aligns them by clocks, not by first events.
   viewCommand() {
     const isOne = new Set(this.lanes.map((lane) => lane.trace)).size === 1;
     const isWhole = this.from <= this.first && this.to >= this.last;
@@ -324,7 +323,7 @@ class TimelineView {
       if (lane.path[index]) lines.push(say('critical path', 'goes through it'));
       if (lane.event) lines.push(say('event', `${lane.event[index]} of trace ${lane.trace}`));
     }
-    this.told.replaceChildren(...lines);
+    this.details.replaceChildren(...lines);
   }
 
   choose(hit) {
@@ -414,7 +413,7 @@ class TimelineView {
   }
 }
 
-// One row for each stream, and more where events of it overlap: up to four.
+// One row per stream; up to four if its events overlap.
 function lanesOf(track) {
   const ends = [];
   const members = [];
@@ -422,7 +421,7 @@ function lanesOf(track) {
   const starts = track.start.map((delta) => (start += delta));
   starts.forEach((from, i) => {
     let row = 0;
-    // A tile lies behind the events that it was too full for.
+    // Tiles are drawn behind events.
     if (track.name[i] >= 0) {
       row = ends.findIndex((end) => end <= from);
       if (row < 0) row = ends.length < MOST_LANES ? ends.length : MOST_LANES - 1;

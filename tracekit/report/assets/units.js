@@ -1,4 +1,4 @@
-// How numbers are shown: the unit is the end of a column's name, as everywhere in tracekit.
+// Formats numbers. As everywhere in tracekit, a column name ends in its unit.
 
 const SUFFIXES = ['bytes_per_s', 'flop_per_s', 'per_s', 'bytes', 'flops', 'count', 'pct', 'hz', 'ns'];
 const PREFIXES = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
@@ -9,20 +9,20 @@ function unitOf(column) {
   return SUFFIXES.find((unit) => column === unit || column.endsWith('_' + unit));
 }
 
-// What a head says of the unit of its column.
+// Unit in the header of a column.
 const HEADS = { ns: ' time', pct: ' %', per_s: '/s', bytes_per_s: ' B/s', flop_per_s: ' FLOP/s', flops: ' FLOP', hz: ' Hz' };
 
 const FORMATS = new Map();
 
-// A number with at most so many decimals, and at least so many.
+// Formats a number with a maximum and a minimum number of decimals.
 function digits(value, most, least = 0) {
   const key = most * 100 + least;
-  // To make one takes far longer than to use it.
+  // Creating a formatter is far slower than using it.
   if (!FORMATS.has(key)) FORMATS.set(key, new Intl.NumberFormat('en', { minimumFractionDigits: least, maximumFractionDigits: most }));
   return FORMATS.get(key).format(value);
 }
 
-// A number in the step of its unit that suits it: [number, most decimals, unit].
+// Scales a number to a suitable unit: [number, maximum decimals, unit].
 function stepOf(column, value) {
   const unit = unitOf(column);
   if (unit === 'ns') {
@@ -38,27 +38,27 @@ function stepOf(column, value) {
   return [value, 6, ''];
 }
 
-// How many decimals the numbers of a column need in each unit in which some of them are shown.
+// Returns the number of decimals by unit that the numbers of a column need.
 function decimalsOf(column, values) {
   const needed = new Map();
   for (const value of values) {
     if (typeof value !== 'number') continue;
     const [number, most, unit] = stepOf(column, value);
     const decimals = String(Number(number.toFixed(most))).split('.')[1]?.length ?? 0;
-    // With a unit, a column has the same decimals as the next one.
+    // With a unit, a number with decimals has the maximum of its unit.
     needed.set(unit, Math.max(needed.get(unit) ?? 0, unit && decimals ? most : decimals));
   }
   return needed;
 }
 
-// A number and its unit apart, so that a column of them can stand in line.
+// Returns a number and its unit separately, so that columns can be aligned.
 function numberAndUnit(column, value, decimals) {
   const [number, most, unit] = stepOf(column, value);
   if (unit === '%' && value > 0 && value < 0.05) return ['<0.1', unit];
   return [digits(number, most, decimals?.get(unit) ?? 0), unit];
 }
 
-// One value with its unit, as `4.186 ms`; what is not there is a dash.
+// Returns a value with its unit, such as `4.186 ms`, or a dash if it is missing.
 function withUnit(column, value) {
   if (value === null || value === undefined) return '–';
   if (Array.isArray(value)) return printable(value.map((one) => asText(one ?? '–')).join(', ')) || '–';
@@ -70,8 +70,8 @@ function asText(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-// Controls, marks of direction and characters without width are shown as escapes: names are anybody's. So are accents
-// on one letter beyond four, which would stand over the whole page.
+// Escapes control characters, direction marks, and zero-width characters, because names are untrusted. Also escapes
+// accents after the fourth on a letter, which would cover other text.
 function printable(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]|(?<=\p{M}{4})\p{M}/gu, (character) => {
     const code = character.codePointAt(0).toString(16);
@@ -97,7 +97,7 @@ function svgElement(name, attributes = {}, text) {
   return made;
 }
 
-// The colours of charts are written for a light page; the style sheet has each for a dark one too.
+// Chart colors are for light pages; the style sheet maps each of them for dark pages.
 function cssColour(hex) {
   return `var(--c-${hex.slice(1)}, ${hex})`;
 }

@@ -1,4 +1,4 @@
-"""A student learns from a teacher of its own class, which runs without gradients."""
+"""A student learns from a teacher of the same class, which runs without gradients."""
 
 import tiny
 import torch

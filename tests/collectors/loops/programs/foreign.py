@@ -1,4 +1,4 @@
-"""An optimizer that does not derive from torch's, as those of fastai and Keras."""
+"""An optimizer that does not derive from torch's, like the optimizers of fastai and Keras."""
 
 import sys
 

@@ -23,13 +23,13 @@ def train(model, optimizer, count):
             distributed.all_reduce(torch.ones(1))
         tiny.say(number, loss)
         if kind == "trial":
-            time.sleep(0.02)  # until what was recorded lies in its folder
+            time.sleep(0.02)  # until the recording is in its folder
 
 
 kind = sys.argv[1]
 if "RANK" in os.environ:
     distributed.init_process_group("gloo")
-if kind == "finder":  # a model and an optimizer of its own, with a schedule, which is a cycle
+if kind == "finder":  # separate model and optimizer with a scheduler, which is a reference cycle
     other = tiny.decoder(2 * tiny.WIDTH)
     finder = torch.optim.SGD(other.parameters(), lr=1e-4)
     schedule = torch.optim.lr_scheduler.ExponentialLR(finder, 1.1)
@@ -46,7 +46,7 @@ elif "fold" in kind:
         model = tiny.decoder()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         train(model, optimizer, 5 if kind == "folds" else 6)
-elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none is
+elif kind in ("trial", "even", "short"):  # long enough to be recorded
     model = tiny.decoder(2 * tiny.WIDTH)
     count = {"trial": 9, "even": tiny.STEPS, "short": 6}[kind]
     train(model, torch.optim.AdamW(model.parameters(), lr=1e-3), count)
