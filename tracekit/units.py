@@ -122,8 +122,8 @@ def format_scaled(value: int | float, factor: int, decimals: int) -> str:
 def ms_decimals(values_ns: Iterable[int | float]) -> int:
     """Return the number of decimals for a column of times in milliseconds.
 
-    The default is three (microseconds). Columns of small values with nanoseconds have up to six
-    decimals, and columns with values of at least 100 s have one.
+    The default is three (microseconds). If all values are below 1 ms and not all are whole
+    microseconds, there are four to six decimals. If a value is at least 100 s, there is one.
     """
     sizes = [abs(value) for value in values_ns]
     largest = max(sizes, default=0)
@@ -149,7 +149,10 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
 
 
 def format_least(ns: int | float, decimals: int) -> str:
-    """Return nanoseconds as milliseconds without the unit, or `<0.1` instead of 0."""
+    """Return nanoseconds as milliseconds without the unit.
+
+    A positive value that would be rounded to 0 becomes, for example, `<0.1`.
+    """
     if not ns:
         return "0"
     text = format_ms(ns, decimals)

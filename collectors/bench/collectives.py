@@ -35,7 +35,7 @@ DTYPES = tuple(_BYTES)
 
 
 def total_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
-    """Return the largest message up to a size that divides equally among all ranks."""
+    """Return the largest message of at most this size that all ranks can share equally, bytes."""
     unit = _BYTES[dtype] * group_size
     return max(size_bytes // unit, 1) * unit
 

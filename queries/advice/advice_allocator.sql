@@ -52,9 +52,9 @@ HAVING sum(wait_ns) > 0
 UNION ALL
 SELECT
     format(
-        'The allocator reserves {1:.1f} of {0:.1f} GiB of GPU memory, and {2:.1f} GiB of that '
-        || 'are unused at the peak', memory_bytes / (1 << 30), reserved_bytes / (1 << 30),
-        unused_bytes / (1 << 30)
+        'The allocator reserves {1:.1f} of {0:.1f} GB of GPU memory, and {2:.1f} GB of that '
+        || 'are unused at the peak', memory_bytes / 1e9, reserved_bytes / 1e9,
+        unused_bytes / 1e9
     ) AS what,
     'fragmented GPU memory' AS place,
     NULL AS change,

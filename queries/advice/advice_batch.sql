@@ -15,8 +15,8 @@ WITH used AS (
 
 SELECT
     format(
-        'At most {:.1f} of {:.1f} GiB of GPU memory is reserved', reserved_bytes / (1 << 30),
-        memory_bytes / (1 << 30)
+        'At most {:.1f} of {:.1f} GB of GPU memory is reserved', reserved_bytes / 1e9,
+        memory_bytes / 1e9
     ) AS what,
     'GPU memory' AS place,
     NULL::VARCHAR AS change,

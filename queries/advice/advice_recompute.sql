@@ -70,10 +70,10 @@ SELECT
     || if(
         reserved_bytes > 0 AND memory_bytes > 0,
         format(
-            '. The allocator reserves at most {:.1f} of {:.1f} GiB', reserved_bytes / (1 << 30),
-            memory_bytes / (1 << 30)
+            '. The allocator reserves at most {:.1f} of {:.1f} GB', reserved_bytes / 1e9,
+            memory_bytes / 1e9
         ) || coalesce(
-            format(', and {:.1f} GiB more without recomputation', needed_bytes / (1 << 30)), ''
+            format(', and {:.1f} GB more without recomputation', needed_bytes / 1e9), ''
         ), ''
     ) AS what,
     'phase recompute' AS place,

@@ -2,7 +2,7 @@
 -- Launches of unknown phase between the same two classified launches form a block. A block between forward and backward
 -- is the loss, a block between zero_grad and backward is a forward pass, and so on. The label `derivative` marks a
 -- backward pass that is itself differentiated. An op with a sequence number is forward, unless it follows a backward
--- pass without another forward pass in between, because grad mode also numbers work on gradients.
+-- pass without another forward pass in between, because in grad mode, ops on gradients also get sequence numbers.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE is_training
@@ -13,7 +13,7 @@
 --   before_ts_ns       BIGINT                    start of that launch, ns
 --   label_after        VARCHAR                   phase (or zero_grad, derivative) of the next classified launch; NULL if none
 --   after_ts_ns        BIGINT                    start of that launch, ns
---   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, after the forward op of an autograd node
+--   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, and the last label before it is forward
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
 --   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer

@@ -1,6 +1,6 @@
 -- Host stalls: times of at least 2 ms without any recorded activity on the host.
--- During a stall, no thread has an open op, runtime call, wait, or profiler overhead, and no launching thread has an
--- open range or Python call that contains no op or call. A stall ends at the latest when the next step starts. Time
+-- During a stall, no thread has an open op, runtime call, wait, or profiler overhead, and no launching thread is
+-- inside an innermost range or Python call without ops. A stall ends at the latest when the next step starts. Time
 -- after the last launch does not count. Its place is the next op; the stall is repeated if more than half of the steps
 -- have one before that op.
 --

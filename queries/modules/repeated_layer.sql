@@ -1,9 +1,10 @@
--- Layers of device events by repeated kernel sequences, in traces without modules.
+-- Layer number of each device event, from repeated kernel sequences, in traces without modules.
 -- A pass is the work of one phase within a graph replay that contains attention. Outside such replays, a pass is
--- consecutive forward or backward work on one stream, up to a new phase, step, such replay, or token embedding. A
--- repeated block must call attention once, and all blocks together must contain at least half of the GEMMs and
--- attention of the pass. The shortest such period wins. GEMMs are compared by name, other kernels by class, because the
--- first layer may be fused differently. The last block may be incomplete at its end.
+-- consecutive forward or backward work on one stream. It ends at a new phase or step, at a graph replay with attention,
+-- or at a token embedding. A repeated block must call attention once, and all blocks together must contain at least
+-- half of the GEMMs and attention of the pass. The shortest block that meets both conditions is used. GEMMs are
+-- compared by name, other kernels by class, because the first layer may be fused differently. The last block may be
+-- incomplete at its end.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -15,7 +16,7 @@
 --   pass_id      BIGINT                   ID of the first event of the pass, or of each group of consecutive layers in it
 --   layer        INTEGER                  layer number, from 0 in forward order; NULL before and after the layers
 --   place        VARCHAR                  before, layer, or after
---   outer_count  BIGINT                   maximum number of attention calls of the pass in layers of another structure
+--   outer_count  BIGINT                   maximum number of attention calls of a pass outside its repeated blocks
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
 
 -- Only token embeddings start a pass. Embeddings of positions and attention biases have tables of

@@ -1,9 +1,9 @@
 -- Device events with the part of a decoder they belong to.
--- The rules of queries/rules/roles.toml decide first. In traces without modules, the position on the stream follows:
--- relative to norms or MLPs if these are separate kernels, or else by the order of GEMMs, if attention and activation
--- alternate as in a dense decoder (output projection, MLP up to its down projection, QKV of the next layer, one more
--- GEMM for the head). Norms and rotary embeddings of several kernels are chains of fusion_chain. Backward work has the
--- role of its forward op.
+-- The rules of queries/rules/roles.toml decide first. In traces without modules, the position on the stream decides
+-- next, relative to norms or MLPs if these are separate kernels. Otherwise, the order of GEMMs decides, provided that
+-- attention and activation alternate as in a dense decoder (output projection, MLP up to its down projection, QKV of
+-- the next layer, one more GEMM for the head). Norms and rotary embeddings that consist of several kernels come from
+-- table `fusion_chain`. Backward work has the role of its forward op.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -8,7 +8,7 @@
 -- Columns:
 --   rank      INTEGER
 --   op        VARCHAR  op that launched the kernel: the innermost one around the launch; NULL outside ops
---   name      VARCHAR  kernel, copy, or op
+--   name      VARCHAR  kernel or copy; in CPU traces, the op
 --   class     VARCHAR
 --   op_count  BIGINT   number of op calls that launched the kernel
 --   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE, wall_ns BIGINT

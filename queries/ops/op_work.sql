@@ -10,8 +10,8 @@
 --   event_id             BIGINT -> record  op call
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   name                 VARCHAR           op
---   place                BIGINT            number of the start of the call over all threads
---   behind_place         BIGINT            number of the first event of the thread after the end of the call
+--   place                BIGINT            position of the call among the calls of all threads, by thread and start
+--   behind_place         BIGINT            position after the last one inside the call
 --   ts_ns                BIGINT
 --   host_ns              BIGINT            duration, ns
 --   self_host_ns         BIGINT

@@ -194,7 +194,7 @@ _ENGINE_OPTIONS = (
         "--engine",
         "engine_name",
         type=click.Choice(["serial", "processes", "ray"]),
-        help="How to read the traces of many ranks.  [default: processes, for many traces]",
+        help="How to read the traces of many ranks.  [default: processes for many ranks]",
     ),
     click.option(
         "--workers",

@@ -29,7 +29,7 @@ Examples:
 @format_option
 @click.pass_context
 def command(ctx: click.Context, /, what: str, format_name: str, **values: object) -> None:
-    """Benchmark this machine's GEMMs, copies, and collectives.
+    """Benchmark GEMMs, copies, and collectives on this machine.
 
     Each point is measured until the 95 % confidence interval of its median is narrow enough or its
     time is up: with CUDA events on a GPU, by wall clock on a CPU. The run folder contains run.json

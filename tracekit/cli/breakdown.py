@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Summarize where GPU time went.
 
-    The parts add up to the window of each device. Data quality follows;
-    with --full, so do suggested changes.
+    The parts add up to the window of each device. Data quality comes next. --full also adds
+    suggested changes.
     """
     import shlex
     import sys

@@ -53,7 +53,7 @@ class Batch:
         return sum(rank.text_bytes for rank in self.ranks)
 
     def split(self) -> list[Batch]:
-        """Return one batch per trace, with the same number."""
+        """Return one batch per trace; each has the number of this batch."""
         return [Batch(self.number, (rank,)) for rank in self.ranks]
 
 

@@ -61,7 +61,7 @@ PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
 """Base of a prediction: the run with a measured or estimated unprofiled step, or the recording."""
 
 _STEPS_OF_LOOP = 10
-"""Number of queued steps that table replayed_step replays."""
+"""Number of consecutive steps in a replay, as in table replayed_step."""
 
 _TIMES = ("before", "predicted", "low", "high")
 
@@ -185,7 +185,8 @@ class RunStep:
         low_ns: lower bound of the unprofiled step, ns.
         high_ns: upper bound of the unprofiled step, ns.
         busy_ns: device work in a step, ns; None on CPUs.
-        basis: basis of the unprofiled step: ``plain step`` or ``constants``.
+        basis: basis of the unprofiled step: ``plain step`` (measured) or ``constants`` (estimated
+            from the costs of profiler events).
         reason: why the unprofiled run cannot be replayed; None if it can.
     """
 
@@ -425,7 +426,7 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Expand changes into parts, the parts with the largest gain, and the assumptions.
+        """Return the parts of changes, the parts with the largest gain, and the assumptions.
 
         Changes that repeat work come after changes that scale it.
         """
@@ -439,7 +440,8 @@ class Predictor:
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
         """Replay the edges under changes; return the assumptions and the result of each variant.
 
-        The last result is the first variant with another contention.
+        If the trace shows contention, the last result is the first variant with the other
+        assumption about it.
         """
         if (*changes,) in self._known:
             return self._known[*changes,]

@@ -64,7 +64,10 @@ def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:
 
 
 def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator[Chart]:
-    """Yield a bar chart for each measure of two or more runs; the color changes at each change."""
+    """Yield a bar chart for each measure of two or more runs.
+
+    The bar color switches at each detected change of the measure.
+    """
     for measure, title in HISTORY_NAMES.items():
         rows = [row for row in result.to_dicts() if row[measure] is not None]
         if len(rows) < 2 or not any(row[measure] for row in rows):

@@ -52,7 +52,7 @@ class EngineSize:
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
-    """Return the engine size for a load: from the arguments, else the smallest sufficient on a CPU.
+    """Return the given engine size; by default on a CPU, the smallest sufficient cache.
 
     By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
     CPU, touching that memory takes seconds, and attention needs a mask with one row per token in

@@ -293,7 +293,7 @@ def noise(screen: Screen) -> list[Text]:
     for row in rows:
         notes = [f"{side}: {steps}" for side in ("base", "new") if (steps := _seen(row, side))]
         if row["correlation"]:
-            alike = f"consecutive values are correlated ( {row['correlation']:.2g})"
+            alike = f"consecutive values are correlated ({row['correlation']:.2g})"
             notes.insert(0, f"{alike}, so they carry less information")
         below.append("; ".join(notes))
     labels = [row["measure"] for row in rows]
