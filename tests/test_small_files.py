@@ -15,6 +15,7 @@ from tracekit.dataset.manifest import read_manifest
 from tracekit.errors import TracekitError
 from tracekit.small_files import parse_json, parse_toml
 from tracekit.storage import Location
+from tracekit.units import parse_bytes
 
 DOORS = {
     "pyproject.toml": load_rules,
@@ -76,6 +77,7 @@ def test_a_hostile_file_is_refused(tmp_path, door, case):
         (parse_rule, "a" + " <" * 50_000),
         (parse_rule, "a <= " + "1" * 100_000 + "!"),
         (parse_rule, " " * 100_000 + "="),
+        (parse_bytes, "1" + " " * 100_000 + "x"),
         (parse_toml, b"a" * 500_000),
         (parse_toml, b"a " * 250_000),
         (parse_toml, b'"""\\' * 100_000),
