@@ -124,6 +124,13 @@ def test_analyses_of_requests_need_requests(make_run, tmp_path):
             assert set(runs.query(name).column("run")) == {"three"}, name
 
 
+def test_a_request_with_times_that_overflow_is_rejected(make_run):
+    folder = make_run("one", [OK, OK | {"request_id": 2, "end_ns": -(2**63)}], stage="serve")
+    with tracekit.open(folder) as trace:
+        assert len(trace.query("requests").rows) == 1
+        assert trace.sql("SELECT request_count, rejected_count FROM run").rows == [(1, 1)]
+
+
 def test_a_run_without_a_trace(make_run):
     folder = make_run("one", [OK], stage="serve", engine="tgi")
     with tracekit.open(folder) as trace:

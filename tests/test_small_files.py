@@ -15,6 +15,7 @@ from tracekit.dataset.manifest import read_manifest
 from tracekit.errors import TracekitError
 from tracekit.small_files import parse_json, parse_toml
 from tracekit.storage import Location
+from tracekit.units import parse_bytes
 
 DOORS = {
     "pyproject.toml": load_rules,
@@ -27,13 +28,15 @@ DOORS = {
 HOSTILE = {
     ".toml": {
         "a key of many parts": b".".join([b"a"] * 60_000) + b" = 1",
+        "a key after texts": b'a = """"b"""""\n' + b".".join([b"c"] * 60_000) + b" = 1",
         "quoted parts": b".".join([b'"a = b"'] * 30_000) + b" = 1",
         "brackets": b"a = " + b"[" * 100_000,
         "tables in tables": b"a = " + b"{b = " * 20_000,
         "many digits": b"a = " + b"9" * 5_000,
+        "many rules": b"[tool.tracekit.check]\nrules = [" + b"'a<1', " * 501 + b"]\n",
         "other types": b"tool = 3\nrules = 3\nclass = 3\nrange = 1979-05-27",
         "no text": b"\xff\xfe",
-        "long": b"#" * 1_000_001,
+        "long": b"#" * 256_001,
     },
     ".json": {
         "brackets": b"[" * 100_000,
@@ -64,7 +67,7 @@ def test_a_hostile_file_is_refused(tmp_path, door, case):
     assert time.process_time() - begin_s < 2
     assert str(tmp_path) in caught.value.message
     assert "\n" not in caught.value.message
-    assert path.name != "pyproject.toml" or not has_rules(path)
+    assert path.name != "pyproject.toml" or case == "many rules" or not has_rules(path)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,7 @@ def test_a_hostile_file_is_refused(tmp_path, door, case):
         (parse_rule, "a" + " <" * 50_000),
         (parse_rule, "a <= " + "1" * 100_000 + "!"),
         (parse_rule, " " * 100_000 + "="),
+        (parse_bytes, "1" + " " * 100_000 + "x"),
         (parse_toml, b"a" * 500_000),
         (parse_toml, b"a " * 250_000),
         (parse_toml, b'"""\\' * 100_000),
@@ -92,7 +96,12 @@ def test_scanning_is_linear(parse, text):
 def test_values_in_it_are_bounded():
     deep = json.dumps({"a": json.loads("[" * 99 + "]" * 99)}).encode()
     assert parse_json(deep)
-    for data in (b"[" + deep + b"]", b"[" + b"9" * 400 + b"]", b"[" + b"0," * 4_000_001 + b"0]"):
+    for data in (
+        b"[" + deep + b"]",
+        b"[1e101]",
+        b"[" + b"9" * 400 + b"]",
+        b"[" + b"0," * 4_000_001,
+    ):
         with pytest.raises(ValueError, match=r"deep|digits|values"):
             parse_json(data)
 
@@ -102,11 +111,11 @@ def test_texts_with_dots_are_no_keys():
     assert parse_toml(text.encode()) == {"a": "." * 100, "b": "." * 100, "c": "." * 100}
 
 
-def test_20_000_classes_are_refused(tmp_path):
+def test_5_000_classes_are_refused(tmp_path):
     path = tmp_path / "rules.toml"
-    classes = "".join(f'[class.c{number}]\nkind = "comm"\n' for number in range(20_000))
+    classes = "".join(f'[class.c{number}]\nkind = "comm"\n' for number in range(5_000))
     path.write_text(f'[[rule]]\nclass = "c1"\npattern = "x"\n{classes}')
     begin_s = time.process_time()
-    with pytest.raises(TracekitError, match="20,000 classes"):
+    with pytest.raises(TracekitError, match="5,000 classes"):
         check_rules(path)
     assert time.process_time() - begin_s < 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -15,15 +16,15 @@ from typing import Any
 
 from tracekit.storage import Location, Place
 from tracekit.storage.location import SMALL_FILE_BYTES
-from tracekit.units import MB
+from tracekit.units import KB
 
-MAX_TOML_BYTES = 1 * MB
-_MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 50, 4_000_000
-_MAX_BITS = 1000  # Integers up to this size are finite floats.
+MAX_TOML_BYTES = 256 * KB
+_MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 20, 4_000_000
+_MAX_NUMBER = 1e100  # Squares of larger numbers can exceed a float.
 
 # Strings and comments of TOML, in which dots do not separate key parts. Matches in linear time.
 _TOML_TEXT = re.compile(
-    r'"""(?:[^"\\]++|\\.|"(?!""))*+' + r"|'''(?:[^']++|'(?!''))*+"
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}' + r"|'''(?:[^']++|'(?!''))*+'{0,5}"
     r'|"(?:[^"\\\n]++|\\.)*+"?' + r"|'[^'\n]*+'?|\#[^\n]*+",
     re.DOTALL,
 )
@@ -75,7 +76,7 @@ def parse_toml(data: bytes) -> Any:
 def _checked(value: Any) -> Any:
     level = [value]
     for _ in range(_MAX_DEPTH):
-        if any(isinstance(one, int) and one.bit_length() > _MAX_BITS for one in level):
+        if any(isinstance(i, int | float) and _MAX_NUMBER < abs(i) < math.inf for i in level):
             raise ValueError("a number has too many digits")
         inner = [one for one in level if isinstance(one, dict | list)]
         level = [i for one in inner for i in (one.values() if isinstance(one, dict) else one)]

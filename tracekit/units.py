@@ -44,7 +44,7 @@ _SCALED: dict[Unit, str] = {
     "hz": "Hz",
 }
 
-_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*+([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*(ns|us|µs|ms|s)\s*")
 _DURATION_UNITS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import torch
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch.fx import _symbolic_trace
+from torch.overrides import _get_current_function_mode_stack as _function_modes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -68,13 +69,20 @@ _MODES = [
     for name in ("PROXY", "FAKE")
 ]
 
+_function_mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+_OWN_MODES = "torch", __name__.partition(".")[0]  # such as that of `torch.set_default_device`
+
+
+def _sees_functions(mode: object) -> bool:
+    return type(mode).__module__.partition(".")[0] not in _OWN_MODES
+
 
 @unseen
 def is_captured() -> bool:
-    """Return whether torch records calls as a graph instead of running them.
+    """Return whether torch records calls as a graph, or a function mode of the program sees them.
 
-    It does so in `torch.jit.trace`, ONNX export, `torch.fx`, `make_fx`, and `torch.export`, under
-    fake tensors, and during CUDA graph capture. During capture, a range would become part of the
+    Graphs are recorded in `torch.jit.trace`, ONNX export, `torch.fx`, `make_fx`, `torch.export`,
+    under fake tensors, and during CUDA graph capture. There, a range would become part of the
     graph or crash the program, calls are not training steps, and nothing may wait for the device.
     Dynamo must not trace this function: check `torch.compiler.is_compiling()` first.
     """
@@ -83,6 +91,7 @@ def is_captured() -> bool:
         or getattr(_symbolic_trace, "_is_fx_tracing_flag", False)
         or torch.compiler.is_compiling()
         or (_mode_count() and any(map(_mode_of, _MODES)))
+        or (_function_mode_count() and any(map(_sees_functions, _function_modes())))
         or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
     )
 

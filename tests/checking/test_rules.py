@@ -50,7 +50,15 @@ def test_files_of_rules(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["rules = 3", "", "rules = [1]", "rules = [", "rules = []\nagains = 'x'"]
+    "content",
+    [
+        "rules = 3",
+        "rules = ['a < 1e400 s']",
+        "",
+        "rules = [1]",
+        "rules = [",
+        "rules = []\nagains = 'x'",
+    ],
 )
 def test_a_file_without_rules_or_with_unknown_members_is_refused(tmp_path, content):
     path = tmp_path / "rules.toml"

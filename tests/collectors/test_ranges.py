@@ -30,6 +30,7 @@ from recorded_modules import (  # noqa: E402
 from torch import fx, nn  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -348,6 +349,18 @@ def under_fake_tensors(model, inputs):
         return str(model(inputs).shape)
 
 
+def under_a_function_mode(model, inputs):
+    class Calls(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            called.append(str(func.__name__))
+            return func(*args, **(kwargs or {}))
+
+    called = []
+    with Calls():
+        model(inputs)
+    return called
+
+
 def in_cuda_graph(model, inputs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "is_initialized", lambda: True)
@@ -357,7 +370,11 @@ def in_cuda_graph(model, inputs):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
-    "capture", [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph]
+    "capture",
+    [
+        *(in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, under_a_function_mode),
+        in_cuda_graph,
+    ],
 )
 def test_what_torch_captures_has_no_range_and_is_no_step(tmp_path, capture):
     heard = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -40,6 +40,7 @@ _BOUND = re.compile(
     r"(?P<operator><=|>=|==|=|<|>)\s*+"
     r"(?P<sign>[+-]?)\s*+(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*+(?P<unit>%|[A-Za-zµ]*)"
 )
+_MAX_BOUND = 1e30
 _STATEMENT = re.compile(r"\s*(?:SELECT|WITH|FROM)\b", re.IGNORECASE)
 
 PROJECT_FILE = "pyproject.toml"
@@ -122,6 +123,8 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
             hint="units: " + ", ".join(filter(None, _UNITS)),
         )
     number = float(match["number"].replace("_", "")) * _UNITS[unit][0]
+    if number > _MAX_BOUND:
+        raise UsageError(f"{text!r:.200}: the bound is too large")
     is_relative = bool(match["sign"]) and unit == "%"
     if match["sign"] == "-":
         number = -number
@@ -129,10 +132,17 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     return Rule(text, subject, operator, number, is_relative, name, unit)
 
 
+_MAX_RULES = 500
+_Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
     """Content of a rules file: rules, as a list or by name, and settings."""
 
-    rules: list[str] | dict[str, str]
+    rules: (
+        Annotated[list[_Text], msgspec.Meta(max_length=_MAX_RULES)]
+        | Annotated[dict[_Text, _Text], msgspec.Meta(max_length=_MAX_RULES)]
+    )
     against: str | None = None
     baselines: str | None = None
     inconclusive: Literal["report", "skip", "pass", "fail"] | None = None

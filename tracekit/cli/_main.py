@@ -321,7 +321,7 @@ def _say(message: str, hint: str | None) -> None:
     if hint:
         lines.append(f"hint: {printable(hint.strip())}")
     with suppress(OSError):
-        click.echo("\n".join(lines), err=True)
+        click.echo("\n".join(map("{:.4000}".format, lines)), err=True)
 
 
 # All line ends of `str.splitlines`. CI systems skip white space and a byte order mark before `::`.

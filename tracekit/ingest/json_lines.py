@@ -248,19 +248,21 @@ def _insert(
 
 # Formats of `requests.jsonl` and `benchmarks.jsonl`.
 
-_INT64 = 2**63
+# Sums and differences of these numbers are within 64 bits.
+_MAX_NS, _MAX_COUNT = 2**61, 2**53
 
-_Int = Annotated[int, msgspec.Meta(ge=-_INT64, le=_INT64 - 1)]
+_Id = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Clock = Annotated[int, msgspec.Meta(ge=-_MAX_NS, le=_MAX_NS)]
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=_INT64 - 1)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 _Small = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-_Time = Annotated[float, msgspec.Meta(ge=0)]
+_Time = Annotated[float, msgspec.Meta(ge=0, le=_MAX_NS)]
 
 
 class _Request(msgspec.Struct, kw_only=True):
     """Members of a request of a serving run that have columns."""
 
-    request_id: _Int
+    request_id: _Id
     outcome: str
     engine_request_id: str | None = None
     is_warmup: bool = False
@@ -271,13 +273,13 @@ class _Request(msgspec.Struct, kw_only=True):
     prompt_token_count: _Count | None = None
     prompt_source: str | None = None
     output_token_count: _Count | None = None
-    arrival_ns: _Int | None = None
-    sent_ns: _Int | None = None
-    first_token_ns: _Int | None = None
-    end_ns: _Int | None = None
-    token_ns: list[_Int] | None = None
+    arrival_ns: _Clock | None = None
+    sent_ns: _Clock | None = None
+    first_token_ns: _Clock | None = None
+    end_ns: _Clock | None = None
+    token_ns: list[_Clock] | None = None
     token_counts: list[_Count] | None = None
-    steps: list[tuple[_Int, _Int]] | None = None
+    steps: list[tuple[_Id, _Id]] | None = None
 
 
 _INSERT_STEPS = (
