@@ -94,11 +94,11 @@ def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
     It extends from the sending of the first measured request to the end of the last answered one.
     None if no request was answered.
     """
-    sent = [record.sent_ns for record in measured if record.sent_ns is not None]
+    sent_ns = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
         record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None
     ]
-    return max(ends) - min(sent) if sent and ends else None
+    return max(ends) - min(sent_ns) if sent_ns and ends else None
 
 
 def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:

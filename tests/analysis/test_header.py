@@ -161,7 +161,7 @@ BAD = {
         analysis("-- Params:", "--   x  INTEGER = 2147483648  y", sql="SELECT $x"),
         "range",
     ),
-    "default that is no choice": (
+    "default that is not a choice": (
         analysis("-- Params:", "--   x  VARCHAR{a|b} = c  y", sql="SELECT $x"),
         "'c'",
     ),

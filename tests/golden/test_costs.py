@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 def run(module, command, cache):
-    """Return the stderr of a command that a module runs."""
+    """Run a command with a module and return its stderr."""
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
     return subprocess.run(
         [sys.executable, "-m", module, *command],
@@ -41,7 +41,7 @@ def run(module, command, cache):
 
 
 def costs(cache):
-    """Count the costs; the first command makes the library and the cached store."""
+    """Return the costs of all commands; the first run creates the library and the cached store."""
     run("tracekit", COMMANDS["breakdown, warm"], cache)
     counted = {name: run("command_cost", command, cache) for name, command in COMMANDS.items()}
     return {name: json.loads(text.splitlines()[-1]) for name, text in counted.items()}

@@ -14,7 +14,7 @@ UNREADABLE = {
     "number": (b"5", "array"),
     "null": (b"null", "array"),
     "text": (b'"traceEvents"', "array"),
-    "events that are no array": (b'{"traceEvents": {"a": 1}}', "array"),
+    "events that are not an array": (b'{"traceEvents": {"a": 1}}', "array"),
     "nested": (b'{"a": {"traceEvents": [{"ph": "X"}]}}', "array"),
     "web page": (b"<!DOCTYPE html><html><body>404</body></html>", "array"),
     "events on lines": (EVENT + b"\n" + EVENT, "array"),

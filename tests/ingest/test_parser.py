@@ -108,14 +108,14 @@ USUAL = (
 )
 # Replacement for a part of a usual event, and a resulting column with its value.
 ODD = {
-    "args that are no object": ('"args": {', '"args": [1], "other": {', ("args", "[1]")),
+    "args that are not an object": ('"args": {', '"args": [1], "other": {', ("args", "[1]")),
     "a member twice": ('"pid": 0', '"pid": 0, "pid": 1', ("pid", 1)),
     "an escaped key": ('"name"', r'"n\u0061me"', ("name", "k40")),
     "an exponent": ('"dur": 2', '"dur": 2e0', ("dur_ns", 2000)),
     "half a nanosecond": ('"dur": 2', '"dur": 2.0005', ("dur_ns", 2000)),
     "a negative duration": ('"dur": 2', '"dur": -2', None),
     "an unknown phase": ('"ph": "X"', '"ph": "q"', None),
-    "a time that is none": ('"ts": ', '"ts": "soon", "was": ', None),
+    "a time that is not a number": ('"ts": ', '"ts": "soon", "was": ', None),
     "a number beyond 64 bits": ('"stream": 7', '"stream": 1' + "0" * 30, ("stream", None)),
     "an argument twice": ('"stream": 7', '"stream": 7, "stream": 8', ("stream", 8)),
 }

@@ -197,8 +197,8 @@ SAYINGS = {
 # Analyses with classes or phases that do not sum all device events.
 APART = {
     "run_phases": "of steps alone, a step of each device in the mean",
-    "layers": "of what runs in layers alone, by modules",
-    "serving_modules": "phases of serving alone; what is none of them is in row other",
+    "layers": "of work in layers alone, by modules",
+    "serving_modules": "phases of serving alone; row other has the rest",
     "serving_steps": "phases of steps, not of device work",
     "serving_timeline": "phases of serving alone",
     "gemms": "single products, by op",

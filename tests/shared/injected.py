@@ -144,7 +144,7 @@ class Injected:
 
 def _ns(value: int | float | Decimal) -> int:
     found = Decimal(str(value)) * 1000
-    assert found == int(found), f"{value} is no whole number of ns"
+    assert found == int(found), f"{value} is not an integer number of ns"
     return int(found)
 
 

@@ -372,10 +372,10 @@ class Relations:
             graph = self._graph(names, session)
             if not graph:
                 return {}
-            asked = {*load_catalog().analyses} & graph.keys() if is_asked else set[str]()
-            asked -= session.provided.keys()
+            requested = {*load_catalog().analyses} & graph.keys() if is_asked else set[str]()
+            requested -= session.provided.keys()
             making = _Making(
-                self, session, frozenset(stored), frozenset(asked.difference(*graph.values()))
+                self, session, frozenset(stored), frozenset(requested.difference(*graph.values()))
             )
             try:
                 making.make(graph)

@@ -176,11 +176,11 @@ def _grouped(measured: Measured, match: re.Match[str]) -> Values:
 def _module(measured: Measured, match: re.Match[str]) -> Values:
     side, cells = measured.cells()
     glob, is_idle = match["glob"], match["column"] == "idle_ns"
-    meant = measured.modules_like(glob)
-    if not meant:
+    modules = measured.modules_like(glob)
+    if not modules:
         text = f"no module matches {glob!r}" if side.modules else "the trace has no modules"
         raise QueryError(f"{measured.label}: {text}")
-    chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in meant]
+    chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in modules]
     return _summed(measured, chosen, match["column"])
 
 

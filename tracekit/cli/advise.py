@@ -232,12 +232,12 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
     if unclear:
         lines.append(_wrapped("Considered, not clear: ", "; ".join(unclear), width, indent=2))
     shown = advised.undecided[: SHOWN_UNDECIDED if full else 1]
-    for seen, why in shown:
-        what = seen.what if full else _begin(seen.what)
+    for advice, why in shown:
+        what = advice.what if full else _begin(advice.what)
         text = what if why == GAIN_UNKNOWN else f"{what}: {why}"
         lines.append(_wrapped("Gain unknown: ", text, width, indent=2))
-        if not seen.changes:
-            lines.append(_wrapped("  Next    ", seen.remedy, width))
+        if not advice.changes:
+            lines.append(_wrapped("  Next    ", advice.remedy, width))
     if not full and (advised.advice or len(advised.undecided) > len(shown)):
         lines.append("Evidence, assumptions, and all changes considered: --full")
     if advised.advice:
@@ -249,20 +249,20 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
     """Return reason, instructions, and the commands that show more."""
     from tracekit.render._text import printable
 
-    seen, told_of = one.candidate, one.prediction
+    candidate, prediction = one.candidate, one.prediction
     lines = [
-        _wrapped("   Why      ", seen.what if full else _begin(seen.what), width),
-        _wrapped("   How      ", seen.remedy, width),
+        _wrapped("   Why      ", candidate.what if full else _begin(candidate.what), width),
+        _wrapped("   How      ", candidate.remedy, width),
     ]
     if one.brings:
         lines.append(_wrapped("   Brings   ", one.brings, width))
     if full:
-        assumptions = "; ".join(told_of.assumptions) or "the replay is accurate"
+        assumptions = "; ".join(prediction.assumptions) or "the replay is accurate"
         lines.append(_wrapped("   Assumes  ", assumptions, width))
-        if seen.evidence:
-            lines.append(printable(f"   Show     {seen.evidence.replace('TRACE', traces)}"))
+        if candidate.evidence:
+            lines.append(printable(f"   Show     {candidate.evidence.replace('TRACE', traces)}"))
     if one.load is None:  # `predict` needs steps similar to recorded ones
-        changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
+        changes = " ".join(f"--change {shlex.quote(change)}" for change in candidate.changes)
         lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
     return lines
 

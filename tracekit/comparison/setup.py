@@ -112,9 +112,9 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str, str, Weight]]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        counted = {one: value.count(one) for one in value}
+        counts = {one: value.count(one) for one in value}
         return ", ".join(
-            f"{count} × {one}" if count > 1 else str(one) for one, count in counted.items()
+            f"{count} × {one}" if count > 1 else str(one) for one, count in counts.items()
         )
     return str(value)
 

@@ -180,8 +180,8 @@ def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str,
 
             fill_named_peaks(connection)
         for table in (*(table.name for table in RUN_TABLES), "rejected"):
-            counted = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-            if counted and counted[0]:
+            count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+            if count and count[0]:
                 connection.execute(f"COPY {table} TO {quote(str(target))} ({WRITTEN_AS})")
-                yield table, target, counted[0]
+                yield table, target, count[0]
                 target.unlink()

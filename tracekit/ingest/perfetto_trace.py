@@ -163,9 +163,9 @@ class PerfettoReader(EventTextReader):
             self._budget.hold(size)
             self._open.setdefault(uuid, []).append((ts_ns, event, annotations, size))
         elif kind == _END:
-            start_ns, begun, told, size = self._open[uuid].pop()
+            start_ns, begun, category, size = self._open[uuid].pop()
             self._budget.hold(-size)
-            return self._chrome_event(uuid, b"X", start_ns, ts_ns - start_ns, begun, told)
+            return self._chrome_event(uuid, b"X", start_ns, ts_ns - start_ns, begun, category)
         elif kind == _INSTANT:
             return self._chrome_event(uuid, b"i", ts_ns, None, event, annotations)
         return None

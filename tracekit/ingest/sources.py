@@ -249,8 +249,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         result = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
         return Sources([trace for run in runs for trace in _traces_in(run)], runs, *extra)
-    meant = result if len(runs) <= 1 else []
-    return Sources(meant, runs, *extra, annotations=annotations_next_to(meant))
+    candidates = result if len(runs) <= 1 else []
+    return Sources(candidates, runs, *extra, annotations=annotations_next_to(candidates))
 
 
 def annotations_next_to(traces: Sequence[Place]) -> list[Place]:

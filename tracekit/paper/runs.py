@@ -111,8 +111,8 @@ class OurRun:
         """The accelerators of the run, or its processor."""
         environment = self.manifest.environment
         if environment.devices:
-            counted = Counter(environment.devices).items()
-            return ", ".join(f"{count} × {name}" for name, count in counted)
+            counts = Counter(environment.devices).items()
+            return ", ".join(f"{count} × {name}" for name, count in counts)
         processor = environment.processor or "CPU"
         cores = environment.core_count
         return f"{processor}, {cores} cores" if cores else processor

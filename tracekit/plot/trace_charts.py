@@ -239,13 +239,13 @@ def kernels(rows: Rows) -> Drawing | None:
 @chart("compute_memory", "roofline")
 def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
     """Roofline: rates of GEMMs and other ops by arithmetic intensity."""
-    counted = [row for row in rows if row["intensity_flop_per_byte"] and row["flop_per_s"]]
-    if not counted:
+    rated = [row for row in rows if row["intensity_flop_per_byte"] and row["flop_per_s"]]
+    if not rated:
         return None
-    types = sorted({row["dtype"] for row in counted} - {None})
+    types = sorted({row["dtype"] for row in rated} - {None})
     roofs = [row for row in roofline if row["dtype"] in types]
     kinds = [kind for kind in ROOFS if any(row["roof"] == kind for row in roofs)]
-    rates = [row["flop_per_s"] for row in counted + roofs]
+    rates = [row["flop_per_s"] for row in rated + roofs]
     x = quantity("intensity_flop_per_byte", [], "FLOP per byte", scale={"type": "log"})
     x["axis"]["labelOverlap"] = True
     y = quantity("flop_per_s", rates, "reached", scale={"type": "log"})
@@ -256,7 +256,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
         *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
         *("intensity_flop_per_byte", "bound", "attainable_pct", "reason"),
     )
-    colour = colours("op_class", series(sorted({row["op_class"] for row in counted})))
+    colour = colours("op_class", series(sorted({row["op_class"] for row in rated})))
     label = "datum.dtype + ' · ' + datum.roof + ' · ' + datum.rank + ' · ' + datum.device"
     of_roof = {
         "x": x,

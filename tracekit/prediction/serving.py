@@ -430,12 +430,12 @@ def _steps(
     new: defaultdict[int, list[int]] = defaultdict(list)
     end_ns: dict[int, int] = {}
     answered: list[range] = []  # steps that produced tokens of a request
-    for _, sent, prompt, output, _, _, token_ns, spans, _ in result:
+    for _, sent_ns, prompt, output, _, _, token_ns, spans, _ in result:
         ((first, last),) = spans
         if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
             raise QueryError(f"{name}: the number of steps of a request does not match its tokens")
         answered.append(range(last - output + 1, last + 1))
-        new[first].append(sent)
+        new[first].append(sent_ns)
         for step in range(first, answered[-1][0] + 1):
             readers[step].append(len(answered) - 1)
         for more, step in enumerate(answered[-1][1:], 1):
@@ -467,8 +467,8 @@ def _steps(
             is_idle = len(new[step]) == len(readers[step]) > 0 == decodes[step]
             begin_ns = max(ended_ns, min(new[step])) if is_idle else ended_ns
             if is_idle:
-                joined += [sent - begin_ns for sent in new[step]]
-                missed += [sent - begin_ns for sent in new[step + 1] if sent > begin_ns]
+                joined += [sent_ns - begin_ns for sent_ns in new[step]]
+                missed += [sent_ns - begin_ns for sent_ns in new[step + 1] if sent_ns > begin_ns]
         works.append(Work(read, decodes[step], context[step]))
         if step in end_ns:
             ended_ns = end_ns[step]

@@ -137,8 +137,8 @@ def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[s
     for chart in (*ours, *paper):
         yield figure(chart, is_side=chart in paper or chart.name in section.half_width)
     yield "</div>"
-    filled = [name for name in analyses if cuts[name].total]
-    yield from tables(filled, section.tables[0], cuts, paths)
+    names = [name for name in analyses if cuts[name].total]
+    yield from tables(names, section.tables[0], cuts, paths)
     for name in section.published:
         table = find_table(name)
         cuts[_paper(name)] = cut(table.to_result())

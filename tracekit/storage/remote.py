@@ -205,11 +205,11 @@ class RemoteLocation(Location):
             return self._sorted(self._links())
 
         def ask(store: Any) -> list[RemoteLocation]:
-            found = store.list_with_delimiter(self._path)
-            folders = [self._listed(path, _FOLDER) for path in found["common_prefixes"]]
+            listing = store.list_with_delimiter(self._path)
+            folders = [self._listed(path, _FOLDER) for path in listing["common_prefixes"]]
             return [
                 *folders,
-                *(self._listed(meta["path"], _info(meta)) for meta in found["objects"]),
+                *(self._listed(meta["path"], _info(meta)) for meta in listing["objects"]),
             ]
 
         try:

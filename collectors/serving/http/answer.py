@@ -167,8 +167,8 @@ class Attempt:
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
         # The engine's total takes precedence over the sum of the chunks.
-        counted = sum(1 if size is None else size for size in self._sizes)
-        record.output_token_count = counted if self._total is None else self._total
+        count = sum(1 if size is None else size for size in self._sizes)
+        record.output_token_count = count if self._total is None else self._total
         if None not in self._sizes and any(size != 1 for size in self._sizes):
             record.token_counts = [size or 0 for size in self._sizes]
         record.outcome = outcome

@@ -166,9 +166,11 @@ class HttpEngine:
         After failed requests, a health check shows whether the server still answers.
         """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
-        lost = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
-        if lost and result.lost_ns is None:
-            result.lost_ns = min(record.end_ns or 0 for record in lost)
+        broken = [
+            r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup
+        ]
+        if broken and result.lost_ns is None:
+            result.lost_ns = min(record.end_ns or 0 for record in broken)
         how = self._ended()
         if how is not None or not failed:
             return how
@@ -178,8 +180,8 @@ class HttpEngine:
                 # The server may be about to exit.
                 self._server.wait(_END_TIMEOUT_S)
                 how = self._ended()
-            return how or f"the server went away during the load: {problem}"
-        count = sum(record.outcome == "refused" for record in lost)
+            return how or f"the server was lost during the load: {problem}"
+        count = sum(record.outcome == "refused" for record in broken)
         if count:
             outcome = "request" if count == 1 else "requests"
             return f"{count} {outcome} found no server, which is available again"

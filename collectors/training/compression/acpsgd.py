@@ -68,9 +68,9 @@ class AlternatingLowRank(Codec):
         matrix = state.residual.add_(as_matrix(gradient))
         state.basis = torch.linalg.qr(state.basis).Q
         factor = matrix @ state.basis if state.sends_left else matrix.T @ state.basis
-        sent = factor.to(gradient.dtype)
-        matrix.sub_(self._approximation(state, sent.to(matrix.dtype)))
-        return [sent]
+        converted = factor.to(gradient.dtype)
+        matrix.sub_(self._approximation(state, converted.to(matrix.dtype)))
+        return [converted]
 
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
         """Write the mean approximation; the mean factor becomes the basis of the next step."""

@@ -291,10 +291,10 @@ def noise(screen: Screen) -> list[Text]:
     ]
     below = []
     for row in rows:
-        notes = [f"{side}: {steps}" for side in ("base", "new") if (steps := _seen(row, side))]
+        notes = [f"{side}: {text}" for side in ("base", "new") if (text := _remarks(row, side))]
         if row["correlation"]:
-            alike = f"consecutive values are correlated ({row['correlation']:.2g})"
-            notes.insert(0, f"{alike}, so they carry less information")
+            note = f"consecutive values are correlated ({row['correlation']:.2g})"
+            notes.insert(0, f"{note}, so they carry less information")
         below.append("; ".join(notes))
     labels = [row["measure"] for row in rows]
     out = screen.block("Noise", labels, columns, below=below)
@@ -312,7 +312,7 @@ def _by_ranks(row: Row) -> str:
     return f"{verdict} by ranks" if is_open and verdict in _DECIDED else verdict or ""
 
 
-def _seen(row: Row, side: str) -> str:
+def _remarks(row: Row, side: str) -> str:
     parts = []
     count = row[f"{side}_warm_up_count"]
     if count:

@@ -116,8 +116,8 @@ def stragglers(screen: Screen) -> list[Text]:
         ]
     out += [_outlier(row, screen) for row in rows[:MAX_NAMED]]
     out += more(len(rows) - MAX_NAMED, "outlier")
-    waited = [row for row in screen.rows("waits") if not row["is_passed_on"]]
-    return [*out, *(_wait(row, screen) for row in waited[:MAX_WAITS])]
+    waits = [row for row in screen.rows("waits") if not row["is_passed_on"]]
+    return [*out, *(_wait(row, screen) for row in waits[:MAX_WAITS])]
 
 
 def _no_stragglers(screen: Screen) -> list[Text]:
