@@ -33,7 +33,7 @@ ARGUMENTS = {
 }
 PEAK_RATES = "peak_rates"
 MOST_RANKS = 50
-"""Of a run of cases; some analyses match each rank with each other one."""
+"""Maximum number of cases per run: some analyses match every pair of ranks."""
 OF_TRACE = {
     "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
     "predict_run": lambda trace, *changes: predicted(trace.predict(*changes)),
@@ -355,7 +355,7 @@ def sql_of_nothing(text):
 
 
 def wrong_alone(number, case, folder):
-    """Yield the wrong answers of a case that gives rows, or is a run of its own."""
+    """Yield the wrong answers of a case that provides rows or is a separate run."""
     if case.given:
         yield from wrong_answers(case, None, *asked_of_rows(case))
         return
@@ -371,13 +371,13 @@ def cases_of(path):
 
 
 def ranks_of(path):
-    """Return the cases of a file that are ranks of a run of many."""
+    """Return the cases of a file that are opened together with others, as ranks of one run."""
     return [case for case in cases_of(path) if not case.given and not case.is_alone]
 
 
 @cache
 def runs():
-    """Return the runs of cases that are opened together, those of each file in one of them."""
+    """Return the cases of each run; all cases of a file are in the same run."""
     found = [[]]
     for path in FILES:
         if len(found[-1]) + len(ranks_of(path)) > MOST_RANKS:
@@ -388,9 +388,9 @@ def runs():
 
 @pytest.fixture(scope="module")
 def opened_run(tmp_path_factory):
-    """Return a function that opens a run of cases and closes the one before.
+    """Return a function that opens a run of cases and closes the previous one.
 
-    To derive the tables of a run of one case takes as long as those of a few tens.
+    Deriving the tables of one case takes as long as those of a few tens.
     """
     held = {}
     with ExitStack() as stack:
