@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from seeded_faults import simulated_faults
 from simulated_machine import simulate
 from simulated_program import Machine
+from traces_by_hand import span, work
 
 from tracekit.comparison.noise import compare_series
 from tracekit.errors import UsageError
@@ -20,7 +20,6 @@ from tracekit.prediction.predicting import Prediction
 from tracekit.prediction.rerun import changed_command, judge
 
 SERVE = ["tracekit", "collect", "--stage", "serve", "--max-batch-requests", "4", "--concurrency=4"]
-CHECKPOINTED = Path(__file__).parents[1] / "traces" / "cpu_llama_ckpt" / "rank0.json.gz"
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
 
 
@@ -112,8 +111,10 @@ def test_a_page_size_that_is_none(size):
 def unsafe_run(make_run, tmp_path):
     """Return a run whose command names a module of the current folder, and that folder."""
     command = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
-    run = make_run("run", command=command, traces=["rank0.json.gz"])
-    shutil.copy(CHECKPOINTED, run)
+    run = make_run("run", command=command, traces=["rank0.json"])
+    again = span("user_annotation", "tk/module/recompute/mlp#MLP", 100, 150)
+    events = [*work(4, 10, 40, 1), again, *work(104, 110, 140, 2), *work(160, 165, 200, 3)]
+    (run / "rank0.json").write_text(json.dumps({"traceEvents": events}))
     cwd = tmp_path / "cwd"
     cwd.mkdir()
     for name in ("evilmod", "tracekit", "torch", "transformers"):

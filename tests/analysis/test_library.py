@@ -40,34 +40,25 @@ print(library.library_file())
 
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_a_package_that_cannot_be_written(tmp_path, mode):
-    """The library is in the user's cache, or in a temporary folder if others can write there."""
+    """The library is in the user's cache, or in a temporary folder if others can write there.
+
+    A damaged one is built again.
+    """
     cache = tmp_path / "cache"
     cache.mkdir()
     cache.chmod(mode)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={"TRACEKIT_CACHE_DIR": str(cache), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    file = Path(done.stdout.strip())
-    assert (cache in file.parents) == (mode == 0o700)
-    assert file.exists() == (mode == 0o700)
-
-
-def test_a_damaged_library_is_built_again(tmp_path):
-    cache = tmp_path / "cache"
-    cache.mkdir(mode=0o700)
-    environment = {"TRACEKIT_CACHE_DIR": str(cache), "HOME": str(tmp_path)}
-    for _ in range(2):
+    for _ in range(2 if mode == 0o700 else 1):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
-            env=environment,
+            env={"TRACEKIT_CACHE_DIR": str(cache), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
             check=True,
         )
-        headers = Path(done.stdout.strip()).with_name("headers.msgpack")
-        assert headers.stat().st_size > 1000
-        headers.write_bytes(b"x")
+        file = Path(done.stdout.strip())
+        assert (cache in file.parents) == (mode == 0o700)
+        assert file.exists() == (mode == 0o700)
+        headers = file.with_name("headers.msgpack")
+        if file.exists():
+            assert headers.stat().st_size > 1000
+            headers.write_bytes(b"x")

@@ -3,8 +3,8 @@
 import random
 
 import pytest
+from cases_as_ranks import Cases
 
-import tracekit
 from tracekit.analysis import section_alignment
 
 # A decoder; all GEMMs have the same kernel name.
@@ -33,74 +33,64 @@ def stream(names, unlinked, grids=None):
     return events
 
 
-def alike(path):
-    """Return the position of each event without a launch, and of its counterpart."""
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql(
-            "SELECT u.correlation - 1, k.correlation - 1 FROM attribution AS c"
-            " JOIN event AS u USING (trace_id, event_id)"
-            " JOIN event AS k ON c.trace_id = k.trace_id AND c.like_event_id = k.event_id"
-        ).rows
-    return dict(rows)
+LIKE = """(
+    SELECT c.trace_id, u.correlation - 1 AS here, k.correlation - 1 AS there
+    FROM attribution AS c
+    JOIN event AS u USING (trace_id, event_id)
+    JOIN event AS k ON c.trace_id = k.trace_id AND c.like_event_id = k.event_id
+)"""
+"""The position of each event without a launch, and of its counterpart."""
+OTHERS = """(
+    SELECT c.trace_id, row_name, is_inferred FROM attribution AS c
+    JOIN device_events AS d USING (trace_id, event_id, piece) WHERE d.name LIKE 'other%'
+)"""
+CASES = Cases()
+asked = CASES.fixture()
+COUNT = len(ITERATION)
+MISSED = {3, 4, COUNT + 20, *range(COUNT + 30, COUNT + 50), 3 * COUNT - 1}
 
 
-@pytest.mark.parametrize("tail", [1 + 2 * len(LAYER), 5 * len(LAYER) + 7, len(ITERATION)])
-def test_a_partial_iteration_matches_the_next_one(tiny_trace, tail):
-    """Complete layers fit between any layers, so the kernels after them decide."""
-    names = [*ITERATION[-tail:], *ITERATION]
-    found = alike(tiny_trace(stream(names, set(range(tail)))))
-    assert found == {place: place + len(ITERATION) for place in range(tail)}
+def add(names, unlinked, grids=None):
+    return CASES.add(stream(names, unlinked, grids))
 
 
-def test_an_iteration_in_the_middle_and_missed_kernels(tiny_trace):
-    names = [*ITERATION * 3]
-    count = len(ITERATION)
-    missed = {3, 4, count + 20, *range(count + 30, count + 50), 3 * count - 1}
-    found = alike(tiny_trace(stream(names, missed)))
-    assert set(found) == missed
-    assert all((there - here) % count == 0 for here, there in found.items())
-    assert not set(found.values()) & missed
+# Complete layers fit between any layers, so the kernels after them decide.
+PARTIAL = {
+    tail: add([*ITERATION[-tail:], *ITERATION], {*range(tail)})
+    for tail in (1 + 2 * len(LAYER), 5 * len(LAYER) + 7, COUNT)
+}
+MIDDLE = add([*ITERATION * 3], MISSED)
+# Two kinds of iterations have the same kernels with different grids.
+GRIDS = add([*ITERATION * 3], {*range(COUNT)}, [*[8] * COUNT, *[512] * COUNT, *[8] * COUNT])
+NO_GRIDS = add([*ITERATION * 2], {*range(COUNT)}, [*[None] * COUNT, *[512] * COUNT])
+UNMATCHED = add([*map("other_{}".format, range(40)), *ITERATION[-20:], *ITERATION], {*range(60)})
+ONE = add(["fill"] * 200, {*range(50)})
+SURPLUS = add([*ITERATION[-40:-20], "surplus", *ITERATION[-20:], *ITERATION], {*range(41)})
+EXPECTED = {
+    **{rank: {at: at + COUNT for at in range(tail)} for tail, rank in PARTIAL.items()},
+    GRIDS: {at: at + 2 * COUNT for at in range(COUNT)},
+    NO_GRIDS: {at: at + COUNT for at in range(COUNT)},
+    ONE: {},
+    SURPLUS: {at: COUNT + 1 + at - (at > 20) for at in range(41) if at != 20},
+}
 
 
-def test_grids_decide_between_equal_kernels(tiny_trace):
-    """Two kinds of iterations have the same kernels with different grids."""
-    count = len(ITERATION)
-    names = [*ITERATION * 3]
-    grids = [*[8] * count, *[512] * count, *[8] * count]
-    found = alike(tiny_trace(stream(names, set(range(count)), grids)))
-    assert found == {place: place + 2 * count for place in range(count)}
+@pytest.mark.parametrize("rank", EXPECTED)
+def test_kernels_are_matched_to_those_that_they_repeat(asked, rank):
+    assert dict(asked.table(rank, LIKE, "here, there")) == EXPECTED[rank]
 
 
-def test_grids_may_be_missing_where_the_launch_is(tiny_trace):
-    count = len(ITERATION)
-    grids = [*[None] * count, *[512] * count]
-    found = alike(tiny_trace(stream([*ITERATION * 2], set(range(count)), grids)))
-    assert found == {place: place + count for place in range(count)}
+def test_an_iteration_in_the_middle_and_missed_kernels(asked):
+    found = dict(asked.table(MIDDLE, LIKE, "here, there"))
+    assert set(found) == MISSED
+    assert all((there - here) % COUNT == 0 for here, there in found.items())
+    assert not set(found.values()) & MISSED
 
 
-def test_unmatched_kernels_stay_unattributed(tiny_trace):
-    other = [f"other_{number}" for number in range(40)]
-    names = [*other, *ITERATION[-20:], *ITERATION]
-    found = alike(tiny_trace(stream(names, set(range(60)))))
-    assert set(found) == set(range(40, 60))
-    with tracekit.open(tiny_trace(stream(names, set(range(60)))), cache=False) as trace:
-        rows = trace.sql(
-            "SELECT row_name, is_inferred, count(*) FROM attribution AS c"
-            " JOIN device_events AS d USING (trace_id, event_id, piece)"
-            " WHERE d.name LIKE 'other%' GROUP BY ALL"
-        ).rows
-    assert rows == [("(unattributed)", False, 40)]
-
-
-def test_one_repeated_kernel_matches_nothing(tiny_trace):
-    assert alike(tiny_trace(stream(["fill"] * 200, set(range(50))))) == {}
-
-
-def test_a_surplus_kernel_does_not_end_the_alignment(tiny_trace):
-    tail = [*ITERATION[-40:-20], "surplus", *ITERATION[-20:]]
-    found = alike(tiny_trace(stream([*tail, *ITERATION], set(range(41)))))
-    start = 41 + len(ITERATION) - 40
-    assert found == {place: start + place - (place > 20) for place in range(41) if place != 20}
+def test_unmatched_kernels_stay_unattributed(asked):
+    assert {here for here, _ in asked.table(UNMATCHED, LIKE, "here, there")} == {*range(40, 60)}
+    rows = asked.table(UNMATCHED, OTHERS, "row_name, is_inferred")
+    assert rows == [("(unattributed)", False)] * 40
 
 
 def test_the_number_of_comparisons_is_linear(monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ ARGUMENTS = {
     "reserved": "Total Reserved",
 }
 PEAK_RATES = "peak_rates"
+MOST_RANKS = 50
+"""Maximum number of cases per run: some analyses match every pair of ranks."""
 OF_TRACE = {
     "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
     "predict_run": lambda trace, *changes: predicted(trace.predict(*changes)),
@@ -351,29 +354,68 @@ def sql_of_nothing(text):
     raise AssertionError(f"rows are given, and no tables for {text}")
 
 
-def all_wrong_answers(cases, folder):
-    together = [case for case in cases if not case.given and not case.is_alone]
-    for rank, case in enumerate(together):
-        write(case, folder / "together", rank, len(together))
-    if together:
-        with tracekit.open(folder / "together", cache=False) as trace:
-            ask, sql = asked_once(trace)
-            for rank, case in enumerate(together):
-                yield from wrong_answers(case, rank, ask, sql)
-    for number, case in enumerate(cases):
-        if case.given:
-            yield from wrong_answers(case, None, *asked_of_rows(case))
-        elif case.is_alone:
-            path = write(case, folder / str(number))
-            peak_rates = case.peak_rates and folder / str(number) / case.peak_rates
-            reads_traces = bool(case.files)
-            with tracekit.open(
-                path, traces=reads_traces, cache=False, peak_rates=peak_rates
-            ) as trace:
-                yield from wrong_answers(case, None, *asked_once(trace))
+def wrong_alone(number, case, folder):
+    """Yield the wrong answers of a case that provides rows or is a separate run."""
+    if case.given:
+        yield from wrong_answers(case, None, *asked_of_rows(case))
+        return
+    path = write(case, folder / str(number))
+    peak_rates = case.peak_rates and folder / str(number) / case.peak_rates
+    with tracekit.open(path, traces=bool(case.files), cache=False, peak_rates=peak_rates) as trace:
+        yield from wrong_answers(case, None, *asked_once(trace))
+
+
+@cache
+def cases_of(path):
+    return [*cases_in(path.read_text("utf-8"))]
+
+
+def ranks_of(path):
+    """Return the cases of a file that are opened together with others, as ranks of one run."""
+    return [case for case in cases_of(path) if not case.given and not case.is_alone]
+
+
+@cache
+def runs():
+    """Return the cases of each run; all cases of a file are in the same run."""
+    found = [[]]
+    for path in FILES:
+        if len(found[-1]) + len(ranks_of(path)) > MOST_RANKS:
+            found.append([])
+        found[-1] += ranks_of(path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def opened_run(tmp_path_factory):
+    """Return a function that opens a run of cases and closes the previous one.
+
+    Deriving the tables of one case takes as long as those of a few tens.
+    """
+    held = {}
+    with ExitStack() as stack:
+
+        def opened(run):
+            if id(run) not in held:
+                held.clear()
+                stack.close()
+                folder = tmp_path_factory.mktemp("run")
+                for rank, case in enumerate(run):
+                    write(case, folder, rank, len(run))
+                held[id(run)] = asked_once(stack.enter_context(tracekit.open(folder, cache=False)))
+            return held[id(run)]
+
+        yield opened
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_cases(path, tmp_path):
-    wrong = [*all_wrong_answers([*cases_in(path.read_text("utf-8"))], tmp_path)]
+def test_cases(path, tmp_path, opened_run):
+    wrong = []
+    for run in runs():
+        for rank, case in enumerate(run):
+            if any(case is one for one in ranks_of(path)):
+                wrong += wrong_answers(case, rank, *opened_run(run))
+    for number, case in enumerate(cases_of(path)):
+        if case.given or case.is_alone:
+            wrong += wrong_alone(number, case, tmp_path)
     assert not wrong, "these rows came:\n\n" + "\n\n".join(wrong)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.cli._main import SUBCOMMANDS
 from tracekit.cli.query import QUESTIONS
@@ -94,7 +93,7 @@ def test_explain_prints_the_file_and_needs_no_trace(tracekit_command, fake_trace
     assert fake_trace.opened_with == {}
 
 
-def test_a_member_of_a_family_is_chosen_by_per(cli):
+def test_a_member_of_a_family_is_chosen_by_per(cli, opened):
     trace = SAMPLES / "pretrain_Naive"
     shown = cli("query", "phases", "--per", "step", trace, "--format", "csv")
     old = cli("query", "phase_steps", trace, "--format", "csv")
@@ -104,10 +103,9 @@ def test_a_member_of_a_family_is_chosen_by_per(cli):
     assert "tracekit query phases --per step" in note
     assert "step_span_ns" in cli("query", "phases", "--per=step", "--help").stdout
     assert cli("query", "phases", "--per", "day", trace).exit_code == 5
-    with tracekit.open(trace) as opened:
-        assert opened.query("phases", per="total").name == "phase_totals"
-        with pytest.warns(FutureWarning, match="layers"):
-            opened.query("repeated_layers")
+    assert opened(trace).query("phases", per="total").name == "phase_totals"
+    with pytest.warns(FutureWarning, match="layers"):
+        opened(trace).query("repeated_layers")
 
 
 def test_every_analysis_of_the_package_makes_a_command():

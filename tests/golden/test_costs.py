@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("costs.json")
 SMALL = "sample_traces/finetune_QL"
@@ -21,7 +23,7 @@ COMMANDS = {
 
 
 def run(module, command, cache):
-    """Run a command with a module and return its stderr."""
+    """Return the stderr of a command that a module runs."""
     path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
     return subprocess.run(
         [sys.executable, "-m", module, *command],
@@ -40,19 +42,27 @@ def run(module, command, cache):
     ).stderr
 
 
-def costs(cache):
-    """Return the costs of all commands; the first run creates the library and the cached store."""
-    run("tracekit", COMMANDS["breakdown, warm"], cache)
-    counted = {name: run("command_cost", command, cache) for name, command in COMMANDS.items()}
-    return {name: json.loads(text.splitlines()[-1]) for name, text in counted.items()}
+def cost(name, cache):
+    return json.loads(run("command_cost", COMMANDS[name], cache).splitlines()[-1])
 
 
-def test_no_command_costs_more(tmp_path):
-    assert costs(tmp_path) == json.loads(FILE.read_text("utf-8"))
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return the folder of a cache with the library and the store of the sample."""
+    folder = tmp_path_factory.mktemp("costs")
+    run("tracekit", COMMANDS["breakdown, warm"], folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_costs_more(name, cache):
+    assert cost(name, cache) == json.loads(FILE.read_text("utf-8"))[name]
 
 
 if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        FILE.write_text(json.dumps(costs(Path(folder)), indent=2) + "\n", "utf-8")
+        run("tracekit", COMMANDS["breakdown, warm"], Path(folder))
+        found = {name: cost(name, Path(folder)) for name in COMMANDS}
+    FILE.write_text(json.dumps(found, indent=2) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""The critical path of every trace adds up to its window; small ones: critical_path.case."""
+"""On every trace: the critical path adds up to its window, and the replay gives the run back."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from every_trace import PATHS, on_every_trace, on_some_traces
+import pytest
+from every_trace import BUNDLED, PATHS, on_every_trace, on_some_traces
 
 import tracekit
+from tracekit.analysis.graph_sweeps import REPLAY, create_swept
 
 Opened = Callable[[Path], tracekit.Trace]
 
@@ -64,3 +66,50 @@ def test_every_work_waits_for_something(opened: Opened, path: Path) -> None:
     ).rows[0]
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]
+
+
+WORST_PCT = 3.3
+EDGES = "SELECT edge_id, source_node, target_node, {weight}, target_ns, 0 FROM graph_edge"
+
+
+def replayed(trace: tracekit.Trace, weight: str) -> dict[int, int]:
+    """When each node comes if edges have these weights."""
+    connection = trace.connection
+    trace.sql("SELECT 1 FROM graph_edge LIMIT 1")
+    statement = EDGES.format(weight=weight) + " ORDER BY edge_id"
+    create_swept(connection, "session.main.tried", REPLAY, statement)
+    return dict(connection.execute("SELECT node, at_ns FROM session.main.tried").fetchall())
+
+
+@on_every_trace
+def test_the_unchanged_run_comes_back(opened: Opened, path: Path) -> None:
+    for row in opened(path).query("replay").to_dicts():
+        share = 100 * row["unexplained_ns"] / row["recorded_ns"]
+        assert abs(row["error_pct"]) <= WORST_PCT + share, row
+
+
+@pytest.mark.nightly("all bundled traces; the error of each of the gate is bounded above")
+def test_the_mean_error_is_small(opened: Opened) -> None:
+    bundled = [path for path in BUNDLED if path in PATHS]
+    rows = [row for path in bundled for row in opened(path).query("replay").to_dicts()]
+    errors = [
+        abs(row["error_pct"]) for row in rows if row["unexplained_ns"] <= 0.05 * row["recorded_ns"]
+    ]
+    assert sum(errors) / len(errors) <= 1
+
+
+@on_every_trace
+def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    recorded = dict(
+        trace.sql(
+            "SELECT target_node, target_ns - (SELECT min(start_ns) FROM graph_span) "
+            "FROM graph_edge GROUP BY ALL"
+        ).rows
+    )
+    found = replayed(trace, "weight_ns + rest_ns")
+    # With clock offsets between ranks, events of other ranks may be too late.
+    if trace.sql("SELECT count(*) FROM trace").rows == [(1,)]:
+        assert {node: found[node] for node in recorded} == recorded
+    twice = replayed(trace, "2 * (weight_ns + rest_ns)")
+    assert twice == {node: 2 * at_ns for node, at_ns in found.items()}

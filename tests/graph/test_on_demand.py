@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,16 @@ from tracekit.analysis import relations
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
 from tracekit.database.connections import cursor_of
+from tracekit.opening import ingest
 
 
 def on_demand() -> dict[str, Spec]:
     return {name: spec for name, spec in load_catalog().tables.items() if spec.is_on_demand}
 
 
-@pytest.fixture
-def store(tmp_path: Path, sample_trace: Path, cli: Callable[..., Any]) -> Path:
-    path = tmp_path / "run.duckdb"
-    assert cli("ingest", sample_trace, "-o", path).exit_code == 0
-    return path
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, sample_trace: Path) -> Path:
+    return ingest([sample_trace], tmp_path_factory.mktemp("store") / "run.duckdb")
 
 
 def test_a_store_stays_as_it_is(store: Path) -> None:

@@ -12,11 +12,8 @@ def folder(tmp_path):
     return path
 
 
-@pytest.fixture
-def ask(folder, cache, monkeypatch):
+def caller(folder):
     """Return a function that calls a tool in this process; `fails` says whether it has to."""
-    # A call limits the memory of its process, but this process later runs browsers.
-    monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: None)
 
     def call(tool, *, fails=False, **arguments):
         text, is_error = refusal(tool, arguments) or "", True
@@ -26,3 +23,23 @@ def ask(folder, cache, monkeypatch):
         return text
 
     return call
+
+
+# A call limits the memory of its process, but this process later runs browsers.
+_BOUND = "tracekit.mcp.answers._bound_memory"
+
+
+@pytest.fixture
+def ask(folder, cache, monkeypatch):
+    monkeypatch.setattr(_BOUND, lambda: None)
+    return caller(folder)
+
+
+@pytest.fixture(scope="module")
+def call_in(tmp_path_factory):
+    """Return a function that calls tools, and the folder with the traces that tests only read."""
+    folder = tmp_path_factory.mktemp("read")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_BOUND, lambda: None)
+        patch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield caller(folder), folder

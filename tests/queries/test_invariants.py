@@ -84,7 +84,8 @@ def test_invariants_of_tables_and_views(opened, path):
 
 
 def test_tables_and_views_have_the_columns_of_their_headers(opened):
-    trace = opened(PATHS[0])
+    (path,) = (path for path in PATHS if path.name == "pretrain_R+Z3")
+    trace = opened(path)
     catalog = load_catalog()
     for spec in (*catalog.tables.values(), *catalog.views.values()):
         declared = [(column.name, column.type) for column in spec.columns]

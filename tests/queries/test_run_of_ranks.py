@@ -46,6 +46,7 @@ def test_a_slow_rank_is_the_first_named(asked):
         "waits",
         "rank_summary",
         "rank_groups",
+        "rank_distribution",
         layout=GRID,
         faults=Faults(slow_ranks={5: 1.3}),
     )
@@ -69,6 +70,14 @@ def test_a_slow_rank_is_the_first_named(asked):
     assert usual["rank_count"] == 7
     assert slow["ranks"] == [5]
     assert slow["alike"] == "more compute, less exposed communication"
+    rows = {row["part"]: row for row in found["rank_distribution"]}
+    own = rows["own"]
+    assert (own["min_ns"], own["median_ns"], own["max_ns"]) == (650_000, 650_000, 845_000)
+    assert (own["min_rank"], own["max_rank"], own["rank_count"]) == (0, 5, 8)
+    assert rows["compute"]["max_rank"] == 5
+    assert rows["comm_wait"]["min_rank"] == 5
+    assert {"window", "step", "phase/forward", "phase/backward"} <= set(rows)
+    assert "idle" not in rows
 
 
 @pytest.mark.parametrize("slow_count", [4, late(6)])
@@ -279,15 +288,3 @@ def test_a_group_that_no_collective_names_says_so(asked):
     _, found = asked("parallel_groups", layout=Layout(tensor=2), step=step)
     reasons = {row["dimension"]: row["reason"] for row in found["parallel_groups"]}
     assert reasons == {"tensor": None, "world": "no collective uses these groups"}
-
-
-def test_distribution_names_a_rank_for_every_figure(asked):
-    _, found = asked("rank_distribution", layout=GRID, faults=Faults(slow_ranks={5: 1.5}))
-    rows = {row["part"]: row for row in found["rank_distribution"]}
-    own = rows["own"]
-    assert (own["min_ns"], own["median_ns"], own["max_ns"]) == (650_000, 650_000, 975_000)
-    assert (own["min_rank"], own["max_rank"], own["rank_count"]) == (0, 5, 8)
-    assert rows["compute"]["max_rank"] == 5
-    assert rows["comm_wait"]["min_rank"] == 5
-    assert {"window", "step", "phase/forward", "phase/backward"} <= set(rows)
-    assert "idle" not in rows

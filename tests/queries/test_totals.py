@@ -84,12 +84,6 @@ def test_an_analysis_may_call_another_with_parameters(opened, tmp_path):
             trace.query("most", most="many")
 
 
-# ---- layers --------------------------------------------------------------------------------------
-
-
-# ---- icicles -------------------------------------------------------------------------------------
-
-
 def assert_nested(rows):
     """Check that rows of one depth do not overlap, and that each is inside a row one level up."""
     levels = defaultdict(list)

@@ -71,6 +71,8 @@ def _on(paths: list[Path]) -> pytest.MarkDecorator:
         "path",
         [pytest.param(path, marks=_marks(path)) for path in paths],
         ids=[_id(path) for path in paths],
+        # All tests of a module ask one trace before they ask the next one.
+        scope="module",
     )
 
 

@@ -44,7 +44,6 @@ class Row:
     end_ns: int
     tid: int
     args: dict[str, Any]
-    step: int
 
     @property
     def is_work(self) -> bool:
@@ -115,7 +114,6 @@ class Rank:
         self.rows: list[Row] = []
         self.streams: dict[int, Stream] = {}
         self.events: dict[str, tuple[Signal, int, int]] = {}
-        self.step = 0
         self._correlation = self._external_id = 0
         self._ops: dict[int, list[int]] = {MAIN_THREAD: [], AUTOGRAD_THREAD: []}
         self._communicating_count = 0
@@ -132,8 +130,7 @@ class Rank:
             ]
             for worker in range(self.machine.load_workers):
                 self.clock.start(self._worker(batches[worker :: self.machine.load_workers]))
-        for step, span in enumerate(spans):
-            self.step = step
+        for span in spans:
             yield from self._act(span, MAIN_THREAD)
 
     # -- device ------------------------------------------------------------------------------------
@@ -300,7 +297,7 @@ class Rank:
     # -- rows --------------------------------------------------------------------------------------
 
     def _row(self, category: str, name: str, tid: int, args: dict[str, Any]) -> Row:
-        row = Row(category, name, self.clock.now_ns, self.clock.now_ns, tid, args, self.step)
+        row = Row(category, name, self.clock.now_ns, self.clock.now_ns, tid, args)
         self.rows.append(row)
         return row
 
@@ -333,30 +330,11 @@ class Simulation:
     machine: Machine
     ranks: list[list[Row]]
 
-    def work(self, rank: int = 0) -> list[Row]:
-        """Return the device events of a rank in the order of their starts."""
-        rows = (row for row in self.ranks[rank] if row.is_work)
-        return sorted(rows, key=lambda row: (row.start_ns, row.tid))
-
     @property
     def window_ns(self) -> int:
         """The time from the first start of a device event to the last end of one, of all ranks."""
         work = [row for rows in self.ranks for row in rows if row.is_work]
         return max(row.end_ns for row in work) - min(row.start_ns for row in work)
-
-    def step_durations_ns(self, rank: int = 0) -> list[int]:
-        """Return the times from a step's first device event to the next step's, or to the end."""
-        work = self.work(rank)
-        starts = [
-            next(row.start_ns for row in work if row.step == step)
-            for step in range(self.machine.steps)
-        ]
-        ends = [*starts[1:], max(row.end_ns for row in work)]
-        return [end - start for start, end in zip(starts, ends, strict=True)]
-
-    def clock_ns(self, rank: int) -> int:
-        """Return the time on a rank's clock at the start, ns."""
-        return _EPOCH_NS + rank * self.machine.clock_offset_ns
 
     def document(self, rank: int) -> dict[str, Any]:
         """Return the trace of a rank as Kineto writes it, on the rank's clock."""
@@ -365,7 +343,7 @@ class Simulation:
         group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
         info = {"backend": "nccl", "rank": rank, "world_size": machine.ranks, "pg_count": 1}
         info["pg_config"] = [{**group, "pg_size": machine.ranks, "ranks": world}]
-        base_ns = self.clock_ns(rank)
+        base_ns = _EPOCH_NS + rank * machine.clock_offset_ns
         events: list[dict[str, Any]] = [
             {
                 "ph": "M",
