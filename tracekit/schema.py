@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 23
+SCHEMA_VERSION = 24
 """Version of the tables, which increases with every change. Other versions cannot be opened."""
 
 

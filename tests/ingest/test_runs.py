@@ -103,7 +103,7 @@ def test_members_of_requests(make_run):
         "arrival_ns": 1,
         "sent_ns": 2,
         "first_token_ns": 3,
-        "end_ns": 9_000_000_000_000_000_001,
+        "end_ns": 2_000_000_000_000_000_001,
         "token_ns": [3, 4],
         "token_counts": [1, 1],
         "steps": [[1, 2], [5, 5]],
