@@ -632,7 +632,7 @@ def _filled(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations | None:
-    """Fill the input tables of a store; `begun` is the reading of the first trace.
+    """Fill the input tables of a store; `begun` already reads the first trace.
 
     Returns:
         The object that creates the other relations, or None if there are no traces.

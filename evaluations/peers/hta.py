@@ -11,7 +11,7 @@ from made_parts import table
 import tracekit
 
 _ROUNDED = "(ts_ns + 999) // 1000 AS start_us, (ts_ns + dur_ns) // 1000 AS end_us"
-_ROUNDING = "HTA rounds starts up and ends down to µs, as it comes"
+_ROUNDING = "by default, HTA rounds starts up and ends down to whole µs"
 _LAST_STEP = "HTA leaves out the last step"
 
 
@@ -113,7 +113,7 @@ FIGURES = (
         0,
         "SELECT launch_delay_ns / 1e3 FROM attributed_events WHERE correlation = 423",
         "SELECT greatest(launch_delay_ns, 0) FROM attributed_events WHERE correlation = 423",
-        "it began before its call returned; HTA says 0 then",
+        "the kernel started before its launch call returned; HTA then reports 0",
     ),
     Figure(
         _MTIA,
@@ -195,13 +195,13 @@ FIGURES = (
     ),
     Figure(
         "trace_compare/base",
-        "names of the host in step 1010",
+        "distinct names of host events in step 1010",
         6,
         _IN_STEP.format(_HOST),
     ),
     Figure(
         "trace_compare/test",
-        "names of the host in step 1010",
+        "distinct names of host events in step 1010",
         8,
         _IN_STEP.format(_HOST),
     ),
@@ -219,7 +219,7 @@ FIGURES = (
     ),
     Figure(
         _ADD,
-        "critical path: shares of its kinds, %",
+        "critical path: sum of the shares of all kinds, %",
         100,
         "SELECT 100.0 * sum(end_ns - start_ns) / (SELECT max(window_ns) FROM timeline()) "
         "FROM path_piece",
@@ -253,4 +253,4 @@ def figures(clone: Path) -> str:
                 rows.append(
                     (f"`{name}`", figure.name, f"{figure.expected:,}", f"{ours:,.10g}", remark)
                 )
-    return table(("trace", "figure", "HTA's test expects", "here", ""), rows)
+    return table(("trace", "figure", "HTA's test expects", "tracekit", ""), rows)

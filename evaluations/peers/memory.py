@@ -25,4 +25,6 @@ def memory() -> str:
                 if ours or theirs:
                     cells = (f"{size:,}" for size in (theirs, ours, both))
                     lines.append((make.__name__, category, *cells))
-    return table(("model", "category", "torch, bytes", "here, bytes", "the same blocks"), lines)
+    return table(
+        ("model", "category", "torch, bytes", "tracekit, bytes", "same category, bytes"), lines
+    )

@@ -81,6 +81,6 @@ def replay() -> str:
     text = table(("op", "shapes", "recorded, µs", "now, µs"), lines)
     return (
         f"{len(ratios)} of {len(rows)} ran, on the CPU with torch {version('torch')}, load "
-        f"{os.getloadavg()[0]:.1f}. Now of recorded, quartiles: {quartiles}."
+        f"{os.getloadavg()[0]:.1f}. Quartiles of rerun / recorded time: {quartiles}."
         f"\n\n{text}"
     )

@@ -136,7 +136,7 @@ def captures(clone: Path) -> str:
             for key, (count, direct_us, _) in theirs.items()
         )
         rows.append((title(path), replayed, known, len(theirs), equal))
-    return table(("trace", "replayed device events", "known", "ops", "equal"), rows)
+    return table(("trace", "replayed device events", "with a known op", "ops", "equal"), rows)
 
 
 def categories(clone: Path) -> str:
@@ -162,7 +162,7 @@ def categories(clone: Path) -> str:
             f"{name} {100 * ns / classes.total():.1f} %" for name, ns in classes.most_common(6)
         ]
         lines.append((category, f"{classes.total() / 1e6:.3f}", ", ".join(shares)))
-    return table(("their category", "kernels, ms", "our classes of these kernels"), lines)
+    return table(("TraceLens category", "kernels, ms", "tracekit classes of these kernels"), lines)
 
 
 COSTS = """
@@ -227,7 +227,15 @@ def costs(clone: Path) -> str:
     for (category, name), count in sorted(counts.items()):
         figures = (count[one] for one in ("rows", "elsewhere", "unknown", "flops", "bytes"))
         lines.append((category, f"`{name}`", *figures))
-    heads = ("category", "op", "rows", "of a capture", "unknown here", "FLOPs equal", "bytes equal")
+    heads = (
+        "category",
+        "op",
+        "rows",
+        "of a capture",
+        "unknown in tracekit",
+        "FLOPs equal",
+        "bytes equal",
+    )
     return table(heads, lines)
 
 

@@ -77,14 +77,14 @@ chosen AS (
 
 SELECT
     format(
-        '{} softmax kernels or ops between batched GEMMs take {}, including {} other kernels there',
-        softmax_count, in_ms(work_ns), work_count - softmax_count
+        '{} softmax and {} other kernels or ops between batched GEMMs take {}',
+        softmax_count, work_count - softmax_count, in_ms(work_ns)
     ) AS what,
     coalesce(module, 'unfused attention') AS place,
     format('attention fused{0}; op={1}{0} x0.5-1', term, product) AS change,
     work_ns AS cost_ns,
     'Use torch.nn.functional.scaled_dot_product_attention, attn_implementation="sdpa", or '
-    || '"flash_attention_2" (collect --opt with F)' AS remedy,
+    || '"flash_attention_2" (tracekit collect: add F to --opt)' AS remedy,
     'tracekit query ops TRACE' AS evidence
 FROM chosen
 WHERE work_ns > 0

@@ -47,8 +47,9 @@ SELECT
     'phase backward' AS place,
     if(e.is_cpu OR NOT e.is_gradient, NULL, 'overlap') AS change,
     if(change IS NULL, mean_ns(sum(e.wall_ns)::BIGINT), sum(e.wall_ns)::BIGINT) AS cost_ns,
-    if(e.is_cpu OR NOT e.is_gradient, 'Record a second run to see the effect. ', '')
-    || any_value(r.remedy) AS remedy,
+    any_value(r.remedy)
+    || if(e.is_cpu OR NOT e.is_gradient, '. Record a second run to measure the effect', '')
+        AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM exposed AS e
 INNER JOIN remedies AS r ON collective_of(e.class) = r.collective

@@ -41,9 +41,9 @@ SELECT
     'sharding on one rank' AS place,
     if(range_count > 0, 'range=FSDP::* remove', NULL) AS change,
     if(range_count > 0, range_ns, NULL) AS cost_ns,
-    if(range_count > 0, '', 'Record a second run to see the effect. ')
-    || 'Disable FSDP or ZeRO on one rank (collect --opt without Z). Plain or '
-    || 'DistributedDataParallel training needs no gathers and no sharding hooks.' AS remedy,
+    'Disable FSDP or ZeRO on one rank (tracekit collect: remove Z from --opt). Plain or '
+    || 'DistributedDataParallel training needs no gathers and no sharding hooks'
+    || if(range_count > 0, '', '. Record a second run to measure the effect') AS remedy,
     'tracekit sql TRACE "FROM annotations"' AS evidence
 FROM ranks, ranges, work, hooked
 WHERE world_size = 1 AND rank_count = 1 AND (range_count > 0 OR is_deepspeed)

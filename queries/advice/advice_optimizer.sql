@@ -68,7 +68,7 @@ changed AS (
 
 SELECT
     format(
-        'The optimizer runs {} kernels or ops{}{}: {:,.1f} µs in the median, {} in total{}',
+        'The optimizer runs {} kernels or ops{}{}: median {:,.1f} µs, total {}{}',
         work_count, of_ranks(),
         if(
             step_count > 0,

@@ -10,7 +10,7 @@
 --   pid         BIGINT                     process ID; negative for calls from a --capture file
 --   tid BIGINT, ts_ns BIGINT, end_ns BIGINT
 --   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for executed calls
---   kernel      VARCHAR                    kernel name, copy, or set; NULL if unknown
+--   kernel      VARCHAR                    kernel name, `copy`, or `set` (memset); NULL if unknown
 
 WITH call AS (
     SELECT

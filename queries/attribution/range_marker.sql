@@ -1,5 +1,5 @@
 -- Names of ranges, Python calls, and ops that determine the attribution.
--- Applies the rules of queries/rules/ranges.toml to each distinct name. Ops without a rule are also included.
+-- Applies the rules of queries/rules/ranges.toml to each distinct name. Ops without a rule are included as plain ops.
 --
 -- Kind:     table
 -- Columns:

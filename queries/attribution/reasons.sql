@@ -1,4 +1,4 @@
--- GPU time by how phase and module are known, per device.
+-- GPU time by source of the phase and module, per device.
 -- wall_ns adds up to the busy time for the phase reasons, and again for the module reasons. Analysis `why` explains
 -- single events.
 --

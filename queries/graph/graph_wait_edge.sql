@@ -1,7 +1,7 @@
--- Dependency edges into the ends of host calls: own duration of the call, and device work it waits for.
+-- Dependency edges into the ends of host calls: the call's own duration, and the device work that it waits for.
 -- Covers blocking copies, synchronizations, launches into a full queue, and calls such as cudaFree that end just when
--- work ends. For a call that waited, the own duration is the median duration of calls of the same name that did not
--- wait.
+-- work ends. The own duration of a call that waited is assumed to be the median duration of calls of the same name that
+-- did not wait.
 --
 -- Kind:     table
 -- Created:  on demand

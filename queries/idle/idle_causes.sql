@@ -13,7 +13,7 @@
 --   gap_count   BIGINT   number of gaps with a segment of this cause
 --   idle_ns     BIGINT   idle time, ns; adds up to the idle time of the device
 --   idle_pct    DOUBLE   share of the device window, 0 to 100
---   top_op      VARCHAR  op that kept the CPU busy, or else that launched the next work, for at least a quarter of the idle time
+--   top_op      VARCHAR  op that kept the CPU busy, or else launched the next work, if it accounts for at least a quarter of the idle time
 --   top_module  VARCHAR  module with at least a quarter of the idle time; layers are rolled up if there are several
 --   top_python  VARCHAR  Python function with at least a quarter of the idle time, as file(line): function
 -- View:

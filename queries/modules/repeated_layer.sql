@@ -13,7 +13,7 @@
 --   trace_id     INTEGER -> trace
 --   event_id     BIGINT -> device_events  device event
 --   piece        BIGINT
---   pass_id      BIGINT                   ID of the first event of the pass, or of each group of consecutive layers in it
+--   pass_id      BIGINT                   ID of the first event of a group of consecutive layers; a pass can have several groups
 --   layer        INTEGER                  layer number, from 0 in forward order; NULL before and after the layers
 --   place        VARCHAR                  before, layer, or after
 --   outer_count  BIGINT                   maximum number of attention calls of a pass outside its repeated blocks

@@ -78,8 +78,8 @@ judged AS (
                 )
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
                 THEN printf(
-                    'no estimate: the host slowdown follows from nested ops, and only %.0f %% of '
-                    || 'the host time has them; pass a measured step with --plain-step',
+                    'no estimate: too few nested ops (%.0f %% of the host time) to derive the '
+                    || 'host slowdown; pass a measured step with --plain-step',
                     100 * paired_share
                 )
             WHEN basis = 'constants' AND ratio > 3.4

@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     "more_base",
     metavar="TRACE",
     multiple=True,
-    help="Another repeat of the base run; may be repeated.",
+    help="Another repeat of the base run; may be given several times.",
 )
 @click.option(
     "--new",
     "more_new",
     metavar="TRACE",
     multiple=True,
-    help="Another repeat of the other run; may be repeated.",
+    help="Another repeat of the new run; may be given several times.",
 )
 @click.option(
     "--per",
     type=click.Choice(["step", "window", "layer", "token", "request"]),
-    help="Unit to normalize times by.  [default: step if both sides mark several, else window]",
+    help="Unit to normalize times by.  [default: step if both runs have several marked steps]",
 )
 @click.option(
     "--by",
     type=click.Choice(["module", "class", "phase"]),
     default="module",
     show_default=True,
-    help="Dimension that splits compute first.",
+    help="First dimension by which to split the compute difference.",
 )
 @skip_option
 @click.option(

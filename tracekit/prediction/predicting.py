@@ -440,8 +440,8 @@ class Predictor:
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
         """Replay the edges under changes; return the assumptions and the result of each variant.
 
-        If the trace shows contention, the last result is the first variant with the other
-        assumption about it.
+        If the trace shows contention, one result is added: the first variant under the opposite
+        assumption about contention.
         """
         if (*changes,) in self._known:
             return self._known[*changes,]

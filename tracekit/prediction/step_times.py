@@ -199,8 +199,8 @@ class StepTimes:
         Args:
             step_ns: returns the time of a recorded step.
             power: with 0, a decode step takes as long as the nearest step; with 1, its time is
-                proportional to its requests. Prefill time is proportional to the root of its
-                tokens with 0, and to its tokens with 1.
+                proportional to its requests. Prefill time is proportional to the square
+                root of the token count with 0, and to the token count with 1.
         """
 
         def bounded_ns(work: Work) -> int:
@@ -286,7 +286,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], terms: Sequence[int
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return the factors of all terms, at least 0, because more work does not take less time."""
+    """Return coefficients of all terms, at least 0, as more work does not take less time."""
     selected = list(terms)
     result = _solved(rows, selected)
     while min(result[1:], default=0.0) < 0:
@@ -297,7 +297,7 @@ def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
 
 
 def _solved(rows: Sequence[_Row], selected: Sequence[int]) -> list[float]:
-    """Return the factors of these terms; linearly dependent terms get 0."""
+    """Return the coefficients of these terms; linearly dependent terms get 0."""
     scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in selected]
     scaled = [[row.terms[i] / by for i, by in zip(selected, scale, strict=True)] for row in rows]
     places = range(len(selected))

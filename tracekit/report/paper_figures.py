@@ -1,7 +1,7 @@
-"""Charts for a page of runs: the paper's Figure 5 drawn from our runs, and the paper's numbers.
+"""Charts that compare runs with arXiv 2311.03687: its Figure 5 for these runs, and its numbers.
 
 Figure 5 shows the parts of a decoder layer with and without recomputation. It requires the traces
-of each pre-training run, whose roles are queried.
+of each pre-training run for analysis `roles`.
 """
 
 from __future__ import annotations

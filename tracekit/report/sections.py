@@ -3,8 +3,8 @@
 A section has charts of `tracekit.plot` and tables of analyses, whose headers define the figures. A
 section is omitted if none of its tables has a row.
 
-A page of runs may show the figures of arXiv 2311.03687 next to ours. Numbers that the paper prints
-are drawn. For a figure without numbers, the page quotes the statements of the paper's text.
+A page of runs may show the figures of arXiv 2311.03687 next to those of the runs. Numbers that the
+paper prints are drawn. For a figure without numbers, the page quotes the paper's text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf"
 
 
 def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
-    """Yield sections with the analyses whose headers name them, followed by their own analyses."""
+    """Yield sections with their own analyses, followed by those whose headers name the section."""
     placed: dict[str, Section] = {section.name: section for section in sections}
     analyses = load_catalog().analyses
     for name, view in analyses.views("report").items():

@@ -38,13 +38,13 @@ EFFECTS = {
     "new": "new work",
     "gone": "removed work",
     "recompute": "recomputation on only one side",
-    "count": "other number of calls",
-    "clock": "other clocks",
+    "count": "different call counts",
+    "clock": "different clocks",
     "cost": "same kernels, changed duration",
-    "shape": "other shapes",
-    "kernel": "other kernels",
-    "overlap": "other overlap",
-    "idle": "other idle time",
+    "shape": "different shapes",
+    "kernel": "different kernels",
+    "overlap": "different overlap",
+    "idle": "change in idle time",
 }
 
 _DEVICE_WORK = "device work"
@@ -272,7 +272,7 @@ def _rests_on(row: Row) -> str:
     if any(outside) and None not in outside:
         parts.append(f"outside steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
-        parts.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
+        parts.append(f"all compute {row['clock_pct']:+.1f} %: different clocks")
     return " · ".join(parts)
 
 
