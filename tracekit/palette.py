@@ -101,9 +101,6 @@ PHASE = {
 }
 """Colors of the phases of a step."""
 
-SEVERITY = {"ok": GREEN, "note": ORANGE, "warn": VERMILLION}
-"""Colors of data-quality checks."""
-
 SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
 """Colors for other series, in order of use."""
 

@@ -215,7 +215,7 @@ def test_without_the_extra_a_chart_says_what_to_install(opened, monkeypatch, tmp
 def test_colours_are_told_apart_on_both_pages_and_named_for_terminals():
     from rich.color import Color
 
-    for kinds in (palette.KIND, palette.PHASE, palette.SEVERITY):
+    for kinds in (palette.KIND, palette.PHASE):
         assert all(Color.parse(colour.terminal) for colour in kinds.values())
     for page in ("light", "dark"):
         shown = [getattr(colour, page) for colour in palette.ALL]

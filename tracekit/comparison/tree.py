@@ -14,8 +14,6 @@ from tracekit.comparison.matching import Pair
 By = Literal["module", "class", "phase"]
 """First level of the compute split."""
 
-BYS: tuple[By, ...] = ("module", "class", "phase")
-
 _Level = tuple[str, Callable[[Pair], str]]
 
 _PHASE: _Level = ("phase", lambda pair: pair.phase)

@@ -23,6 +23,7 @@ from tracekit.report.parts import (
     section_head,
     verdict,
 )
+from tracekit.report.verdict import capitalized
 
 _DEFINITION = (
     "Each row is a run, with medians over its steps. Runs are sorted by date if all dates are "
@@ -35,7 +36,7 @@ _DEFINITION = (
 def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
     """Return the page as HTML. `results` are the tables of `tracekit check history`."""
     changes = results["history_changes"].to_dicts()
-    sentences = [f"{_begun(change_sentence(row))}." for row in changes]
+    sentences = [f"{capitalized(change_sentence(row))}." for row in changes]
     sentences = sentences or ["No figure changed beyond its noise."]
     drawn = [*_charts(results["history"], changes)]
     cuts = {name: cut(result) for name, result in results.items()}
@@ -47,10 +48,6 @@ def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
     )
     title = f"{len(results['history']):,} runs over time"
     return page_of((title, title), verdict(sentences), [shown], has_contents=False)
-
-
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def sentences(
         why = dict.fromkeys(unrecorded.column("reason") if unrecorded else ())
         return [
             "No device work is recorded, so there is no breakdown.",
-            *(f"{_begun(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
+            *(f"{capitalized(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
         ]
     by_topic = {row["topic"]: row for row in verdict.to_dicts()}
     results = []
@@ -51,7 +51,8 @@ def sentences(
     return results
 
 
-def _begun(text: str) -> str:
+def capitalized(text: str) -> str:
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
