@@ -26,7 +26,7 @@ def test_the_finding_of_the_tutorial(opened):
     assert f"took {idle['recorded_step_ns'] / 1e6:.0f} ms" in text
     assert f"{idle['idle_pct']:.0f} % of an" in text
     assert f"not {idle['recorded_idle_pct']:.0f} %" in text
-    assert f"launches {count:,} small" in text
+    assert f"launches {count:,} kernels and copies" in text
     assert f"has {1e3 * plain_ms / count:.0f} µs" in text
     predicted = trace.predict("graph on").as_result().to_dicts()[0]
     left = [
