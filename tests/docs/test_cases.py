@@ -67,7 +67,7 @@ def test_workers_take_the_waits_for_data_away(cli, recorded):
 def test_smaller_parts_of_prompts(cli, tmp_path):
     for tokens in (1024, 64):
         run = tmp_path / str(tokens)
-        load = ("--prompt-len", "512", "--max-new-tokens", "16", "--requests", "3",
+        load = ("--prompt-len", "512", "--max-new-tokens", "16", "--requests", "6",
                 "--warmup-requests", "1", "--arrival", "constant:8", "--profile-after", "0.1s",
                 "--profile-for", "6", "--max-batch-tokens", str(tokens))  # fmt: skip
         done = cli("collect", "--stage", "serve", *load, "--out", run)
