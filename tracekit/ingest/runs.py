@@ -61,6 +61,7 @@ def load_runs(
         TraceError: a manifest is required, and none can be read.
     """
     ids: dict[Place, str] = {}
+    used: dict[str, int] = {}
     errors: list[TraceError] = []
     for run in _merged_runs(folders):
         folder = run.folders[0]
@@ -77,7 +78,7 @@ def load_runs(
                 *row.get("notes", ()),
                 "run_id contained half of a surrogate pair, replaced by U+FFFD",
             ]
-        run_id = row["run_id"] = _unique(mended, {*ids.values()})
+        run_id = row["run_id"] = _unique(mended, used)
         ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
         row["missing_trace_count"] = run.missing_trace_count()
@@ -172,11 +173,12 @@ def _lies_in(folder: Place, name: str) -> bool:
         return False
 
 
-def _unique(run_id: str, used: set[str]) -> str:
-    name, number = run_id, 1
+def _unique(run_id: str, used: dict[str, int]) -> str:
+    name = run_id
     while name in used:
-        number += 1
-        name = f"{run_id}#{number}"
+        used[run_id] += 1
+        name = f"{run_id}#{used[run_id]}"
+    used[name] = 1
     return name
 
 
