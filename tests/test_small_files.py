@@ -102,7 +102,7 @@ def test_values_in_it_are_bounded():
         b"[" + b"9" * 400 + b"]",
         b"[" + b"0," * 4_000_001,
     ):
-        with pytest.raises(ValueError, match=r"deep|digits|values"):
+        with pytest.raises(ValueError, match=r"deep|large|values"):
             parse_json(data)
 
 

@@ -77,7 +77,7 @@ def _checked(value: Any) -> Any:
     level = [value]
     for _ in range(_MAX_DEPTH):
         if any(isinstance(i, int | float) and _MAX_NUMBER < abs(i) < math.inf for i in level):
-            raise ValueError("a number has too many digits")
+            raise ValueError("a number is too large")
         inner = [one for one in level if isinstance(one, dict | list)]
         level = [i for one in inner for i in (one.values() if isinstance(one, dict) else one)]
     if level:

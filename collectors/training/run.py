@@ -102,8 +102,8 @@ def _failed_manifest(
     elif memory.was_killed_for_memory(failure.exit_code, kill_count):
         outcome = "oom"
         reason = f"rank {failure.rank}: killed by the kernel, out of memory"
-    # If the reported rank left a result, the rank that failed first is the cause. If there is no
-    # result, a signal killed it.
+    # If the reported rank left a result, the rank that failed first is the cause. Otherwise, a
+    # signal killed the reported rank.
     elif first is not None and any(
         one.rank == failure.rank and one.outcome == "failed" for one in results
     ):

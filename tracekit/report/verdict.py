@@ -28,7 +28,7 @@ def sentences(
     if not verdict.rows:
         why = dict.fromkeys(unrecorded.column("reason") if unrecorded else ())
         return [
-            "No device work is recorded, so there is no breakdown.",
+            "No breakdown: no device work was recorded.",
             *(f"{capitalized(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
         ]
     by_topic = {row["topic"]: row for row in verdict.to_dicts()}

@@ -28,7 +28,7 @@ def request(number, outcome, sent_ns, end_ns, **members):
 REQUESTS = [
     request(0, "ok", 7, 311, token_ns=[107, 207, 307]),
     request(1, "ok", 13, 400, arrival_ns=10, token_ns=[400]),
-    # Not streamed, so there is no first token time.
+    # Not streamed: the time of the first token is unknown.
     request(2, "ok", 20, 831, arrival_ns=20, output_token_count=5),
     # Its first token is known from its tokens alone.
     request(3, "ok", 25, 322, arrival_ns=20, token_ns=[222, 322], first_token_ns=None),
