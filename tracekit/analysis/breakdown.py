@@ -119,11 +119,7 @@ def has_modules(module_totals: Result) -> bool:
 
 
 def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
-    """Return the analyses of a breakdown in display order, each followed by its totals.
-
-    Raises:
-        UsageError: there are several runs.
-    """
+    """Return the analyses of a breakdown in display order, each followed by its totals."""
     if not contents.has_traces and len(contents.runs) > 1:
         raise several("breakdown", contents.runs)
     names: list[str] = [*BREAKDOWN] if contents.has_traces else []

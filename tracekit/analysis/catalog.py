@@ -65,12 +65,7 @@ class Specs(Mapping[str, Spec]):
     _families: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
-        """Return the parsed header of a file.
-
-        Raises:
-            KeyError: the file does not exist.
-            QueryError: the header cannot be parsed.
-        """
+        """Return the parsed header of a file."""
         spec = self._read.get(name)
         if spec is None:
             file = self.files[name]
@@ -132,11 +127,7 @@ class Specs(Mapping[str, Spec]):
         return f"{head} --per {per}" if per else head
 
     def member(self, name: str, per: object) -> str:
-        """Return the member of a family with the given value of `per`.
-
-        Raises:
-            QueryError: the analysis has no such parameter or value.
-        """
+        """Return the member of a family with the given value of `per`."""
         members = self.families().get(name, {})
         if per not in members:
             hint = "one of: " + ", ".join(members) if members else "it has no parameter per"
@@ -192,11 +183,7 @@ class Catalog:
             specs._encoded.update(headers)
 
     def analysis(self, name: str) -> Spec:
-        """Return the analysis of that name.
-
-        Raises:
-            QueryError: it does not exist; the hint names close matches.
-        """
+        """Return the analysis of that name."""
         if name in self.analyses:
             return self.analyses[name]
         raise unknown_analysis(name, self.analyses)
@@ -238,9 +225,6 @@ def load_catalog(root: Path | None = None) -> Catalog:
     """Find all SQL files. Headers are loaded on demand.
 
     If `root` is not the installed `tracekit.queries`, all headers are loaded at once.
-
-    Raises:
-        QueryError: a header cannot be parsed, or two files have the same name.
     """
     result: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
     paths: dict[str, str] = {}
@@ -258,11 +242,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
 
 
 def _kind_of(name: str, file: _File) -> Kind:
-    """Return the kind that a file declares.
-
-    Raises:
-        QueryError: it declares no kind.
-    """
+    """Return the kind that a file declares."""
     match = _KIND.search(file.text)
     kinds: tuple[Kind, ...] = get_args(Kind)
     for kind in kinds:

@@ -91,11 +91,7 @@ def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | Non
 
 
 def find_device(name: str) -> DevicePeak:
-    """Return the device with a driver's device name or with part of a product name.
-
-    Raises:
-        QueryError: no device or several devices match.
-    """
+    """Return the device with a driver's device name or with part of a product name."""
     peaks = load_device_peaks()
     for peak in peaks:
         if re.fullmatch(peak.pattern, name, re.IGNORECASE):
@@ -128,9 +124,6 @@ def insert_peaks(
         connection: connection to the store.
         device: product assumed for all devices; see :func:`find_device`.
         peaks: additional rates by data type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
-
-    Raises:
-        QueryError: the device or a data type is unknown.
     """
     types_known = sorted({dtype for peak in load_device_peaks() for dtype in peak.flop_per_s})
     for dtype in peaks.keys() - {MEMORY, *types_known}:

@@ -272,11 +272,7 @@ class HeaderProblem:
 
 
 def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec:
-    """Return the parsed header of an SQL file.
-
-    Raises:
-        QueryError: the header is missing or incomplete, or contradicts the SQL below it.
-    """
+    """Return the parsed header of an SQL file."""
     reader = _Reader(sql_text, name)
     spec = reader.read(path, subject)
     if reader.problems:

@@ -28,11 +28,7 @@ class Interruptible(Protocol):
 
 
 def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
-    """Run work on a connection so that Ctrl-C stops it immediately.
-
-    Raises:
-        KeyboardInterrupt: the process was interrupted. The connection stays usable.
-    """
+    """Run work on a connection so that Ctrl-C stops it immediately."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     future: Future[T] = Future()

@@ -169,8 +169,7 @@ def _folder() -> Path:
 def _load(folder: Path) -> None:
     """Load the headers of all SQL files and the names that each file reads.
 
-    Raises:
-        OSError: the library does not exist, or was damaged and is deleted.
+    Raises OSError if the library does not exist, or was damaged and is deleted.
     """
     try:
         reads_of_files = json.loads((folder / "reads.json").read_bytes())

@@ -68,11 +68,7 @@ PARAM_TYPES = tuple(_READERS)
 
 
 def coerce(param: Param, value: object) -> ParamValue:
-    """Return a value converted to the type of the parameter.
-
-    Raises:
-        UsageError: the value has the wrong type, is out of range, or is not one of the choices.
-    """
+    """Return a value converted to the type of the parameter."""
     if value is None:
         if param.default == "NULL":
             return None
@@ -97,21 +93,12 @@ def coerce(param: Param, value: object) -> ParamValue:
 
 
 def default_of(param: Param) -> ParamValue:
-    """Return the default of an optional parameter, converted to its type.
-
-    Raises:
-        UsageError: the default in the header does not have the declared type.
-    """
+    """Return the default of an optional parameter, converted to its type."""
     return None if param.default == "NULL" else coerce(param, param.default)
 
 
 def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
-    """Return a value for every declared parameter.
-
-    Raises:
-        QueryError: a parameter does not exist, or a required parameter is missing.
-        UsageError: a value has the wrong type, or none of the parameters in `needs` is given.
-    """
+    """Return a value for every declared parameter."""
     declared = {param.name: param for param in spec.params}
     for name in given:
         if name not in declared:

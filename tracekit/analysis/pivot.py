@@ -59,10 +59,6 @@ def pivot(
         in percent. Rows are sorted by size, or by value if the values are numbers. The last row is
         the total. Unknown values, such as the bytes of kernels, are None. Without events, the
         result has no rows.
-
-    Raises:
-        UsageError: the dimension or measure does not exist.
-        QueryError: DuckDB rejects the condition, or the table would be too large.
     """
     if not isinstance(where, str | None):
         raise UsageError(f"where is {where!r:.80}, expected a string")

@@ -55,11 +55,7 @@ class Library:
         return {name: own for name, own in self.files.items() if own.spec.kind == "analysis"}
 
     def analysis(self, name: str) -> OwnFile:
-        """Return the analysis of that name.
-
-        Raises:
-            QueryError: it does not exist, or its file cannot be used.
-        """
+        """Return the analysis of that name."""
         result = self.analyses.get(name)
         if result is not None:
             return result
@@ -75,10 +71,6 @@ def load_library(given: Sequence[Path] = ()) -> Library:
 
     If two files have the same name, the file in a given folder is used, and the file in the
     configuration is rejected.
-
-    Raises:
-        UsageError: a given folder does not exist.
-        QueryError: a file in such a folder cannot be used.
     """
     places: list[tuple[Path, Origin]] = [(folder, "given") for folder in dict.fromkeys(given)]
     places.append((config_folder(), "configuration"))
@@ -116,11 +108,7 @@ def config_folder() -> Path:
 
 
 def _read(path: Path) -> Spec:
-    """Read one file.
-
-    Raises:
-        QueryError: the file cannot be read, or its header cannot be parsed.
-    """
+    """Read one file."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:

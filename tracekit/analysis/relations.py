@@ -241,11 +241,7 @@ def depends_on(name: str, tables: Collection[str]) -> bool:
 
 
 def ensure(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
-    """Create relations that do not exist yet.
-
-    Raises:
-        duckdb.Error: one cannot be created.
-    """
+    """Create relations that do not exist yet."""
     Relations(connection).make(names)
 
 
@@ -321,12 +317,7 @@ class Relations:
         self._make([*self._of_stores(), *analyses], frozenset(analyses))
 
     def make(self, names: Iterable[str]) -> None:
-        """Create relations that do not exist yet.
-
-        Raises:
-            duckdb.Error: one cannot be created.
-            StoreError: memory or disk is full, or the store is damaged.
-        """
+        """Create relations that do not exist yet."""
         self._make(names, frozenset())
 
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:

@@ -160,9 +160,6 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules that classify device work in order, with the kind of each class.
 
     The default kind of a class in a user's file is compute; ``[class]`` can set another one.
-
-    Raises:
-        UsageError: the user's file cannot be read, or a rule in it is not valid.
     """
     classes = load_classes(user_file)
     return [
@@ -228,11 +225,7 @@ def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def check_rules(rules: Path) -> None:
-    """Check a rules file of the user.
-
-    Raises:
-        UsageError: the file cannot be read, or a rule in it is not valid.
-    """
+    """Check a rules file of the user."""
     load_kernel_rules(rules)
     load_range_rules(rules)
     load_role_rules(rules)
@@ -389,9 +382,6 @@ def create_rule_tables(
     """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule`` in order.
 
     Also create ``class_attribute`` with the attributes of classes in the user's file.
-
-    Raises:
-        UsageError: the user's file cannot be read, or a rule in it is not valid.
     """
     for table, form, rules in (
         ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),

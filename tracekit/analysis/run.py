@@ -56,11 +56,7 @@ _WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re
 def check_writes(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement]
 ) -> None:
-    """Check that no statement writes a file if the connection can access the files of a dataset.
-
-    Raises:
-        QueryError: a statement could write.
-    """
+    """Check that no statement writes a file if the connection can access the files of a dataset."""
     for statement in statements:
         if (
             statement.type != duckdb.StatementType.SELECT
@@ -101,12 +97,6 @@ def run_analysis(
     """Run an analysis on a store. Missing parameters have the defaults of its header.
 
     Stored rows are used if they exist.
-
-    Raises:
-        QueryError: a parameter is unknown or missing.
-        UsageError: a parameter has the wrong type.
-        StoreError: memory or disk ran out.
-        RuntimeError: the columns differ from the header, which is a bug in the SQL file.
     """
     statement = with_values(spec, bind(spec, params))
     try:
@@ -127,9 +117,6 @@ def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
     Several statements are allowed if only the last one returns rows, so that no result is dropped
     silently. Nanosecond timestamps, timestamps with time zone, and intervals are DuckDB's exact
     text.
-
-    Raises:
-        QueryError: DuckDB rejects the statement; the message is the first line of its error.
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text))
@@ -145,10 +132,6 @@ def stream_sql(
 
     Do not use the connection before the last row has been read. `timeout_s` limits the time until
     then.
-
-    Raises:
-        QueryError: DuckDB rejects the statement, or it exceeds the time limit; also raised while
-            rows are read.
     """
     clock = Deadline(connection, timeout_s)
 
@@ -284,12 +267,7 @@ class ArrowRows:
 
 
 def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
-    """Run one statement and return its rows. Do not use the connection until all are read.
-
-    Raises:
-        QueryError: DuckDB rejects the statement.
-        StoreError: the store is damaged.
-    """
+    """Run one statement and return its rows. Do not use the connection until all are read."""
 
     def ask() -> CapsuleType:
         try:

@@ -31,12 +31,7 @@ _MAX_NAMED = 10
 
 
 def check_scope(spec: Spec, contents: Contents) -> None:
-    """Check that the input has the data that an analysis needs.
-
-    Raises:
-        QueryError: the data is missing.
-        UsageError: several runs are open, and the analysis needs the traces of one.
-    """
+    """Check that the input has the data that an analysis needs."""
     if spec.scope == "runs":
         if not contents.runs:
             raise QueryError(

@@ -47,9 +47,6 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Check that a store has the relations of tracekit and no others.
 
     The store is attached as ``store``. It has not been used yet, and its SQL cannot access files.
-
-    Raises:
-        StoreError: a relation is unknown, differs, or is missing.
     """
     expected, result = _reference(), _catalogue_of(connection, "store")
     if ("table", OF_TRACES) not in result:
@@ -79,9 +76,6 @@ def check_rows(
 
     Returns:
         Time limit of a statement, seconds: 50 times the usual time on a trace.
-
-    Raises:
-        StoreError: it has too many rows, or keys or times that no trace can have.
     """
     row_count, most_ns = 0, MAX_TIME_US * NS_PER_US
     for table, key in KEYS.items():

@@ -39,14 +39,7 @@ def run_own_analysis(
     own: OwnFile,
     params: Mapping[str, object],
 ) -> Result:
-    """Run an analysis of the user on another connection to the store.
-
-    Raises:
-        QueryError: a parameter is unknown or missing, the SQL fails, or its columns differ from
-            its header.
-        UsageError: a parameter has the wrong type.
-        StoreError: the store is damaged.
-    """
+    """Run an analysis of the user on another connection to the store."""
     spec = own.spec
     statement = with_values(spec, bind(spec, params))
     cursor = cursor_of(connection)
@@ -73,11 +66,7 @@ def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: 
 
 
 def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
-    """Return a file of the user and the user's files that it depends on, in dependency order.
-
-    Raises:
-        QueryError: the files depend on each other in a cycle.
-    """
+    """Return a file of the user and the user's files that it depends on, in dependency order."""
     graph: dict[str, list[str]] = {}
     waiting = [own.spec]
     while waiting:
@@ -97,11 +86,7 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create the view, table, or functions of a file, for this connection only.
-
-    Raises:
-        QueryError: the file is an analysis, has the name of a relation of the store, or fails.
-    """
+    """Create the view, table, or functions of a file, for this connection only."""
     if spec.kind == "analysis":
         raise QueryError(
             f"{spec.path}: an analysis cannot be required by another file",

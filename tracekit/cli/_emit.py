@@ -29,10 +29,6 @@ def emit_stream(
     """Write the rows of a statement to stdout, with a note on stderr if rows are omitted.
 
     Without a limit, all rows are written, or :data:`MAX_ROWS` of a text table.
-
-    Raises:
-        StoreError: stdout cannot be written, for example because the disk is full.
-        QueryError: the statement failed before its last row. Earlier rows have been written.
     """
     from tracekit.analysis.result import RowStream
 
@@ -63,11 +59,7 @@ def emit(
     units: bool = True,
     wide: bool = False,
 ) -> None:
-    """Write results to stdout.
-
-    Raises:
-        StoreError: stdout cannot be written, for example because the disk is full.
-    """
+    """Write results to stdout."""
     try:
         renderer(format_name)(data, sys.stdout, full=full, units=units, wide=wide)
         sys.stdout.flush()

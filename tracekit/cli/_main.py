@@ -166,11 +166,7 @@ def group(ctx: click.Context) -> None:
 
 
 def _check_owner(package: Path) -> None:
-    """Check that no other project installed a package `tracekit` in the same folder.
-
-    Raises:
-        UsageError: both projects are installed there, so their files are mixed.
-    """
+    """Check that no other project installed a package `tracekit` in the same folder."""
     if others := sorted(package.parent.glob("tracekit-[0-9]*.dist-info")):
         raise UsageError(
             f"{package}: is shared with another distribution, {others[0].stem}",

@@ -122,12 +122,7 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
 
 
 def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
-    """Rerun with a suggested change unless a rerun exists; return the run folder of the rerun.
-
-    Raises:
-        UsageError: the change cannot be applied, or the user did not agree to a recording.
-        WorkloadError: the recording failed.
-    """
+    """Rerun with a suggested change unless a rerun exists; return the run folder of the rerun."""
     import os
     import subprocess
 

@@ -141,12 +141,6 @@ def ask_both(
         comparison: the comparison of the two sides, if it is already known.
         rules: a rules file for the classifier.
         progress: called periodically while a trace is read.
-
-    Raises:
-        QueryError: DuckDB rejects the statement.
-        StoreError: a store cannot be opened.
-        TraceError: a trace cannot be read.
-        UsageError: a side does not have its own store.
     """
     from tracekit.analysis.run import run_sql
     from tracekit.comparison.comparing import compare

@@ -221,11 +221,7 @@ def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
 def _selection_of(
     ranks: str | None, steps: str | None, from_time: str | None, to_time: str | None
 ) -> Selection:
-    """Return the selection that the options describe.
-
-    Raises:
-        UsageError: an option cannot be parsed.
-    """
+    """Return the selection that the options describe."""
     from tracekit.export.selection import Selection
 
     chosen = Selection(

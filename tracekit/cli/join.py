@@ -49,11 +49,6 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
     """Merge the run folders of one job into a new folder, without changing them.
 
     Traces are hard-linked if possible to save disk space, or else copied.
-
-    Raises:
-        UsageError: the folders are not fragments of one job, or the output exists.
-        TraceError: a manifest cannot be read.
-        StoreError: the folder cannot be written.
     """
     run_manifest = [
         run for folder in folders for run in ([folder] if is_run(folder) else _below(folder))

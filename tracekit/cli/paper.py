@@ -100,11 +100,7 @@ def command(
 
 
 def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None:
-    """Write the figures of runs as a page.
-
-    Raises:
-        UsageError: no runs are given, they have no figures, or the existing file is not a report.
-    """
+    """Write the figures of runs as a page."""
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, runs_page, write
 

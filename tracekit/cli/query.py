@@ -389,11 +389,7 @@ _peak_option = click.option(
 
 
 def _peak(text: str) -> tuple[str, float]:
-    """Return the data type and rate of a peak such as `bf16=989e12`.
-
-    Raises:
-        UsageError: the text has another form.
-    """
+    """Return the data type and rate of a peak such as `bf16=989e12`."""
     dtype, _, rate = text.partition("=")
     with suppress(ValueError):
         number = float(rate)

@@ -94,10 +94,6 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
     Returns:
         The path of each report, relative to the page, by name of the run. Runs without a report
         are named on stderr.
-
-    Raises:
-        UsageError: a file exists and is not a report.
-        StoreError: a file cannot be written.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, report, write
@@ -134,11 +130,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
 def compared(
     base: str, traces: tuple[str, ...], reading: Reading, changes: tuple[str, ...] = ()
 ) -> str:
-    """Return the report of a comparison.
-
-    Raises:
-        UsageError: the new side has several traces.
-    """
+    """Return the report of a comparison."""
     from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare
     from tracekit.report import comparison_page, modules_of

@@ -66,9 +66,6 @@ def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
 
     It calls each op once per distinct combination of shapes, types, and strides of its arguments.
     Without `op`, it reruns the ops with the longest time.
-
-    Raises:
-        QueryError: the arguments of the op were not recorded.
     """
     is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
     cases: list[dict[str, Any]] = []

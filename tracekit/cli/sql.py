@@ -67,11 +67,7 @@ def command(
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Separate traces from the statement, which is the last argument if it is `-` or SQL.
-
-    Raises:
-        UsageError: the arguments have a statement but no trace.
-    """
+    """Separate traces from the statement, which is the last argument if it is `-` or SQL."""
     *before, last = arguments
     if not _is_statement(last):
         return arguments, None

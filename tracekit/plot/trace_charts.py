@@ -496,11 +496,7 @@ def memory(every: Rows) -> Drawing | None:
 
 
 def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
-    """Return the heat map of a pivot with this number of row dimensions and these columns.
-
-    Raises:
-        QueryError: the pivot has no rows.
-    """
+    """Return the heat map of a pivot with this number of row dimensions and these columns."""
     if not pivot:
         raise QueryError(
             "the trace has no data for this pivot", hint="choose other rows with `where`"

@@ -47,11 +47,7 @@ def formats() -> tuple[str, ...]:
 
 
 def renderer(name: str) -> Renderer:
-    """Return the render function of a format.
-
-    Raises:
-        UsageError: the format does not exist.
-    """
+    """Return the render function of a format."""
     if name not in formats():
         raise UsageError(f"unknown format {name!r}", hint="formats: " + ", ".join(formats()))
     render: Renderer = import_module(f"{__name__}.{name}").render

@@ -28,20 +28,12 @@ __all__ = [
 
 
 def report(trace: Trace, traces: Sequence[str]) -> str:
-    """Return the report of a trace, or of the traces of a run, as HTML.
-
-    Raises:
-        UsageError: several runs are open.
-    """
+    """Return the report of a trace, or of the traces of a run, as HTML."""
     return page(gather(trace), traces)
 
 
 def check_output(output: Path, *, force: bool = False) -> None:
-    """Check that a report may be written to a file.
-
-    Raises:
-        UsageError: the path is a folder, or a file that is not a report and `force` is not set.
-    """
+    """Check that a report may be written to a file."""
     if output.is_dir():
         raise UsageError(f"{output}: is a folder", hint=f"for example -o {output / 'report.html'}")
     if not output.exists() or force:
@@ -53,11 +45,7 @@ def check_output(output: Path, *, force: bool = False) -> None:
 
 
 def write(html: str, output: Path) -> None:
-    """Write a report completely or not at all.
-
-    Raises:
-        StoreError: the report cannot be written.
-    """
+    """Write a report completely or not at all."""
     try:
         with atomic_path(output) as building:
             building.write_text(html, encoding="utf-8")

@@ -28,12 +28,7 @@ class Answers:
 
 
 def gather(trace: Trace) -> Answers:
-    """Run all analyses that a report shows.
-
-    Raises:
-        UsageError: several runs are open.
-        The errors of :meth:`tracekit.Trace.breakdown`.
-    """
+    """Run all analyses that a report shows."""
     answers = Answers(dict(trace.breakdown()))
     results = answers.results
     catalog = load_catalog()

@@ -56,9 +56,6 @@ def runs_page(
         paths: their names as the user wrote them, for title and commands.
         roles_of: returns the rows of analysis roles for the traces of a run folder. Without it the
             page has no Figure 5.
-
-    Raises:
-        UsageError: the runs have no data for any of the figures.
     """
     shown = sections_of(runs, paths, has_paper=True)
     if all(one.name == "runs" for one in shown):
