@@ -12,7 +12,7 @@ import click
 
 from tracekit.collectors.command_line import DURATION, SIZE
 from tracekit.errors import UsageError
-from tracekit.render import formats
+from tracekit.render import FORMATS
 
 if TYPE_CHECKING:
     from tracekit.engine.choice import EngineChoice
@@ -24,7 +24,7 @@ trace_argument = click.argument("traces", metavar="TRACE...", nargs=-1, required
 format_option = click.option(
     "--format",
     "format_name",
-    type=click.Choice(formats()),
+    type=click.Choice(FORMATS),
     default="table",
     show_default=True,
     help="Output format. csv and json contain exact values in base units.",

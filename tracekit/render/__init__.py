@@ -1,6 +1,6 @@
 """Output formats for results, one module per format.
 
-Each module here without a leading underscore is a format of that name. It has a function
+The module of a format has a function
 
     def render(data: Result | Mapping[str, Result], stream: TextIO, *, full: bool, units: bool,
                wide: bool) -> None
@@ -14,8 +14,8 @@ columns in base units.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from tracekit.errors import UsageError
@@ -40,15 +40,15 @@ class Renderer(Protocol):
         ...
 
 
-def formats() -> tuple[str, ...]:
-    """Return the names of the output formats without loading them."""
-    names = (module.name for module in iter_modules(__path__) if not module.ispkg)
-    return tuple(sorted(name for name in names if not name.startswith("_")))
+FORMATS = ("brief", "csv", "csv_plain", "json", "markdown", "table")
+"""Names of the output formats. `csv_plain` is CSV without protection against formulas."""
 
 
 def renderer(name: str) -> Renderer:
     """Return the render function of a format."""
-    if name not in formats():
-        raise UsageError(f"unknown format {name!r}", hint="formats: " + ", ".join(formats()))
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}", hint="formats: " + ", ".join(FORMATS))
+    if name == "csv_plain":
+        return partial(renderer("csv"), keeps_formulas=True)  # type: ignore[call-arg]
     render: Renderer = import_module(f"{__name__}.{name}").render
     return render
