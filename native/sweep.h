@@ -78,9 +78,9 @@ bool sweep_fail(Sweep *sweep, const char *why);
 
 /* Python callback that decides about rows for a sweep. */
 typedef struct {
-    int (*ask)(int question);   /* returns 0 on failure; called from any thread */
-    int64_t *numbers;           /* arguments of the question, replaced by the answer */
-    const unsigned char *flags; /* one byte per kind of row, as the sweep defines them */
+    int (*ask)(int question); /* returns 0 on failure; called from any thread */
+    int64_t *numbers;         /* arguments of the question, replaced by the answer */
+    const uint16_t *flags;    /* of each kind of row, as the sweep defines them */
     int64_t kind_count;
 } SweepAsks;
 

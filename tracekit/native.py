@@ -11,7 +11,7 @@ import struct
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint16, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +28,7 @@ Stop = Literal["more", "ended", "damaged"]
 
 PATH = Path(__file__).with_name("_native.so")
 
-_VERSION, _BUSY, _NO_MEMORY = 1, 1, 2  # As in native/exported.h.
+_VERSION, _BUSY, _NO_MEMORY = 2, 1, 2  # As in native/exported.h.
 _TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
 
 _WHY_BYTES = 256
@@ -47,7 +47,7 @@ class _SweepAsks(ctypes.Structure):
     _fields_ = [
         ("ask", _Ask),
         ("numbers", POINTER(c_int64)),
-        ("flags", c_char_p),
+        ("flags", POINTER(c_uint16)),
         ("kind_count", c_int64),
     ]
 
@@ -341,14 +341,16 @@ class Answers:
     Args:
         answer: takes the number of the question. Calls come from any thread, one at a time.
         numbers: the arguments of a question, which `answer` replaces with its results.
-        flags: one byte per kind of row, as the sweep defines them.
+        flags: 16 bits per kind of row, as the sweep defines them.
     """
 
     def __init__(
-        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], flags: bytes
+        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], flags: Sequence[int]
     ) -> None:
         self._callback = _Callback(_Ask, answer)
-        self.asks = _SweepAsks(self._callback.function, numbers, flags, len(flags))
+        self.asks = _SweepAsks(
+            self._callback.function, numbers, (c_uint16 * len(flags))(*flags), len(flags)
+        )
 
     @property
     def error(self) -> BaseException | None:

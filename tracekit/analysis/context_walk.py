@@ -22,7 +22,6 @@ from typing import IO
 import duckdb
 import msgspec
 
-from tracekit.analysis.derivative_nodes import DerivativeNodes
 from tracekit.analysis.rules import HOST_EVENTS
 from tracekit.analysis.sweeps import SWEPT, swept
 from tracekit.analysis.walk_markers import (
@@ -202,7 +201,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
             annotated = _annotated_modules(connection)
             walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
-            answers = Answers(walk.answer, walk.numbers, bytes(map(_flags, markers)))
+            answers = Answers(walk.answer, walk.numbers, [*map(_flags, markers)])
             with swept(connection, "contexts", spans, answers):
                 _load(connection)
             walk.end()
@@ -216,6 +215,9 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             )
 
 
+_DETACH = frozenset(("aten::detach", "detach"))
+
+
 def _flags(marker: Marker) -> int:
     """Return the flags of a marker that native/context_walk.c defines."""
     has_context = marker.kind in _WITH_CONTEXT or marker.phase_mark
@@ -227,6 +229,9 @@ def _flags(marker: Marker) -> int:
         marker.row > 0,
         marker.is_collective,
         has_context,
+        marker.is_generated,
+        "::" in marker.label and not marker.is_bare_node,
+        marker.label in _DETACH and not marker.is_bare_node,
     )
     return sum(1 << place for place, is_set in enumerate(flags) if is_set)
 
@@ -235,12 +240,12 @@ _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 
 # Questions that native/context_walk.c asks. _BEGIN_THREAD has a trace; the answer is whether its
 # ops have sequence numbers. _ENTER has a context, and the start, end, id, and bits of a span; the
-# answer is the context inside the span. Both are followed by the nodes, and the ops inside nodes,
-# since the previous question: their number, and the start, end, node, bits, and kind of each.
+# answer is the context inside the span. Both are followed by autograd nodes that recompute nothing:
+# their number, and the trace, id, and kind of each (1 if the backward pass is differentiated, 0 if
+# the node only calls Functions).
 _BEGIN_THREAD, _ENTER = 0, 1
-_INNER_OP, _DIRECT_OP, _NEW_NODE = range(3)
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
-_FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 5, 1000
+_FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 3, 1000
 
 
 class _Walk:
@@ -260,7 +265,7 @@ class _Walk:
         self._numbered = numbered
         self._annotated = annotated
         self._module_file = module_file
-        self._nodes = DerivativeNodes(node_file)
+        self._node_file = node_file
         self._trace: TraceModules | None = None
         self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MOST_NOTED))()
 
@@ -269,7 +274,9 @@ class _Walk:
         *context, _, _, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
         if noted_count:
             stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
-            self._take_noted(self.numbers[_FIRST_NOTED:stop])
+            each = iter(self.numbers[_FIRST_NOTED:stop])
+            for node in zip(*[each] * _NOTED_NUMBERS, strict=True):
+                self._node_file.write(msgspec.json.encode(node) + b"\n")
         if question == _BEGIN_THREAD:
             self.begin_thread(context[0])
             self.numbers[0] = context[0] in self._numbered
@@ -279,26 +286,11 @@ class _Walk:
             inside = _inside(tuple(context), marker, event_id, bits, self._trace)
             _ANSWER.pack_into(self.numbers, 0, *inside)
 
-    def _take_noted(self, noted: list[int]) -> None:
-        """Process nodes, and ops inside nodes."""
-        each = iter(noted)
-        for start, end, node, bits, what in zip(*[each] * _NOTED_NUMBERS, strict=True):
-            marker = self._markers[bits >> _BITS]
-            label = "" if marker.is_bare_node else marker.label
-            if what == _NEW_NODE:
-                self._nodes.begin_node(start, end, node, is_generated=marker.is_generated)
-            elif what == _DIRECT_OP:
-                has_number = bits & _HAS_SEQUENCE > 0
-                self._nodes.run_op(start, end, node, label, has_number=has_number)
-            else:
-                self._nodes.run_inner_op(start, node, label)
-
     def begin_thread(self, trace_id: int) -> None:
         """Begin the next thread."""
         if self._trace is None or self._trace.trace_id != trace_id:
             self.end_trace()
             self._trace = TraceModules(trace_id, trace_id in self._qualified)
-        self._nodes.begin_thread(trace_id)
 
     def end(self) -> None:
         """Finish the last trace, and write the modules of traces without spans."""
@@ -308,8 +300,7 @@ class _Walk:
             self.end_trace()
 
     def end_trace(self) -> None:
-        """Write the modules and nodes of the current trace."""
-        self._nodes.begin_thread(0)
+        """Write the modules of the current trace."""
         if self._trace is not None:
             for name in self._annotated.pop(self._trace.trace_id, ()):
                 self._trace.number(None, name, _ANNOTATION, source="tk")
