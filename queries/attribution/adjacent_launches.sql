@@ -16,7 +16,7 @@
 --   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, and the last label before it is forward
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
---   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer
+--   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer, if a product follows
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block: in a complete module call, or not next to a forward pass
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
@@ -29,7 +29,10 @@ WITH launched AS (
                 d.name,
                 '^aten::(_foreach_|linalg_vector_)?norm\b|\bL[p2]NormFunctor|\bNorm(One|Two)?Ops\b'
             )
-        ) AS is_norm
+        ) AS is_norm,
+        bool_or(
+            regexp_matches(d.name, '^aten::(_foreach_)?mul_?\b|\bMulFunctor\b|\bmultiplies\b')
+        ) AS is_product
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL
@@ -38,8 +41,8 @@ WITH launched AS (
 
 launch_fact AS (
     SELECT
-        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, l.is_norm, s.marked_phase,
-        s.marked_row,
+        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, l.is_norm, l.is_product,
+        s.marked_phase, s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
         -- In a trace whose ops have sequence numbers in grad mode, an op without one ran outside
         -- grad mode.
@@ -113,7 +116,7 @@ called_whole AS (
 -- Launches of unknown phase.
 silent AS MATERIALIZED (
     SELECT
-        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_norm, p.is_in_grad_mode,
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_norm, p.is_product, p.is_in_grad_mode,
         p.is_module_call AND c.launch_id IS NOT NULL AS is_whole_call,
         p.is_model AND p.is_without_gradients AS is_model_without_gradients,
         n.tid IS NOT NULL AS is_on_node_thread
@@ -236,7 +239,9 @@ SELECT
     coalesce(
         p.label_before IN ('backward', 'recompute', 'derivative')
         AND p.label_after = 'optimizer'
-        AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (p.is_norm) OVER block,
+        AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (p.is_norm) OVER block
+        AND max(p.launch_ts_ns) FILTER (p.is_product) OVER block
+        > min(p.launch_ts_ns) FILTER (p.is_norm) OVER block,
         FALSE
     ) AS is_clipping,
     -- Evaluation starts at the first call or the first work of the model. Outside modules, nothing
