@@ -1,18 +1,8 @@
 """`--stage serve`: puts a serving engine under load and profiles a window of it.
 
-Result by outcome of the run:
-
-- all measured requests answered: a run folder with outcome `ok`; exit code 0.
-- some requests failed: a run folder with outcome `incomplete`, whose figures cover the answered
-  requests; `requests.jsonl` has the outcome of each request; exit code 6.
-- the engine is lost before the end: a run folder with outcome `incomplete` (`oom` if an embedded
-  engine ran out of memory), whose figures cover the requests so far; exit code 6. A server is lost
-  if it does not answer at the end, or if requests could not connect.
-- no request answered: a run folder with outcome `failed` and the reason; exit code 6.
-- Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete` and `cancelled` requests
-  if any was answered (`ok` if all were, and only the profile is missing); exit code 130. Before the
-  first answer, or after a second Ctrl-C, there is no run folder.
-- the engine does not start: no run folder; exit code 6.
+If some requests fail, or after Ctrl-C or the loss of the engine, a run folder with outcome
+`incomplete` covers the answered requests; without any, the outcome is `failed`. Before the first
+answer, or after a second Ctrl-C, there is no run folder.
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 
@@ -74,11 +64,6 @@ def run(
 
     `progress` receives the state of the load; by default it is a line on the terminal. `figures`
     returns summary lines from analyses of a run folder.
-
-    Raises:
-        UsageError: an argument is invalid.
-        WorkloadError: the engine does not start, answers no request, or is lost.
-        KeyboardInterrupt: on Ctrl-C; a run folder remains if it has any result.
     """
     redactor = redactor_of(values, command)
     try:
@@ -209,7 +194,6 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
 
 
 def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
-    """Return the load plan, the kind of its prompts, and notes about them."""
     load, seed = wanted.load, wanted.seed
     count, token_count = load.request_count, load.prompt_token_count
     limit = facts.max_token_count
@@ -289,7 +273,6 @@ _WORDS = tuple(_TEXT.split())
 def token_id_prompts(
     count: int, token_count: int, vocabulary_size: int | None, seed: int
 ) -> list[Prompt]:
-    """Return prompts of random token ids, below the vocabulary size if it is known."""
     size = vocabulary_size or UNKNOWN_VOCABULARY_SIZE
     first = min(_SPECIAL_ID_COUNT, size // 4)
     source = random.Random(seed)
@@ -303,8 +286,7 @@ def text_prompts(
     """Return prompts of random words, and the number of tokens that the engine counted.
 
     All prompts are permutations of the same words, so their token counts hardly differ, and a few
-    requests to `count_tokens` are enough. If it returns None or 0, the engine does not count
-    tokens, and the number is None.
+    requests to `count_tokens` are enough.
     """
     source = random.Random(seed)
     words = source.choices(_WORDS, k=max(1, token_count))
@@ -330,7 +312,6 @@ def text_prompts(
 
 
 def _resized(words: list[str], missing: int, counted: int, source: random.Random) -> list[str]:
-    """Return the words with some added or removed to reach the number of tokens."""
     per_word = counted / len(words)
     # Change at least one word; otherwise the next query would repeat the last one.
     change = round(missing / per_word) or (1 if missing > 0 else -1)

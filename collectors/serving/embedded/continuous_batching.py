@@ -1,9 +1,7 @@
 """Observes the steps of transformers' continuous batching.
 
-The engine runs on its own thread. Its public interface is a queue of requests and a queue of
-results. Only internal methods know which tokens a step processes and when its output is ready, so
-tracekit wraps these methods on the instance. They are undocumented: tracekit checks each of them
-before the engine starts, and the error names a missing one.
+Only undocumented methods know which tokens a step processes and when its output is ready, so
+tracekit wraps these methods on the instance. It checks each of them before the engine starts.
 """
 
 from __future__ import annotations
@@ -39,11 +37,7 @@ _FREE_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
-    """Size of the engine; for None, transformers chooses a value for the device.
-
-    `page_token_count` is the number of tokens per page of the KV cache, `page_count` the number of
-    pages, and `batch_token_count` the maximum number of tokens per step.
-    """
+    """Size of the engine; for None, transformers chooses a value for the device."""
 
     page_token_count: int | None = None
     page_count: int | None = None
@@ -54,12 +48,8 @@ class EngineSize:
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
     """Return the given engine size; by default on a CPU, the smallest sufficient cache.
 
-    By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
-    CPU, touching that memory takes seconds, and attention needs a mask with one row per token in
-    the step and one column per token in the entire cache.
-
-    Raises:
-        UsageError: the requested size cannot hold a single request.
+    By default, transformers sizes the cache by the machine's memory. On a CPU, touching that memory
+    takes seconds, and attention needs a mask with one column per token in the entire cache.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -83,7 +73,6 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
 
 
 def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:
-    """Return the number of pages that hold all requests at once, within a limit."""
     per_request = math.ceil(request_token_count / page) + 1
     wanted = math.ceil(per_request * requests / (1 - _FREE_SHARE))
     least = math.ceil(per_request / (1 - _FREE_SHARE))
@@ -100,8 +89,6 @@ def _page_count(request_token_count: int, requests: int, page: int, batch: int, 
 
 
 class ContinuousBatching:
-    """An embedded engine: `submit` adds requests, `result` returns finished ones."""
-
     def __init__(self, model: Any, size: EngineSize, recorder: StepRecorder) -> None:
         self.recorder = recorder
         self._step_number = 0
@@ -133,7 +120,6 @@ class ContinuousBatching:
         return has_ended
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
-        """Submit a request for an exact number of greedy tokens."""
         accepted = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
@@ -145,7 +131,6 @@ class ContinuousBatching:
             raise WorkloadError("the engine is shutting down and accepts no requests")
 
     def cancel(self, request_id: str) -> None:
-        """Cancel a request; it has no result."""
         self._manager.cancel_request(request_id)
 
     def result(self, timeout_s: float) -> Any | None:
@@ -157,7 +142,6 @@ class ContinuousBatching:
         return output if output.is_finished() else None
 
     def check(self) -> None:
-        """Raise `WorkloadError` with the reason if the engine's thread has ended."""
         error = self._manager.background_thread_status.fatal_error
         if error is not None:
             raise WorkloadError(
@@ -167,17 +151,13 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine ends within the timeout.
-
-        An engine that ends fails all its requests, so a failed request may be the first sign of it.
-        """
+        """Raise if the engine ends soon: it then fails all its requests, possibly first."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         self.check()
 
     def description(self) -> dict[str, Any]:
-        """Return the engine's settings under transformers' names."""
         config = self._manager.continuous_batching_config
         names = (
             "page_size",
@@ -195,7 +175,6 @@ class ContinuousBatching:
         return result
 
     def _wrap(self, processor: Any) -> None:
-        """Wrap the methods of the batch processor that a step calls."""
         _replace(processor, "prepare_next_batch", self._prepare)
         _replace(processor, "update_batch", self._update)
         _replace(_part(processor, "scheduler"), "schedule_batch", self._schedule)
@@ -258,9 +237,8 @@ class ContinuousBatching:
 def _share(future: Any) -> Share:
     """Return the share of a scheduled request in its step.
 
-    The number of tokens does not distinguish prefill from decode, because the last chunk of a
-    prompt can be a single token. `position_offset`, the number of the request's tokens in the
-    cache, does; transformers increases it after scheduling.
+    The last chunk of a prompt can be a single token, so the number of tokens does not show prefill;
+    `position_offset`, its tokens in the cache, does. transformers increases it after scheduling.
     """
     state = future.state
     return Share(
@@ -311,7 +289,6 @@ def _manager(model: Any, size: EngineSize) -> Any:
 
 
 def _part(owner: Any, name: str) -> Any:
-    """Return a part of the engine; raise if this version of transformers lacks it."""
     try:
         return getattr(owner, name)
     except AttributeError as error:
