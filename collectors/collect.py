@@ -19,15 +19,10 @@ def run(
     program: Sequence[str] = (),
     serving_figures: Callable[[Path], list[str]] | None = None,
 ) -> Ended:
-    """Run a workload under the profiler.
+    """Run a workload under the profiler; return the run folder and exit code.
 
     `program` is a user's training script with arguments, which runs instead of a stage;
     `serving_figures` returns summary lines from analyses of a serving run folder.
-
-    Returns: The run folder, and the exit code: of the program, or 0 for a stage.
-
-    Raises:
-        TracekitError: arguments are invalid, something is missing, or the workload failed.
     """
     options = validated(values, is_program=bool(program))
     if not program:
@@ -61,5 +56,5 @@ def _run(
 
 
 def is_first_rank() -> bool:
-    """Return whether this process prints the result of the run: only the first rank does."""
+    """Return whether this process prints the result of the run."""
     return os.environ.get("RANK", "0") == "0"

@@ -1,8 +1,4 @@
-"""A benchmark point and its line in `benchmarks.jsonl`.
-
-Members of a line are the columns of table `benchmark` (tracekit/schema.py); missing values are
-null.
-"""
+"""A benchmark point and its line in `benchmarks.jsonl`: columns of table `benchmark`."""
 
 from __future__ import annotations
 
@@ -25,8 +21,6 @@ Outcome = Literal["ok", "unsupported", "oom", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One benchmark point; fields as in table `benchmark`."""
-
     family: str
     op: str
     series: str | None = None
@@ -54,8 +48,6 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """The device of a measurement; fields as in table `benchmark`."""
-
     device: str
     device_name: str | None
     unit_count: int | None
@@ -75,10 +67,7 @@ def line_of(
     outcome: Outcome = "ok",
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return the line of a point, without its number.
-
-    `facts` is None if the point did not start; `state` is the device state right after its samples.
-    """
+    """Return a point's line without number; `facts` is None if the point did not start."""
     line = dataclasses.asdict(point)
     line |= dataclasses.asdict(facts) if facts is not None else {}
     if timing is not None:

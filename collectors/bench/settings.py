@@ -103,11 +103,7 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Selection of benchmark points and time limits.
-
-    `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale. For settings that are
-    None, the device determines the value; an empty `ops` selects all ops.
-    """
+    """Selection of points; `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale."""
 
     families: tuple[str, ...]
     device: str | None = None
@@ -123,7 +119,6 @@ class Settings:
 
     @property
     def most_point_s(self) -> float:
-        """Time limit for a point without a result, after which it counts as hung."""
         return math.ceil(120 + 40 * self.point_s)
 
     def write(self, path: Path) -> None:
@@ -139,14 +134,7 @@ class Settings:
 
 
 def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Validate the arguments; None and False mean not given.
-
-    Returns:
-        The settings, and the values that are not settings: `out` and `force`, if given.
-
-    Raises:
-        UsageError: a value is malformed or does not apply to the selected benchmarks.
-    """
+    """Validate the arguments; return the settings, and the others: `out` and `force`."""
     options = given(values, OPTIONS)
     families = WHAT[what]
     scale, shapes, sizes_bytes = _sizes(options.pop("sizes", None), families)

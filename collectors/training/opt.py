@@ -1,7 +1,6 @@
 """Parses `--opt`, the optimization methods of a run, and checks their combinations.
 
-The canonical order is from arXiv 2311.03687: fine-tuning method, F, R, Q, ZeRO stage, O,
-gradient compression; `z3+r` becomes `R+Z3`.
+The canonical order is from arXiv 2311.03687; `z3+r` becomes `R+Z3`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _ZERO = ("Z1", "Z2", "Z3")
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """The methods of a run, checked and in canonical order."""
-
     tokens: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -72,22 +69,18 @@ class Opt:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the linear weights are 4-bit."""
         return "Q" in self.tokens or "QL" in self.tokens
 
     @property
     def adapter(self) -> str | None:
-        """The fine-tuning method, `L`, `QL`, `LFA` or `PT`, or None for all weights."""
         return next((token for token in self.tokens if token in _ADAPTERS), None)
 
     @property
     def compression(self) -> str | None:
-        """The name of the gradient compression, or None."""
         return next((token[3:] for token in self.tokens if token.startswith("GC:")), None)
 
 
 def parse(text: str, stage: str = "pretrain") -> Opt:
-    """Parse methods joined by `+`, in any order and case."""
     canonical = {token.upper(): token for token in TOKENS}
     tokens: list[str] = []
     for word in re.split(r"[+\s]+", text.strip()):
@@ -108,7 +101,6 @@ def default_engine(opt: Opt) -> Engine:
 
 
 def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "pretrain") -> Engine:
-    """Check that an engine supports an opt, and return the engine."""
     known = {name: name for name in ENGINES}
     if engine.lower() not in known:
         raise UsageError(

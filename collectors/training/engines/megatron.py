@@ -1,10 +1,4 @@
-"""Training with megatron-core: tensor parallelism inside data parallelism.
-
-Layers, parallel embedding, and parallel loss are megatron-core's (`GPTModel` with its local layer
-specification). torch's DDP joins the data-parallel ranks over megatron's group, with AdamW.
-megatron-core requires CUDA. Pipeline parallelism, sequence parallelism, and Transformer Engine are
-not supported.
-"""
+"""Training with megatron-core: tensor parallelism inside data parallelism by torch's DDP."""
 
 from __future__ import annotations
 
@@ -26,8 +20,6 @@ _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class MegatronEngine(Engine):
-    """A `GPTModel`, split over tensor-parallel ranks and replicated by DDP over the others."""
-
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         from megatron.core import parallel_state
 
@@ -134,7 +126,6 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameter count of the complete model, derived from this rank's part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)
