@@ -27,7 +27,7 @@ def prepare(
         return model
     import peft
 
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         # The embedding is frozen, so without this the first layer's input has no gradient.
         model.enable_input_require_grads()
     if adapter == "PT":

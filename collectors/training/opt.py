@@ -55,19 +55,6 @@ class Opt:
         return next((int(token[1]) for token in self.tokens if token in _ZERO), 0)
 
     @property
-    def is_offloaded(self) -> bool:
-        """Whether the optimizer state (Z2), or also the parameters (Z3), are on the host."""
-        return "O" in self.tokens
-
-    @property
-    def is_recomputed(self) -> bool:
-        return "R" in self.tokens
-
-    @property
-    def is_flash(self) -> bool:
-        return "F" in self.tokens
-
-    @property
     def is_quantized(self) -> bool:
         return "Q" in self.tokens or "QL" in self.tokens
 
@@ -112,17 +99,18 @@ def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "p
     if tensor_size != 1 and name != "megatron":
         reason = f"--tp is for --engine megatron, not for {name}"
     elif name == "ddp" and opt.zero_stage:
-        reason = f"--opt {opt}: {_zero(opt)} shards state that DDP replicates"
+        reason = f"--opt {opt}: ZeRO stage {opt.zero_stage} shards state that DDP replicates"
         hint = "use --engine deepspeed or --engine fsdp2"
     elif name != "ddp" and opt.compression:
         reason = f"--opt {opt}: gradient compression is a communication hook of DDP, not of {name}"
         hint = "use --engine ddp"
     elif name != "ddp" and "LFA" in opt:
         reason = f"--opt {opt}: LoRA-FA has its own optimizer, which only --engine ddp supports"
-    elif name == "fsdp2":
-        reason, hint = _fsdp2_refusal(opt)
+    elif name == "fsdp2" and opt.zero_stage not in (2, 3):
+        reason = f"--opt {opt}: --engine fsdp2 needs Z2 or Z3"
+        hint = "add Z2 or Z3, or use --engine ddp"
     elif name == "megatron":
-        reason, hint = _megatron_refusal(opt, stage)
+        reason = _megatron_refusal(opt, stage)
     if reason:
         raise UsageError(reason, hint=hint)
     return name
@@ -177,20 +165,10 @@ def _check_combination(opt: Opt, stage: str) -> None:
         raise UsageError(f"--opt {opt}: {reason}", hint=hint)
 
 
-def _zero(opt: Opt) -> str:
-    return f"ZeRO stage {opt.zero_stage}"
-
-
-def _fsdp2_refusal(opt: Opt) -> tuple[str | None, str | None]:
-    if opt.zero_stage not in (2, 3):
-        return f"--opt {opt}: --engine fsdp2 needs Z2 or Z3", "add Z2 or Z3, or use --engine ddp"
-    return None, None
-
-
-def _megatron_refusal(opt: Opt, stage: str) -> tuple[str | None, str | None]:
+def _megatron_refusal(opt: Opt, stage: str) -> str | None:
     if stage != "pretrain":
-        return "--engine megatron supports only --stage pretrain", None
-    others = [token for token in opt.tokens if token not in (NAIVE, "R")]
-    if others:
-        return f"--opt {opt}: --engine megatron supports Naive and R, not {others[0]}", None
-    return None, None
+        return "--engine megatron supports only --stage pretrain"
+    for token in opt.tokens:
+        if token not in (NAIVE, "R"):
+            return f"--opt {opt}: --engine megatron supports Naive and R, not {token}"
+    return None

@@ -148,14 +148,14 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
     compute_dtype = _COMPUTE_DTYPES[spec.precision]
     attention = "eager"
     result.attention_backend = "eager"
-    if spec.opt.is_flash:
+    if "F" in spec.opt:
         backend = flash_attention.flash(device, compute_dtype, config, spec.sequence_length)
         attention, result.attention_backend, result.attention_reason = backend
     with _construction(module, spec, config, dtype, device):
         model: Any = models.build(
             config, seed=spec.seed, dtype=dtype, attention=attention, device=device
         )
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         _recompute_activations(model)
     model = methods.prepare(model, spec, compute_dtype, device)
     model.train()

@@ -42,7 +42,7 @@ def construction(
         return contextlib.nullcontext()
     deepspeed = _import(device)
     zero: dict[str, Any] = {"stage": 3}
-    if spec.opt.is_offloaded:
+    if "O" in spec.opt:
         zero["offload_param"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
     config = {
         "train_micro_batch_size_per_gpu": spec.batch_size,
@@ -84,8 +84,7 @@ ENGINE = DeepSpeedEngine
 
 def _memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
-        total: int = torch.cuda.get_device_properties(device).total_memory
-        return total
+        return torch.cuda.get_device_properties(device).total_memory
     return (memory_bytes() or 0) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -112,13 +111,13 @@ def _config(
 ) -> dict[str, Any]:
     opt = spec.opt
     zero: dict[str, Any] = {"stage": opt.zero_stage}
-    if opt.is_offloaded:
+    if "O" in opt:
         pin = device.type == "cuda"
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pin}
         if opt.zero_stage == 3:
             zero["offload_param"] = {"device": "cpu", "pin_memory": pin}
     zero |= _sizes(model, opt.zero_stage)
-    uses_native = device.type == "cuda" and _can_build(opt.is_offloaded, notes)
+    uses_native = device.type == "cuda" and _can_build("O" in opt, notes)
     return {
         "train_micro_batch_size_per_gpu": spec.batch_size,
         "gradient_accumulation_steps": 1,

@@ -29,7 +29,7 @@ class Fsdp2Engine(Engine):
         super().__init__(model)
         compute = torch.bfloat16 if spec.precision == "bf16" else torch.float32
         offload = OffloadPolicy()
-        if spec.opt.is_offloaded:
+        if "O" in spec.opt:
             offload = CPUOffloadPolicy(pin_memory=device.type == "cuda")
         options = {
             "mesh": init_device_mesh(device.type, (spec.rank_count,)),

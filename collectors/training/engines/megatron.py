@@ -94,7 +94,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
     from megatron.core.transformer import TransformerConfig
 
     recompute: dict[str, Any] = {}
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         recompute = {
             "recompute_granularity": "full",
             "recompute_method": "uniform",
