@@ -163,7 +163,6 @@ class Collection(Observer):
     """
 
     looks_first = False
-    recorder: LoopRecorder | None = None
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool

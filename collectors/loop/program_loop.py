@@ -55,8 +55,6 @@ _loop: _Loop | None = None
 
 
 class _Loop(Observer):
-    recorder: LoopRecorder | None = None
-
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
         self._report_unusable = unusable

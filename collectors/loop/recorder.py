@@ -32,11 +32,11 @@ from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
 from .times import LoopTimes, StepClock, median_ns, warm_ns
 from .traces import LoopTraces
-from .watch import CallKind, CallListener, LoopWatch
+from .watch import CallKind, LoopWatch
 from .windows import Windows
 
 
-class LoopRecorder(CallListener, ProfilerListener):
+class LoopRecorder(ProfilerListener):
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,37 +25,21 @@ from torch import nn
 from ..calls import module_calls, training_hooks
 from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
-from ..ranges import Phase, is_backward
+from ..ranges import is_backward
 from .recording_thread import RecordingThread
 from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
+
+if TYPE_CHECKING:
+    from .recorder import LoopRecorder
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 StepBounds = Literal["detected", "reported", "optimizer"]
 _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
-class CallListener:
-    def root_begins(
-        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        """Notification that a root is called."""
-
-    def root_ended(self, kind: CallKind) -> None:
-        """Notification that the call of a root has ended."""
-
-    def inner_begins(self) -> None:
-        """Notification that a module is called inside another's call; only if `wants_inner`."""
-
-    def phase_begins(self, phase: Phase) -> None:
-        """Notification that a backward pass or an optimizer step begins."""
-
-    def phase_ended(self, phase: Phase) -> None:
-        """Notification that a backward pass or an optimizer step has ended."""
-
-
 class Observer:
-    recorder: CallListener | None = None
+    recorder: LoopRecorder | None = None
 
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
