@@ -13,8 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tracekit.errors import UsageError, WorkloadError
 
@@ -35,20 +34,10 @@ _MASK_BYTES = 2**28
 _FREE_SHARE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSize:
-    """Size of the engine; for None, transformers chooses a value for the device."""
-
-    page_token_count: int | None = None
-    page_count: int | None = None
-    batch_token_count: int | None = None
-    batch_request_count: int | None = None
-
-
-def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
+def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> dict[str, int | None]:
     """Return the given engine size; by default on a CPU, the smallest sufficient cache.
 
-    By default, transformers sizes the cache by the machine's memory. On a CPU, touching that memory
+    For None, transformers chooses a value, by the machine's memory. On a CPU, touching that memory
     takes seconds, and attention needs a mask with one column per token in the entire cache.
     """
     page: int | None = values.get("page_size")
@@ -67,9 +56,12 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
             f"{request_token_count} tokens",
             hint="raise --cache-blocks or --page-size, or lower --prompt-len or --max-new-tokens",
         )
-    return EngineSize(
-        page, pages, batch, min(values.get("max_batch_requests") or requests, requests)
-    )
+    return {
+        "page_size": page,
+        "num_blocks": pages,
+        "max_batch_tokens": batch,
+        "max_requests_per_batch": min(values.get("max_batch_requests") or requests, requests),
+    }
 
 
 def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:
@@ -89,7 +81,7 @@ def _page_count(request_token_count: int, requests: int, page: int, batch: int, 
 
 
 class ContinuousBatching:
-    def __init__(self, model: Any, size: EngineSize, recorder: StepRecorder) -> None:
+    def __init__(self, model: Any, size: Mapping[str, int | None], recorder: StepRecorder) -> None:
         self.recorder = recorder
         self._step_number = 0
         self._is_open = False
@@ -100,24 +92,22 @@ class ContinuousBatching:
             self._manager.warmup()
             self._wrap(self._manager.batch_processor)
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         # The manager has no option for a daemon thread, but a thread inherits the daemon flag from
         # its creator. A non-daemon engine thread that hangs would prevent the process from exiting.
         starter = threading.Thread(target=self._manager.start, daemon=True)
         starter.start()
         starter.join(_START_TIMEOUT_S)
+        return self
 
-    def stop(self) -> bool:
-        """Stop the engine's thread immediately; return whether it has ended."""
+    def __exit__(self, *_: object) -> None:
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=_STOP_TIMEOUT_S, hard_stop=True)
-        has_ended = not self._manager.is_running()
-        if has_ended:
+        if not self._manager.is_running():
             self._manager.destroy()
-        return has_ended
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
         accepted = self._manager.add_request(
@@ -249,7 +239,7 @@ def _share(future: Any) -> Share:
     )
 
 
-def _manager(model: Any, size: EngineSize) -> Any:
+def _manager(model: Any, size: Mapping[str, int | None]) -> Any:
     import transformers
 
     try:
@@ -272,13 +262,9 @@ def _manager(model: Any, size: EngineSize) -> Any:
     if "auto_switch_to_flash" in known:
         # This setting would download a kernel; earlier versions never do.
         settings["auto_switch_to_flash"] = False
-    given = {
-        "page_size" if "page_size" in known else "block_size": size.page_token_count,
-        "num_blocks": size.page_count,
-        "max_batch_tokens": size.batch_token_count,
-        "max_requests_per_batch": size.batch_request_count,
-    }
-    settings |= {name: value for name, value in given.items() if value is not None}
+    settings |= {name: value for name, value in size.items() if value is not None}
+    if "page_size" in settings and "page_size" not in known:  # before transformers 5.18
+        settings["block_size"] = settings.pop("page_size")
     try:
         config = ContinuousBatchingConfig(**settings)
         return model.init_continuous_batching(
@@ -308,12 +294,3 @@ def _unknown(what: str, error: Exception) -> WorkloadError:
         f"transformers {transformers.__version__} has an unexpected interface: {what}: {error}",
         hint="pip install 'transformers>=5.17,<6', or use another --engine",
     )
-
-
-@contextlib.contextmanager
-def running(engine: ContinuousBatching) -> Iterator[ContinuousBatching]:
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop()

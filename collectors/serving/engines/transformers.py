@@ -17,7 +17,7 @@ from ...command_line import profiler_options
 from ...machine import memory
 from ...model import models
 from ...run import environment
-from ..embedded.continuous_batching import ContinuousBatching, engine_size, running
+from ..embedded.continuous_batching import ContinuousBatching, engine_size
 from ..embedded.load import EmbeddedLoad, not_begun
 from ..embedded.steps import StepRecorder
 from ..engine import Echo, EngineFacts
@@ -104,7 +104,7 @@ class TransformersEngine:
             return not_begun(plan, f"the KV cache does not fit: {reason}")
         options = profiler_options(self._values)
         load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
-        with running(engine):
+        with engine:
             result = load.run()
         result.extra["engine"] = engine.description()
         if self._model.device.type == "cuda":
