@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from .options import validated
 from .process.power import sampling
@@ -28,31 +27,22 @@ def run(
     if not program:
         # Must be set before torch is loaded; otherwise its profiler logs every start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    # Stages are imported only when needed; none of them imports torch in this process.
     with sampling(bool(options.pop("power", False)), echo) as keep:
-        ended = _run(options, command, echo, program, serving_figures)
+        if program:
+            from .loop.wrap import run as run_program
+
+            ended = run_program(options, list(program), list(command), echo)
+        elif options["stage"] == "serve":
+            from .serving.run import run as run_load
+
+            ended = Ended(run_load(options, list(command), echo, figures=serving_figures), 0)
+        else:
+            from .training.run import run as run_training
+
+            ended = Ended(run_training(options, list(command), echo), 0)
         keep(ended.folder)
     return ended
-
-
-def _run(
-    options: dict[str, Any],
-    command: Sequence[str],
-    echo: Callable[[str], None],
-    program: Sequence[str],
-    serving_figures: Callable[[Path], list[str]] | None,
-) -> Ended:
-    # Stages are imported only when needed; none of them imports torch in this process.
-    if program:
-        from .loop.wrap import run as run_program
-
-        return run_program(options, list(program), list(command), echo)
-    if options["stage"] == "serve":
-        from .serving.run import run as run_load
-
-        return Ended(run_load(options, list(command), echo, figures=serving_figures), 0)
-    from .training.run import run as run_training
-
-    return Ended(run_training(options, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

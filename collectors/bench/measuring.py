@@ -10,7 +10,7 @@ import ctypes
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
 from .clock import MOST_QUEUED, Call, clock_of
 from .launches import KERNELS
-from .point import DeviceFacts, Outcome, Point, UnsupportedError, line_of
+from .point import Outcome, Point, UnsupportedError, line_of
 from .sampling import Budget, Timing, take_samples
 from .settings import Settings
 
@@ -57,18 +57,17 @@ class LostGroupError(Exception):
     """A rank failed while others were inside a collective: only new processes can continue."""
 
 
-def facts_of(device: torch.device) -> DeviceFacts:
+def facts_of(device: torch.device) -> dict[str, str | int | None]:
     import torch
 
-    if device.type != "cuda":
-        return DeviceFacts("cpu", processor_name(), None, torch.get_num_threads())
-    properties = torch.cuda.get_device_properties(device)
-    return DeviceFacts(
-        str(device),
-        torch.cuda.get_device_name(device),
-        properties.multi_processor_count,
-        torch.get_num_threads(),
-    )
+    is_cuda = device.type == "cuda"
+    properties = torch.cuda.get_device_properties(device) if is_cuda else None
+    return {
+        "device": str(device) if is_cuda else "cpu",
+        "device_name": torch.cuda.get_device_name(device) if is_cuda else processor_name(),
+        "unit_count": properties.multi_processor_count if properties else None,
+        "thread_count": torch.get_num_threads(),
+    }
 
 
 def measure(
@@ -116,7 +115,7 @@ def budget_of(point: Point, settings: Settings) -> Budget:
 def _line(
     point: Point,
     device: torch.device,
-    facts: DeviceFacts,
+    facts: Mapping[str, str | int | None],
     state: DeviceState,
     budget: Budget,
     group: collectives.Group | None,

@@ -46,21 +46,13 @@ class Point:
         return " ".join(word for word in words if word)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    device: str
-    device_name: str | None
-    unit_count: int | None
-    thread_count: int
-
-
 class UnsupportedError(Exception):
     """The device or this torch does not support a point; the text says why."""
 
 
 def line_of(
     point: Point,
-    facts: DeviceFacts | None,
+    facts: Mapping[str, str | int | None] | None,
     *,
     timing: Timing | None = None,
     state: Mapping[str, float | int | None] | None = None,
@@ -68,8 +60,7 @@ def line_of(
     reason: str | None = None,
 ) -> dict[str, Any]:
     """Return a point's line without number; `facts` is None if the point did not start."""
-    line = dataclasses.asdict(point)
-    line |= dataclasses.asdict(facts) if facts is not None else {}
+    line = dataclasses.asdict(point) | dict(facts or {})
     if timing is not None:
         ordered = sorted(timing.sample_ns)
         interval = timing.interval()

@@ -36,11 +36,8 @@ class Failure:
         return describe_exit_code(self.exit_code)
 
     def __str__(self) -> str:
-        last = self.last_error()
+        last = last_error(self.log, self.exit_code)
         return f"{self.exit_description} ({last})" if last else self.exit_description
-
-    def last_error(self) -> str:
-        return last_error(self.log, self.exit_code)
 
 
 def log_path(logs: Path, rank: int) -> Path:
