@@ -37,8 +37,6 @@ class Event:
 
 @dataclass
 class Machine:
-    """A fake host clock, or a fake device that records events."""
-
     now_ns: int = 0
     events: list[Event] = field(default_factory=list)
 
@@ -125,7 +123,6 @@ def test_dropped_and_forgotten_steps(clock, machine):
 
 
 def timed(machine, *blocks, is_in_turn=False):
-    """Return the report of blocks of steps, each of a kind and a time."""
     report = LoopReport(rank=0, world_size=1, is_in_turn=is_in_turn)
     found = times.LoopTimes(report, accelerator.CPU)
     for block in blocks:
@@ -231,15 +228,12 @@ def test_the_first_step_with_ranges_is_cold():
 
 @dataclass
 class Loop:
-    """A loop with windows requested by a file, and a stopped clock."""
-
     request: Path
     asked: windows.Windows
     now_s: float = 0.0
     step: int = 8
 
     def begins(self):
-        """Begin a step; return the number of profiled steps if a window begins."""
         self.step += 1
         return self.asked.begin_if_due(self.step)
 

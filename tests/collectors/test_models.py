@@ -174,8 +174,6 @@ def test_masks_are_made_as_transformers_4_names_them(monkeypatch):
 
 
 class Builder:
-    """A fake builder of DeepSpeed."""
-
     name = "fused_adam"
 
     def __init__(self, *, compatible=True, error=None):

@@ -138,7 +138,6 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 def family(folder, script="pass", wait_s=600):
-    """Start a process that starts two, and return it with the numbers of all three."""
     pids = folder / "pids"
     command = [sys.executable, "-c", PARENT, str(pids), script, str(wait_s)]
     parent = Child(command, subprocess.DEVNULL)

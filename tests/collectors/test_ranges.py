@@ -49,7 +49,6 @@ NEEDED_PCT = 95.0
 
 @pytest.fixture(scope="module")
 def llama_traces(tmp_path_factory):
-    """Return a trace of two training steps for every kind of checkpointing."""
     folder = tmp_path_factory.mktemp("llama")
     traces = {}
     for mode in MODES:
@@ -186,7 +185,6 @@ def test_checkpointing_that_is_enabled_later(tmp_path):
 
 
 def backward_names(tmp_path, model):
-    """Return the ranges of a forward and a backward pass."""
     with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
@@ -522,8 +520,6 @@ class Failing(nn.Module):
 
 
 class Nvtx:
-    """A fake nvtx package."""
-
     def __init__(self):
         self.open: list[str] = []
         self.seen: list[str] = []

@@ -258,7 +258,6 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path, behave):
 
 
 def hanging_sweep(tmp_path, *words):
-    """Start a sweep whose cell R hangs; return it once it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
         "import sys; from tracekit.cli._main import main\n"

@@ -11,13 +11,7 @@ _FIXED_BYTES = 3e9  # the context, NCCL, workspaces, buckets
 
 
 def layers_that_fit(opt: str, batch_size: int, memory_bytes: int) -> int:
-    """Return how many layers fit.
-
-    Args:
-        opt: the methods, as `--opt` takes them.
-        batch_size: sequences of 350 tokens in a step.
-        memory_bytes: of the device.
-    """
+    """Return how many layers fit; a step has `batch_size` sequences of 350 tokens."""
     methods = set(opt.split("+"))
     tokens = batch_size * _SEQUENCE
     per_parameter = _bytes_per_parameter(methods)

@@ -19,7 +19,6 @@ _SIZE = 1024
 
 @on_each_device
 def test_packages(trial):
-    """Reports the installed versions."""
     there = {item.name.lower().replace("_", "-"): item.version for item in metadata.distributions()}
     trial.figures(**{name: there.get(name.replace("_", "-")) for name in _PACKAGES})
     trial.figures(python=sys.version.split()[0])
@@ -27,7 +26,6 @@ def test_packages(trial):
 
 @on_each_device
 def test_a_product_is_right(trial):
-    """A GEMM in bfloat16 is within 1 % of its exact value; the machine is described."""
     import torch
 
     trial.figures(
@@ -54,7 +52,6 @@ def test_a_product_is_right(trial):
 
 @on_gpu
 def test_clocks_and_driver(trial):
-    """What nvidia-smi says of the device is reported."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi")
     query = "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit"

@@ -30,7 +30,6 @@ def loop_of(trial):
 
 
 def timed(trial, step):
-    """Return the times of some steps, each to the end of its work, ns."""
     from tracekit.collectors.machine import accelerator
 
     times = []
@@ -108,5 +107,4 @@ def test_a_window_goes_from_full_to_light(trial):
 
 
 def kineto(session):
-    """Return the events of a session that has ended."""
     return session.profiler.kineto_results.events()

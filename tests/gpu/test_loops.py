@@ -93,7 +93,6 @@ def _claim_compiled(trial, folder, loop):
 
 
 def free_port():
-    """Return an unused port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         return int(server.getsockname()[1])

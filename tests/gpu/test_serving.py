@@ -102,5 +102,4 @@ _TABLES = {
 
 @each("table", _TABLES, on_cpu=["table10", "latency_cdf"])
 def test_a_table_of_serving(table, trial):
-    """Tables X and XI next to the paper's, and Figures 6 to 10 of these runs, are saved."""
     trial.table(*_TABLES[table], about="serving/*")

@@ -66,5 +66,4 @@ def test_a_run_of_the_paper(name, trial):
 
 @each("table", [f"table{n}" for n in (3, 5, 6, 7, 8, 9, 12, 13, 14)], on_cpu=["table7"])
 def test_a_table_of_training(table, trial):
-    """Tables III, V to IX, and XII to XIV are created with the paper's values, and saved."""
     trial.table("compare", "paper", table, about="training/*")

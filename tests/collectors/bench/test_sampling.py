@@ -19,8 +19,6 @@ BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, most_inne
 
 
 class Machine:
-    """A call that takes given times, on a clock that moves with it."""
-
     def __init__(self, times_ns):
         self._times_ns = times_ns
         self.now_ns = 0.0
@@ -117,8 +115,6 @@ def test_all_ranks_stop_at_the_slowest_ones_figures():
 
 
 class Cuda:
-    """A fake torch.cuda that logs its calls."""
-
     def __init__(self, elapsed_ms=1.5):
         self.told: list[str] = []
         self._elapsed_ms = elapsed_ms

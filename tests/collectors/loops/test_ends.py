@@ -23,8 +23,6 @@ BEFORE, WITHIN, AFTER = 3, 7, 10  # the recorded steps are 6 and 7
 
 @dataclass(frozen=True)
 class End:
-    """How a program ends in a step, and the result."""
-
     step: int
     how: str
     exit_code: int
@@ -115,11 +113,7 @@ TAKE_TERMINAL = (
 
 
 def on_a_terminal(loops, command, wait_for, keys):
-    """Run a command on its own terminal, and press keys once it has printed a text.
-
-    Returns:
-        The text on the terminal, and the outcome.
-    """
+    """Press keys in a terminal once a command prints a text; return its text and outcome."""
     ours, theirs = pty.openpty()
     wrapped = [sys.executable, "-c", TAKE_TERMINAL, *command]
     process = loops.start(wrapped, stdin=theirs, stdout=theirs, stderr=theirs)

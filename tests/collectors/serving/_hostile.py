@@ -1,9 +1,6 @@
 """Hostile servers: each misbehaves at one path, and answers well everywhere else.
 
-`KINDS` is the table of them with the expected result. `hostile_of(random)` returns any of them,
-half of the time with mutated bytes, as a pure function of the random generator.
-`attack(hostile, folder)` runs `--stage serve` against one on loopback, and raises `AssertionError`
-unless the result is a readable run folder or one clear error.
+`attack` raises `AssertionError` unless the result is a readable run folder or one clear error.
 """
 
 from __future__ import annotations
@@ -34,8 +31,6 @@ MOST_SENT_BYTES = 48 << 20
 
 
 class Step(NamedTuple):
-    """Bytes to send: once, or repeatedly until the client hangs up."""
-
     data: bytes = b""
     is_endless: bool = False
     pause_s: float = 0.0
@@ -50,8 +45,6 @@ class Script(NamedTuple):
 
 
 class Hostile(NamedTuple):
-    """A hostile server: its scripts by path."""
-
     name: str = ""
     engine: str = "vllm"
     scripts: dict[str, Script] = {}  # noqa: RUF012 - never changed
@@ -59,16 +52,11 @@ class Hostile(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of hostile server.
+    """A kind of hostile server, which behaves as one of `scripts` at a path.
 
-    Attributes:
-        outcome: outcome of each request; `refused` if the run ends in an error without a run
-            folder; `any` if it depends on the variant or on the speed of the machine.
-        path: where it misbehaves.
-        scripts: variants of its behavior there.
-        reason: start of the reason of each failed request.
-        engine: the dialect it speaks.
-        is_profiled: whether the run asks it for a profile.
+    `outcome` is the outcome of each request; `refused` if the run ends in an error without a run
+    folder; `any` if it depends on the variant or on the speed of the machine. The reason of each
+    failed request begins with `reason`.
     """
 
     outcome: str
@@ -105,7 +93,6 @@ DONE = b"data: [DONE]\n\n"
 
 
 def chunk(count: int, **members: Any) -> bytes:
-    """Return the event of one token as vLLM sends it."""
     choice = {"index": 0, "text": "x", "finish_reason": "length" if count == NEW_TOKENS else None}
     usage = {"prompt_tokens": 4, "completion_tokens": count}
     value = {"id": "cmpl-1", "choices": [choice], "usage": usage, **members}
@@ -113,7 +100,6 @@ def chunk(count: int, **members: Any) -> bytes:
 
 
 def used(**usage: Any) -> bytes:
-    """Return the event of the last token with other token counts."""
     return chunk(NEW_TOKENS, usage=usage)
 
 
@@ -122,7 +108,6 @@ def stream(*events: bytes) -> Script:
 
 
 def token_event(count: int) -> bytes:
-    """Return the event of one token with the members of both LightLLM and TGI."""
     is_last = count == NEW_TOKENS
     token = {"id": 7, "text": "x", "count_output_tokens": count, "prompt_tokens": 8}
     value = {"token": token, "finished": is_last, "generated_text": "xxx" if is_last else None}
@@ -371,8 +356,6 @@ def _mutated(script: Script, random: Random) -> Script:
 
 
 class HostileServer:
-    """Plays a hostile server on loopback, each connection on its own thread."""
-
     def __init__(self, hostile: Hostile) -> None:
         self._scripts = GOOD | hostile.scripts
         self._first = next((s for s in hostile.scripts.values() if s.speaks_first), None)
@@ -427,7 +410,6 @@ class HostileServer:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
     def _path(self, connection: socket.socket) -> str:
-        """Read a request, and return its path."""
         data = b""
         while b"\r\n\r\n" not in data:
             data += connection.recv(65536) or b"\r\n\r\n"
@@ -442,8 +424,6 @@ class HostileServer:
 
 
 class Ended(NamedTuple):
-    """The result of an attack: the error, or the run and its requests."""
-
     error: str | None
     run: manifest.Manifest | None
     requests: list[dict[str, Any]]
@@ -454,17 +434,7 @@ class Ended(NamedTuple):
 def attack(
     hostile: Hostile, folder: Path, *, startup_s: float = 0.3, request_s: float = 0.3
 ) -> Ended:
-    """Run `--stage serve` against a hostile server.
-
-    Args:
-        hostile: the server.
-        folder: receives the run folder, which is removed again.
-        startup_s: how long the server may take to be healthy.
-        request_s: how long a request may take.
-
-    Raises:
-        AssertionError: the result is neither a readable run folder nor one clear error.
-    """
+    """Run `--stage serve` against a hostile server; the run folder is removed again."""
     from tracekit.collectors.collect import run
     from tracekit.collectors.serving.http import answer as request_attempt
     from tracekit.collectors.serving.http import engine as _http
@@ -512,8 +482,6 @@ def attack(
 
 
 def _checked(out: Path) -> tuple[manifest.Manifest, list[dict[str, Any]]]:
-    """Read a run folder with a strict parser; return its manifest and requests."""
-
     def refuse(text: str) -> None:
         raise AssertionError(f"{text} is no JSON")
 

@@ -25,8 +25,6 @@ CHUNKED_BODY = b"hello,\r\n world \r\n"
 
 
 class Kept:
-    """Stores everything that it receives."""
-
     def __init__(self, enough=1 << 30):
         self.status = 0
         self.headers: Mapping[str, str] = {}

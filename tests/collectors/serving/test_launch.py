@@ -35,8 +35,6 @@ child.wait()
 
 @pytest.fixture
 def launcher(tmp_path, stand_in_command):
-    """Return a function that returns a command that starts a stand-in as a child, and its URL."""
-
     def command(engine="lightllm", *, stubborn=True, **quirks):
         script = tmp_path / "wrapper.py"
         script.write_text(f"IS_STUBBORN = {stubborn}\n{WRAPPER}")
@@ -115,15 +113,12 @@ def test_a_running_server_is_not_taken_for_the_launched_one(stand_in, serve):
 
 @dataclass(frozen=True)
 class Interrupted:
-    """A collector that a signal ended, and the processes of its server."""
-
     exit_code: int
     stderr: str
     pids: list[int]
 
 
 def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
-    """Run the collector as a process, and send it a signal while requests are under way."""
     command, url = launch
     words = [
         sys.executable, "-m", "tracekit.collectors", "--stage", "serve", "--engine", "lightllm",

@@ -89,7 +89,6 @@ def test_a_run_without_an_answer_fails(stand_in, serve, tmp_path):
 
 @pytest.fixture
 def unused_url():
-    """Return the URL of a port without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}"

@@ -46,7 +46,6 @@ def ignore(_):
 
 
 def records_of(result, *, is_profiled=False):
-    """Return the measured requests, or the profiled ones."""
     return [
         record
         for record in result.records

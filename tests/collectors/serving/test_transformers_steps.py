@@ -34,8 +34,6 @@ def prompts_of(count, prompt_len=PROMPT_LEN):
 
 
 class Recorder(StepRecorder):
-    """Keeps the batches."""
-
     def __init__(self):
         super().__init__()
         self.batches: list[Batch] = []
@@ -49,7 +47,6 @@ class Recorder(StepRecorder):
 
 
 def generate_all(model, prompts, size, new_token_count):
-    """Return the output for simultaneous prompts, and the batches of the steps."""
     recorder = Recorder()
     outputs = {}
     with ContinuousBatching(model, dict(zip(SIZES, size, strict=True)), recorder) as engine:
