@@ -469,9 +469,7 @@ class LoopRecorder(ProfilerListener):
         self._is_light, self._is_after = light_count > 0, not light_count
         if light_count:
             self._parts_begin[self.plan.step_count] = self._begin_light
-            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = (
-                self._begin_recorded_light
-            )
+            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = self._begin_recorded
         self._parts_begin[self._light_end] = self._begin_after
         self._publish()
 
@@ -483,10 +481,6 @@ class LoopRecorder(ProfilerListener):
             self._traces.begin_light(self.plan.profiled_count, self._folder, activities)
         except Exception as error:  # noqa: BLE001
             self._drop_light(sentence(error))
-
-    def _begin_recorded_light(self) -> None:
-        if self._traces.is_light:
-            self._times.begin()
 
     def _end_light(self) -> None:
         if not self._is_light:

@@ -44,26 +44,21 @@ class LoopTraces:
 
     def begin(self, step_count: int, folder: Path) -> None:
         self.has_begun = True
-        self._profile = Profile(
-            folder / f"rank{self._place.rank}.json.gz",
-            self._metadata(),
-            warmup=PROFILER_WARMUP_COUNT,
-            active=step_count,
-            **self._plan.profiler,
-        )
-        self._profile.begin()
-        self._begin = self._report.step_count
+        self._start(folder, step_count, self._metadata(), **self._plan.profiler)
 
     def begin_light(self, step_count: int, folder: Path, activities: Sequence[Any]) -> None:
         (folder / LIGHT).mkdir(exist_ok=True)
         self.is_light = True
+        metadata = {**self._metadata(), "is_light": True}
+        options = {"record_shapes": False, "activities": activities}
+        self._start(folder / LIGHT, step_count, metadata, **options)
+
+    def _start(
+        self, folder: Path, step_count: int, metadata: dict[str, Any], **options: Any
+    ) -> None:
+        path = folder / f"rank{self._place.rank}.json.gz"
         self._profile = Profile(
-            folder / LIGHT / f"rank{self._place.rank}.json.gz",
-            {**self._metadata(), "is_light": True},
-            warmup=PROFILER_WARMUP_COUNT,
-            active=step_count,
-            record_shapes=False,
-            activities=activities,
+            path, metadata, warmup=PROFILER_WARMUP_COUNT, active=step_count, **options
         )
         self._profile.begin()
         self._begin = self._report.step_count
