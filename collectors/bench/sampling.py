@@ -10,6 +10,7 @@ stopping at the first narrow interval stops too early too often.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -61,9 +62,7 @@ class Timing:
     sample_ns: list[float] = field(default_factory=list)
 
     def median(self) -> float:
-        from statistics import median
-
-        return median(self.sample_ns)
+        return statistics.median(self.sample_ns)
 
     def interval(self) -> tuple[float, float] | None:
         ordered = sorted(self.sample_ns)

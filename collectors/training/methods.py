@@ -61,7 +61,7 @@ def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim
 
 def quantize_linear_layers(
     model: torch.nn.Module, compute_dtype: torch.dtype, device: torch.device
-) -> int:
+) -> None:
     import bitsandbytes
 
     names = [
@@ -91,4 +91,3 @@ def quantize_linear_layers(
         )
         packed.bias = linear.bias
         setattr(parent, child_name, packed.to(device))
-    return len(names)

@@ -44,7 +44,9 @@ class TraceFolder:
         complete: set[Path] = set()
         quiet_since = time.monotonic()
         while True:
-            sizes = self._new()
+            sizes = {
+                path: size for path, size in self._sizes().items() if self._old.get(path) != size
+            }
             if sizes != seen:
                 complete -= {path for path in complete if sizes.get(path) != seen.get(path)}
                 quiet_since = time.monotonic()
@@ -74,9 +76,6 @@ class TraceFolder:
         if self.path.is_dir():
             return names, f"no trace appeared in {self.path} within {timeout_s:g} s"
         return names, f"no trace: {self.path} is not a folder on this machine (--trace-dir)"
-
-    def _new(self) -> dict[Path, tuple[int, int]]:
-        return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}
 
     def _sizes(self) -> dict[Path, tuple[int, int]]:
         sizes = {}

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tracekit.errors import UsageError
 
+from ...model.models import describe
 from ..result import RankResult
 from ..spec import TrainingSpec
 from ._engine import Engine, adamw
@@ -69,13 +70,8 @@ def build(
     ).to(device, _DTYPES[spec.precision])
     result.attention_backend = "megatron local"
     total = _parameter_count(model, spec.tensor_size)
-    result.model = {
-        "model_class": type(model).__name__,
-        "parameter_count": total,
-        "trainable_parameter_count": total,
-        "layer_count": config.num_hidden_layers,
-        "config": config.to_diff_dict(),
-    }
+    counts = {"parameter_count": total, "trainable_parameter_count": total}
+    result.model = describe(type(model).__name__, model, config) | counts
     return MegatronEngine(model, spec, device)
 
 
