@@ -45,7 +45,6 @@ class Script(NamedTuple):
 
 
 class Hostile(NamedTuple):
-    name: str = ""
     engine: str = "vllm"
     scripts: dict[str, Script] = {}  # noqa: RUF012 - never changed
     is_profiled: bool = False
@@ -66,9 +65,8 @@ class Kind(NamedTuple):
     engine: str = "vllm"
     is_profiled: bool = False
 
-    def hostile(self, name: str, random: Random) -> Hostile:
-        script = random.choice(self.scripts)
-        return Hostile(name, self.engine, {self.path: script}, self.is_profiled)
+    def hostile(self, random: Random) -> Hostile:
+        return Hostile(self.engine, {self.path: random.choice(self.scripts)}, self.is_profiled)
 
 
 def head(status: str = "200 OK", *lines: str) -> bytes:
@@ -320,8 +318,7 @@ KINDS: dict[str, Kind] = {
 
 def hostile_of(random: Random) -> Hostile:
     """Return any hostile server, half of the time with mutated bytes."""
-    name = random.choice(sorted(KINDS))
-    chosen = KINDS[name].hostile(name, random)
+    chosen = KINDS[random.choice(sorted(KINDS))].hostile(random)
     if random.random() < 0.5:
         return chosen
     paths = [*chosen.scripts, *random.sample(sorted(GOOD), k=2)]
