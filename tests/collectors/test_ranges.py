@@ -577,14 +577,12 @@ def test_ranges_are_annotations_for_every_profiler_and_torch(
         begin, end = open_ranges._annotators()
         monkeypatch.setattr(open_ranges, "_annotate", begin)
         monkeypatch.setattr(open_ranges, "_end_annotation", end)
-    profile = Profile(tmp_path / "trace.json.gz", {}, **options)
-    profile.start()
-    with ranges.part("outer"), ranges.part("inner"):
-        torch.ones(1)
-    profile.stop()
-    spans = spans_of(profile.export())
-    assert names(spans) == ["tk/part/outer", "tk/part/inner"]
-    assert_nested(spans)
+
+    def work():
+        with ranges.part("outer"), ranges.part("inner"):
+            torch.ones(1)
+
+    assert names(recorded(tmp_path, work, **options)) == ["tk/part/outer", "tk/part/inner"]
 
 
 def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path):
@@ -645,13 +643,8 @@ def test_threads_have_ranges_of_their_own(tmp_path):
         for thread in threads:
             thread.join()
 
-    profile = Profile(tmp_path / "trace.json.gz", {}, all_threads=True)
     with ranges.ModuleRanges(model, backward=True):
-        profile.start()
-        both()
-        profile.stop()
-    spans = [span for span in spans_of(profile.export()) if span["name"].startswith("tk/")]
-    assert_nested(spans)
+        spans = recorded(tmp_path, both, all_threads=True)
     assert len({span["tid"] for span in spans}) == 2
     assert Counter(names(spans))["tk/module/forward/0.inner#Linear"] == 40
     assert Counter(names(spans))["tk/module/backward/0.inner#Linear"] == 40
@@ -723,14 +716,7 @@ def results(model):
 
 
 def parts_of(model, path):
-    profile = Profile(path / "trace.json", {})
-    profile.start()
-    model(input_ids=TOKENS)
-    profile.stop()
-    text = profile.export().read_text()
-    return Counter(
-        {part: text.count(f'"tk/part/{part}"') for part in ("rope", "bmm0", "softmax", "bmm1")}
-    )
+    return Counter(names(recorded(path, lambda: model(input_ids=TOKENS))))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -739,7 +725,8 @@ def test_parts_change_no_bit_of_eager_attention(name, tmp_path):
     model = build(name, "eager")
     with attention_parts.AttentionRanges(model):
         split = results(model)
-        assert parts_of(model, tmp_path) == {"rope": 2, "bmm0": 2, "softmax": 2, "bmm1": 2}
+        parts = ("rope", "bmm0", "softmax", "bmm1")
+        assert parts_of(model, tmp_path) == {f"tk/part/{part}": 2 for part in parts}
     assert len(plain) == len(split)
     for one, other in zip(plain, split, strict=True):
         assert (one is None and other is None) or torch.equal(one, other)

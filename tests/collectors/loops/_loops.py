@@ -8,7 +8,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -267,29 +267,21 @@ def files_of(work: Path) -> list[str]:
 def left_of(token: str, wait_s: float) -> list[str]:
     deadline = time.monotonic() + wait_s
     while True:
-        found = [_words(pid) for pid in _pids(token)]
+        found = [" ".join(one.info["cmdline"] or ()) for one in _processes(token)]
         if not found or time.monotonic() > deadline:
             return sorted(found)
         time.sleep(0.1)
 
 
 def end_all(token: str) -> None:
-    for pid in _pids(token):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    for one in _processes(token):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
-def _pids(token: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if token.encode() in (path / "environ").read_bytes():
-                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [int(path.name)] if state != "Z" else []
-    return found
-
-
-def _words(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    return ""
+def _processes(token: str) -> list[psutil.Process]:
+    return [
+        one
+        for one in psutil.process_iter(["environ", "status", "cmdline"])
+        if (one.info["environ"] or {}).get(_TOKEN) == token and one.info["status"] != "zombie"
+    ]
