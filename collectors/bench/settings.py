@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S, parse_bytes
@@ -122,15 +121,11 @@ class Settings:
         return math.ceil(120 + 40 * self.point_s)
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        path.write_bytes(msgspec.json.encode(self))
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        members = json.loads(path.read_text("utf-8"))
-        for name in ("families", "dtypes", "ops", "sizes_bytes"):
-            members[name] = tuple(members[name])
-        members["shapes"] = tuple(tuple(shape) for shape in members["shapes"])
-        return cls(**members)
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
