@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
@@ -13,21 +13,13 @@ from tracekit.units import NS_PER_S, format_duration
 
 from ..run.manifest import manifest_of
 from .engine import EngineFacts
-from .plan import Arrival, LoadResult, ProfilePlan
+from .plan import LoadResult
 from .records import RequestRecord
 
 
-@dataclass(frozen=True, slots=True)
-class WantedLoad:
-    load: Load
-    arrival: Arrival
-    timeout_s: float
-    seed: int
-    profile: ProfilePlan
-
-
 def serving_manifest(
-    wanted: WantedLoad,
+    load: Load,
+    seed: int,
     facts: EngineFacts,
     result: LoadResult,
     engine: str,
@@ -48,9 +40,9 @@ def serving_manifest(
         outcome=outcome,
         reason=reason,
         model=facts.model,
-        sequence_length=wanted.load.prompt_token_count,
+        sequence_length=load.prompt_token_count,
         precision=facts.precision,
-        seed=wanted.seed,
+        seed=seed,
         attention_backend=facts.attention_backend,
         attention_reason=facts.attention_reason,
         parallel=facts.parallel,
@@ -59,7 +51,7 @@ def serving_manifest(
         tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
         load=replace(
-            wanted.load,
+            load,
             start_unix_ns=result.start_unix_ns,
             wall_ns=result.wall_ns,
             ok_count=len(good),
@@ -72,7 +64,7 @@ def serving_manifest(
             server=facts.server,
         ),
         traces=result.traces,
-        notes=result.notes + _token_notes(wanted.load, good, source),
+        notes=result.notes + _token_notes(load, good, source),
         extra=result.extra,
     )
 

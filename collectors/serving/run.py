@@ -17,6 +17,7 @@ import os
 import random
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -39,7 +40,7 @@ from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from . import engines, records
 from .engine import Echo, EngineFacts, ServingEngine
-from .manifest import WantedLoad, counted, serving_manifest, summary_lines
+from .manifest import counted, serving_manifest, summary_lines
 from .plan import LoadPlan, LoadResult, ProfilePlan, Progress, Prompt, parse_arrival, parse_mark
 
 Figures = Callable[[Path], list[str]]
@@ -101,7 +102,7 @@ def _run(
     figures: Figures | None,
 ) -> Path:
     name = values.get("engine") or DEFAULT_ENGINE
-    wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
+    load, plan = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
     engine = _engine(name, values, redactor)
     model_name = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
     model = [Path(model_name).name] if model_name else []
@@ -112,15 +113,17 @@ def _run(
     ):
         try:
             facts: EngineFacts = redactor.clean_json(engine.start(folder.path, echo))
-            plan, source, notes = _plan(wanted, facts)
-            echo(_announcement(wanted, name))
+            plan, source, notes = _with_prompts(plan, load, facts)
+            echo(_announcement(load, name))
             with ProgressLine() as line:
                 show = progress or (lambda state: line.show(str(state), state.stage))
                 result: LoadResult = redactor.clean_json(engine.run(plan, folder.path, show))
         finally:
             engine.close()
         result.notes[:0] = notes
-        run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
+        run_manifest = serving_manifest(
+            load, plan.seed, facts, result, name, command, source, redactor
+        )
         measured = counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):
             raise KeyboardInterrupt
@@ -164,7 +167,7 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
     return engine
 
 
-def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
+def _wanted(values: Mapping[str, Any], *, is_small: bool) -> tuple[Load, LoadPlan]:
     defaults = _SMALL if is_small else _PAPER
     wanted = {**defaults, **values}
     requests = wanted["requests"]
@@ -184,18 +187,23 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
         else parse_mark(values[key], requests, f"--{key.replace('_', '-')}")
         for key in ("profile_after", "profile_for")
     )
-    return WantedLoad(
-        load,
-        arrival,
-        timeout_s=values.get("timeout", _TIMEOUT_S),
-        seed=values.get("seed") or 0,
+    seed = values.get("seed") or 0
+    return load, LoadPlan(
+        prompts=(),
+        arrival_ns=arrival.schedule_ns(requests, seed),
+        max_new_token_count=load.max_new_token_count,
+        concurrency=load.concurrency,
+        timeout_ns=round(values.get("timeout", _TIMEOUT_S) * NS_PER_S),
+        retry_count=load.retry_count,
+        seed=seed,
         profile=ProfilePlan(not values.get("no_profile"), after, length),
     )
 
 
-def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
-    load, seed = wanted.load, wanted.seed
-    count, token_count = load.request_count, load.prompt_token_count
+def _with_prompts(
+    plan: LoadPlan, load: Load, facts: EngineFacts
+) -> tuple[LoadPlan, str, list[str]]:
+    count, token_count, seed = load.request_count, load.prompt_token_count, plan.seed
     limit = facts.max_token_count
     if limit is not None and token_count + load.max_new_token_count > limit:
         raise UsageError(
@@ -223,23 +231,16 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
                 f"prompts have about {measured_count} tokens instead of {token_count}, which no "
                 "number of words yields"
             )
-    plan = LoadPlan(
+    plan = replace(
+        plan,
         prompts=prompts[:count],
-        arrival_ns=wanted.arrival.schedule_ns(count, seed),
-        max_new_token_count=load.max_new_token_count,
         warmup_prompts=prompts[2 * count :],
         profile_prompts=prompts[count : 2 * count],
-        concurrency=load.concurrency,
-        timeout_ns=round(wanted.timeout_s * NS_PER_S),
-        retry_count=load.retry_count,
-        seed=seed,
-        profile=wanted.profile,
     )
     return plan, source, notes
 
 
-def _announcement(wanted: WantedLoad, engine: str) -> str:
-    load = wanted.load
+def _announcement(load: Load, engine: str) -> str:
     bound = f", at most {load.concurrency} in flight" if load.concurrency else ""
     return (
         f"sending {load.request_count} requests ({load.prompt_token_count} tokens in, "
