@@ -381,37 +381,31 @@ def test_vmap_hides_the_batch():
     assert (counter.total, counter.batch_size, counter.sequence_length) == (8 * 16, 8, 16)
 
 
-@pytest.mark.parametrize("is_copied", [False, True])
-@pytest.mark.parametrize(("is_changed", "count"), [(True, 1), (False, 2)])
-def test_a_batch_that_is_seen_again_counts_once(is_changed, count, is_copied):
-    """After a change of the parameters, as of SAM and LBFGS; else it is accumulated."""
+@pytest.mark.parametrize(
+    ("given", "is_changed", "count"),
+    [
+        # After a change of the parameters, as of SAM and LBFGS; else it is accumulated.
+        (lambda _: IDS[:, :-1], True, 1),
+        (lambda _: IDS[:, :-1].clone(), True, 1),
+        (lambda _: IDS[:, :-1], False, 2),
+        (lambda _: IDS[:, :-1].clone(), False, 2),
+        # As for a critic that steps more often: parameters and inputs change.
+        (lambda number: IDS[:, :-1] + number, True, 2),
+    ],
+)
+def test_a_batch_that_is_seen_again_counts_once(given, is_changed, count):
     model = torch.nn.Embedding(4, 2)
     counter = TokenCounter()
     counter.begin()
     for _ in range(3):
-        for _ in range(2):
-            ids = IDS[:, :-1]
-            counter.count(model, (ids.clone() if is_copied else ids,), {})
+        for number in (0, 1):
+            counter.count(model, (given(number),), {})
             if is_changed:
                 with torch.no_grad():
                     model.weight.add_(1)
         counter.keep_step()
     counter.end()
     assert counter.total == 3 * count * 12
-
-
-def test_other_batches_of_one_step_count():
-    """As for a critic that steps more often: parameters and inputs change."""
-    model = torch.nn.Embedding(4, 2)
-    counter = TokenCounter()
-    counter.begin()
-    for number in (0, 1):
-        counter.count(model, (IDS + number,), {})
-        with torch.no_grad():
-            model.weight.add_(1)
-    counter.keep_step()
-    counter.end()
-    assert counter.total == 2 * 15
 
 
 def test_varying_lengths_are_a_range():

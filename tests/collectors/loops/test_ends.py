@@ -54,6 +54,7 @@ def test_a_program_that_ends_badly(case, loops):
     made = result.run.manifest
     assert (made["outcome"], made["exit_code"]) == (case.outcome, case.exit_code)
     assert case.reason in made["reason"]
+    assert made["command"][-2:] == [str(case.step), case.how]
     assert made["traces"] == result.run.traces
     if case.step == AFTER:
         assert result.run.steps() == {6: {6}, 7: {7}}
