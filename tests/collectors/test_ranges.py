@@ -452,9 +452,6 @@ def test_calls_inside_of_others_are_heard_only_where_wanted():
         module_calls.unlisten(listener)
 
 
-# -- module paths ---------------------------------------------------------------------------------
-
-
 def test_paths_are_those_of_the_model_whatever_wraps_it():
     plain = set(module_paths(tiny_llama()).values())
     assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain

@@ -170,9 +170,6 @@ def test_more_connections_than_the_system_allows(monkeypatch):
     assert "--concurrency" in str(caught.value.hint)
 
 
-# -- a server that is lost under the load ----------------------------------------------------------
-
-
 def test_a_launched_server_that_is_killed(serve, stand_in_command):
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
     launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
