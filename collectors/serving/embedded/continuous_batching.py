@@ -141,7 +141,7 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine ends soon: it then fails all its requests, possibly first."""
+        """Raise if the engine ends soon: an engine that ends first fails its requests."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)

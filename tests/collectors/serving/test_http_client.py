@@ -151,14 +151,6 @@ def test_addresses_and_requests():
     )
 
 
-def test_a_small_call(stand_in):
-    client = HttpClient(stand_in("lightllm").url)
-    answer = asyncio.run(client.ask("GET", "/health", limit_s=300))
-    assert answer.problem is None
-    assert (answer.status, answer.text()) == (200, '{"message": "Ok"}')
-    assert asyncio.run(client.ask("GET", "/nowhere", limit_s=300)).status == 404
-
-
 STREAM = (
     'data: {"a": "é"}\n\n: keep-alive\n\nevent: x\ndata:two\r\n\r\ndata: 1\ndata: 2\n\nid: 7\n\n'
 )
