@@ -10,7 +10,6 @@ from tracekit.cli.collect import command
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code, as `tracekit collect` does."""
     words = list(sys.argv[1:] if args is None else args)
     end = words.index("--") if "--" in words else len(words)
     # DeepSpeed's launcher adds this option to every program; LOCAL_RANK has the same value.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from .options import validated
 from .process.power import sampling
@@ -19,47 +18,33 @@ def run(
     program: Sequence[str] = (),
     serving_figures: Callable[[Path], list[str]] | None = None,
 ) -> Ended:
-    """Run a workload under the profiler.
+    """Run a workload under the profiler; return the run folder and exit code.
 
     `program` is a user's training script with arguments, which runs instead of a stage;
     `serving_figures` returns summary lines from analyses of a serving run folder.
-
-    Returns: The run folder, and the exit code: of the program, or 0 for a stage.
-
-    Raises:
-        TracekitError: arguments are invalid, something is missing, or the workload failed.
     """
     options = validated(values, is_program=bool(program))
     if not program:
         # Must be set before torch is loaded; otherwise its profiler logs every start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    # Stages are imported only when needed; none of them imports torch in this process.
     with sampling(bool(options.pop("power", False)), echo) as keep:
-        ended = _run(options, command, echo, program, serving_figures)
+        if program:
+            from .loop.wrap import run as run_program
+
+            ended = run_program(options, list(program), list(command), echo)
+        elif options["stage"] == "serve":
+            from .serving.run import run as run_load
+
+            ended = Ended(run_load(options, list(command), echo, figures=serving_figures), 0)
+        else:
+            from .training.run import run as run_training
+
+            ended = Ended(run_training(options, list(command), echo), 0)
         keep(ended.folder)
     return ended
 
 
-def _run(
-    options: dict[str, Any],
-    command: Sequence[str],
-    echo: Callable[[str], None],
-    program: Sequence[str],
-    serving_figures: Callable[[Path], list[str]] | None,
-) -> Ended:
-    # Stages are imported only when needed; none of them imports torch in this process.
-    if program:
-        from .loop.wrap import run as run_program
-
-        return run_program(options, list(program), list(command), echo)
-    if options["stage"] == "serve":
-        from .serving.run import run as run_load
-
-        return Ended(run_load(options, list(command), echo, figures=serving_figures), 0)
-    from .training.run import run as run_training
-
-    return Ended(run_training(options, list(command), echo), 0)
-
-
 def is_first_rank() -> bool:
-    """Return whether this process prints the result of the run: only the first rank does."""
+    """Return whether this process prints the result of the run."""
     return os.environ.get("RANK", "0") == "0"

@@ -60,15 +60,7 @@ SIZE, DURATION = Parsed("SIZE", parse_bytes), Parsed("TIME", parse_duration)
 class Option(click.Option):
     """An option of a collector; its value is None if omitted, or False for a flag.
 
-    Args:
-        name: name on the command line, such as `--batch-size`.
-        meaning: help text, one phrase.
-        type: type of the value; text if None.
-        default: default value shown in the help.
-        metavar: name of the value in the help; None for the name of the type.
-        stages: stages that accept the option; with other stages, it is a `UsageError`.
-        group: heading under which the help lists the option.
-        is_flag: whether the option takes no value.
+    Other `stages` do not accept it. The help shows it and `default` under the heading `group`.
     """
 
     def __init__(
@@ -111,13 +103,9 @@ class Option(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists the collectors' options under the headings of their groups.
-
-    The words after `--` are the user's program and its arguments.
-    """
+    """A command with options in groups; words after `--` are the user's program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Store the command line and the program in `ctx.meta`, as `command` and `program`."""
         ctx.meta["command"] = [*ctx.command_path.split(), *args]
         ctx.meta["program"] = []
         if "--" in args:
@@ -139,11 +127,7 @@ class GroupedCommand(click.Command):
 
 
 def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Return the values of the options that were passed, converted to their types.
-
-    Raises:
-        UsageError: a value is invalid, or an option does not exist.
-    """
+    """Return the values of the options that were passed, converted to their types."""
     known = {option.key: option for option in options}
     result = {}
     for key, value in values.items():
@@ -158,17 +142,12 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
 
 
 def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
-    """Parse the words of a command line; return the values of all options, None if omitted.
-
-    Raises:
-        click.UsageError: a value is invalid, or an option does not exist.
-    """
+    """Parse the words of a command line; return the values of all options, None if omitted."""
     command = click.Command("", params=[*options], add_help_option=False)
     return command.make_context("", list(words)).params
 
 
 def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the arguments of `Profile` from the options of a run."""
     options = {
         name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
     }
@@ -176,7 +155,6 @@ def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def range_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `LoopPlan` about ranges and steps from the options of a run."""
     return {
         "has_backward_ranges": bool(values.get("backward_ranges")),
         "has_nvtx": bool(values.get("nvtx")),

@@ -299,15 +299,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def validated(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, Any]:
-    """Validate the values of options for their stage, or for a user's program.
-
-    Returns:
-        The values of the options that were passed, and always `stage`. In `values`, None and False
-        mean that an option was not passed.
-
-    Raises:
-        UsageError: a value is invalid, or the option does not apply to the stage or program.
-    """
+    """Return the values that were passed (not None or False), and always `stage`."""
     options = given(values, OPTIONS)
     stage = options.setdefault("stage", "pretrain")
     for option in OPTIONS:

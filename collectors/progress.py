@@ -12,10 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Redraws one line of a terminal; a context manager that clears it.
-
-    It writes nothing if the stream is not a terminal.
-    """
+    """Redraws one line of a terminal; a context manager that clears it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -31,7 +28,6 @@ class ProgressLine:
             self._write(_CLEAR)
 
     def show(self, text: str, topic: str) -> None:
-        """Show a text, unless another text of the same topic was shown very recently."""
         now_s = time.monotonic()
         is_early = self._shown is not None and self._shown[1] == topic and now_s < self._next_s
         if self._is_terminal and not is_early and self._shown != (text, topic):
@@ -45,11 +41,7 @@ class ProgressLine:
 
 
 def write_notice(text: str) -> None:
-    """Write a line to stderr that begins with `tracekit: `, without breaking tqdm's bars.
-
-    tqdm's own `write` clears its bars, writes, and redraws them. It is used only if the program has
-    imported tqdm. Does nothing if stderr is closed.
-    """
+    """Write a line to stderr, without breaking bars of tqdm if the program has imported it."""
     line = f"tracekit: {text}"
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     if bars is not None:

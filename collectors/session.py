@@ -157,15 +157,12 @@ def collect(
 class Collection(Observer):
     """A recorded loop; the result of `collect`, and `step` in its `with` block.
 
-    `target` is the run folder; if another run of several ranks has that name, `folder` is the one
-    used instead, once it exists.
-
-    With `looks_first`, the loop may call a wrapper or parts of the model. The first step then only
-    shows which models are called, and counts as warm-up.
+    If another run of several ranks has the name of `target`, `folder` is used instead. With
+    `looks_first`, the loop may call a wrapper or parts of the model: the first step then only shows
+    which models are called, and counts as warm-up.
     """
 
     looks_first = False
-    recorder: LoopRecorder | None = None
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool
@@ -238,7 +235,6 @@ class Collection(Observer):
         return self.recorder
 
     def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
-        """Begin to record, now that the first step has shown which models are called."""
         self._watch.stop()
         self._watch = LoopWatch(self, "reported")
         model = next(iter(outermost(list(called))), self._model)
@@ -276,7 +272,6 @@ class Collection(Observer):
             self._called[module] = None
 
     def failed(self, error: Exception) -> None:
-        """Stop recording and leave the loop alone."""
         self._watch.stop()
         if self.recorder is not None and not self.recorder.is_done:
             self.recorder.failed(error)
@@ -335,7 +330,6 @@ class Collection(Observer):
             self._finish()
 
     def end_at_exit(self, error: BaseException) -> None:
-        """Build the run folder of an unfinished loop at exit, on this thread."""
         recorder = self._recorder_at_end()
         if recorder is not None and not recorder.is_done:
             recorder.close()
@@ -343,13 +337,11 @@ class Collection(Observer):
             self._make_folder()
 
     def leave_to_parent(self) -> None:
-        """Stop recording in the child of a fork: the recording belongs to its parent."""
         if self.recorder is not None:
             self.recorder.leave()
         self.recorder = self._called = None
 
     def _recorder_at_end(self) -> LoopRecorder | None:
-        """Return the recorder; an empty one if the first step of the loop is not over."""
         if self._called is not None and self._folder is not None:
             return self._record(self._folder, self._model)
         return self.recorder
@@ -369,7 +361,6 @@ class Collection(Observer):
             write_notice(f"the run folder was not written: {error}")
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the recording and make sure that there is a run folder."""
         recorder, folder = self._recorder_at_end(), self._folder
         self._watch.stop()
         if recorder is None or folder is None:
@@ -399,7 +390,6 @@ class Collection(Observer):
             self._commit([one for one in read_reports(folder.work, LoopReport) if one.is_final])
 
     def _commit_if_last(self) -> bool:
-        """Build the run folder if this is the last rank of the node; return whether it is."""
         assert self._folder is not None
         reports = read_reports(self._folder.work, LoopReport)
         expected = 1 if self._place.world_size == 1 else local_rank_count(os.environ) or 1
@@ -408,7 +398,6 @@ class Collection(Observer):
         return self._commit(reports)
 
     def _commit(self, reports: list[LoopReport]) -> bool:
-        """Build the run folder, unless another rank of this node does."""
         folder = self._folder
         if folder is None or not reports:
             return False

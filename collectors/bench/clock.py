@@ -28,10 +28,7 @@ _MOST_CYCLES = 15_000_000
 
 
 class WallClock:
-    """Times calls on the host clock: on a CPU until they are done, on a device until launched.
-
-    `synchronize` waits until a device is idle and is not timed.
-    """
+    """Times calls on the host clock: on a CPU until they are done, on a device until launched."""
 
     timer = "wall_clock"
 
@@ -44,7 +41,6 @@ class WallClock:
         self._now_ns = now_ns
 
     def time_ns(self, call: Call, count: int) -> float:
-        """Make calls and return their total duration, ns."""
         now_ns = self._now_ns
         self._synchronize()
         begin_ns = now_ns()
@@ -69,7 +65,6 @@ class EventClock:
         self._end = cuda.Event(enable_timing=True)
 
     def time_ns(self, call: Call, count: int) -> float:
-        """Make calls and return their total duration on the device, ns."""
         self._cuda.synchronize(self._device)
         self._hold(count)
         self._begin.record()
@@ -87,7 +82,6 @@ class EventClock:
 
 
 def clock_of(timer: str, device: torch.device) -> WallClock | EventClock:
-    """Return the clock for a point: `cuda_event` or `wall_clock`."""
     if timer == EventClock.timer:
         return EventClock(device)
     if device.type == "cuda":

@@ -2,10 +2,7 @@
 
 Message sizes are defined as in nccl-tests: the buffer of a rank for all-reduce, reduce, and
 broadcast; the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
-all-to-all. Point-to-point is nccl-tests' ring: each rank sends to the next and receives from the
-previous one at the same time.
-
-Buffers contain zeros, so that repeated sums stay finite.
+all-to-all. Point-to-point is nccl-tests' ring. Buffers contain zeros, so that sums stay finite.
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ DTYPES = tuple(_BYTES)
 
 
 def total_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
-    """Return the largest message of at most this size that all ranks can share equally, bytes."""
     unit = _BYTES[dtype] * group_size
     return max(size_bytes // unit, 1) * unit
 
@@ -56,10 +52,7 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 
 
 def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
-    """Return the call of a collective on tensors of `count` elements, `part_count` per rank.
-
-    Raises: UnsupportedError: this torch version does not have the collective.
-    """
+    """Return the call of a collective on `count` elements, `part_count` per rank."""
     import torch.distributed as dist
 
     whole = zeros(count)
@@ -103,16 +96,12 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together.
-
-    On a GPU, they exchange figures through GPU memory, because NCCL supports nothing else.
-    """
+    """The ranks that measure together; NCCL needs GPU memory to exchange figures."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def largest(self, own: Sequence[float]) -> Sequence[float]:
-        """Return the element-wise maximum over all ranks."""
         import torch
         import torch.distributed as dist
 

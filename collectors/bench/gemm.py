@@ -27,10 +27,7 @@ DTYPES = tuple(TORCH_NAMES)
 
 
 def dtypes_of(device: torch.device) -> tuple[str, ...]:
-    """Return the default types for a device.
-
-    On a CPU, fp16 is left out because most CPUs emulate it, and fp8 because torch has no kernels.
-    """
+    """Return the default types; most CPUs emulate fp16, and torch has no fp8 kernels for them."""
     if device.type == "cpu":
         return ("fp32", "bf16")
     import torch
@@ -65,11 +62,7 @@ def _mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call
 
 
 def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply 8-bit floats with one scale each, A row-major and B column-major; returns bf16.
-
-    Sums have lower precision than fp32 (`use_fast_accum`), as in the forward pass of training and
-    in the rates of data sheets.
-    """
+    """Multiply 8-bit floats with one scale each, with fast sums as in rates of data sheets."""
     import torch
 
     scaled_mm = getattr(torch, "_scaled_mm", None)
@@ -86,7 +79,6 @@ def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) 
 
 
 def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply groups of rows by separate weights, like a mixture of experts."""
     import torch
 
     function = getattr(torch.nn.functional, "grouped_mm", None)
@@ -113,11 +105,7 @@ def _torch_type(point: Point) -> torch.dtype:
 
 @contextlib.contextmanager
 def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Set the precision of fp32 matrix multiplications (`ieee` or `tf32`), and restore it.
-
-    A CPU supports only `ieee`. torch 2.9 has new settings, which must not be mixed with the old
-    ones.
-    """
+    """Set and restore the fp32 precision; torch 2.9's new settings must not mix with old ones."""
     if device.type != "cuda":
         if precision != "ieee":
             raise UnsupportedError("CPUs have no tf32")

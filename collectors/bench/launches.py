@@ -30,7 +30,6 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 
 
 def _op_call(device: torch.device) -> Call:
-    """Add two numbers: almost no compute, so the time is call overhead."""
     import torch
 
     left, right, out = (torch.ones(1, device=device) for _ in range(3))
@@ -38,7 +37,6 @@ def _op_call(device: torch.device) -> Call:
 
 
 def _empty_kernel() -> Call:
-    """Launch an empty one-thread kernel: torch's sleep kernel with 0 cycles."""
     import torch
 
     sleep = getattr(torch.cuda, "_sleep", None)
@@ -48,7 +46,6 @@ def _empty_kernel() -> Call:
 
 
 def _graph_replay(kernel_count: int) -> Call:
-    """Replay a graph of consecutive empty kernels."""
     import torch
 
     launch = _empty_kernel()
@@ -62,7 +59,6 @@ def _graph_replay(kernel_count: int) -> Call:
 
 
 def _stream_sync(point: Point, device: torch.device) -> Call:
-    """Synchronize a stream that is idle or has just received an empty kernel."""
     import torch
 
     stream = torch.cuda.current_stream(device)

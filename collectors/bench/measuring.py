@@ -1,7 +1,6 @@
 """Measures points one at a time; an error is reported in the line of its point.
 
-Clocks, power, and temperature come from NVML, a part of NVIDIA's driver (libnvidia-ml.so.1,
-nvml.h). They are null if NVML is missing or does not support the device, such as a MIG slice.
+Device state comes from NVML (nvml.h), and is null without it, as on a MIG slice.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import ctypes
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
 from .clock import MOST_QUEUED, Call, clock_of
 from .launches import KERNELS
-from .point import DeviceFacts, Outcome, Point, UnsupportedError, line_of
+from .point import Outcome, Point, UnsupportedError, line_of
 from .sampling import Budget, Timing, take_samples
 from .settings import Settings
 
@@ -58,18 +57,17 @@ class LostGroupError(Exception):
     """A rank failed while others were inside a collective: only new processes can continue."""
 
 
-def facts_of(device: torch.device) -> DeviceFacts:
+def facts_of(device: torch.device) -> dict[str, str | int | None]:
     import torch
 
-    if device.type != "cuda":
-        return DeviceFacts("cpu", processor_name(), None, torch.get_num_threads())
-    properties = torch.cuda.get_device_properties(device)
-    return DeviceFacts(
-        str(device),
-        torch.cuda.get_device_name(device),
-        properties.multi_processor_count,
-        torch.get_num_threads(),
-    )
+    is_cuda = device.type == "cuda"
+    properties = torch.cuda.get_device_properties(device) if is_cuda else None
+    return {
+        "device": str(device) if is_cuda else "cpu",
+        "device_name": torch.cuda.get_device_name(device) if is_cuda else processor_name(),
+        "unit_count": properties.multi_processor_count if properties else None,
+        "thread_count": torch.get_num_threads(),
+    }
 
 
 def measure(
@@ -78,12 +76,7 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number; all ranks of a group take the same steps.
-
-    Raises:
-        LostDeviceError: the device is unusable, after the line that says why.
-        LostGroupError: a rank failed in the middle of a point, which has no line.
-    """
+    """Yield the line of each point, without its number; all ranks take the same steps."""
     facts, state = facts_of(device), state_of(device)
     if any(point.family == "gemm" for point in points):
         _wake(device)
@@ -122,7 +115,7 @@ def budget_of(point: Point, settings: Settings) -> Budget:
 def _line(
     point: Point,
     device: torch.device,
-    facts: DeviceFacts,
+    facts: Mapping[str, str | int | None],
     state: DeviceState,
     budget: Budget,
     group: collectives.Group | None,
@@ -161,8 +154,6 @@ def _timing(
 
 
 class _ElsewhereError(Exception):
-    """The point failed on another rank."""
-
     def __init__(self, outcome: Outcome) -> None:
         super().__init__("on another rank; see its log")
         self.outcome = outcome
@@ -170,7 +161,6 @@ class _ElsewhereError(Exception):
 
 @contextlib.contextmanager
 def _together(point: Point, device: torch.device, group: collectives.Group) -> Iterator[Call]:
-    """Prepare a point on all ranks and make one call; if one rank fails, all skip the point."""
     with contextlib.ExitStack() as stack:
         call = _agreed(lambda: stack.enter_context(collectives.prepared(point, device)), group)
         _agreed(call, group)
@@ -195,7 +185,6 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
 
 
 def outcome_of(error: BaseException) -> tuple[Outcome, str]:
-    """Return the outcome of a point for an error, and the reason in one line."""
     if isinstance(error, UnsupportedError):
         return "unsupported", str(error)
     if memory.is_out_of_memory(error):
@@ -209,11 +198,7 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
 
 
 def _free(device: torch.device, *, after_failure: bool) -> None:
-    """Free the memory of a point; an error may hold some until it is collected.
-
-    Raises:
-        LostDeviceError: the device does not answer: such an error lasts until the process ends.
-    """
+    """Free the memory of a point; raise `LostDeviceError` if the device no longer answers."""
     if after_failure:
         gc.collect()
     if device.type != "cuda":
@@ -243,8 +228,6 @@ State = dict[str, float | int | None]
 
 
 class DeviceState:
-    """Queries NVML for a device by its UUID in CUDA, without prefix; None for a CPU."""
-
     def __init__(self, uuid: str | None, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self._library: Any = None
         self._handle = ctypes.c_void_p()
@@ -259,7 +242,6 @@ class DeviceState:
             return
 
     def read(self) -> State:
-        """Return `clock_hz`, `memory_clock_hz`, `power_w`, and `temperature_c`; None if unknown."""
         clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM)
         memory_clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_MEMORY)
         power = self._ask("nvmlDeviceGetPowerUsage")
@@ -272,10 +254,6 @@ class DeviceState:
         }
 
     def _find(self, library: Any, uuid: str) -> bool:
-        """Look up the device's handle; return whether NVML has the device.
-
-        NVML adds the prefix `GPU-` or `MIG-` to CUDA's UUID.
-        """
         return any(
             library.nvmlDeviceGetHandleByUUID(
                 f"{prefix}{uuid}".encode("ascii"), ctypes.byref(self._handle)

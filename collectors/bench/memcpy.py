@@ -1,8 +1,6 @@
 """Copies between host and device, within the device, and within the host.
 
 Every page of host memory is written first, because untouched pages all map to one page of zeros.
-Copies are queued (`non_blocking`); copies from and to pageable memory wait for the driver's staging
-buffer.
 """
 
 from __future__ import annotations

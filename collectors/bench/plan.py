@@ -53,7 +53,6 @@ _GRAPH_SIZES = (1, 10, 100)
 
 
 def plan(settings: Settings, device: torch.device, family: str, group_size: int) -> list[Point]:
-    """Return the points of a family in measuring order."""
     is_small = (settings.scale or ("full" if device.type == "cuda" else "small")) == "small"
     # If the user selects only shapes, there are no points by size.
     sizes = settings.sizes_bytes

@@ -1,8 +1,4 @@
-"""A benchmark point and its line in `benchmarks.jsonl`.
-
-Members of a line are the columns of table `benchmark` (tracekit/schema.py); missing values are
-null.
-"""
+"""A benchmark point and its line in `benchmarks.jsonl`: columns of table `benchmark`."""
 
 from __future__ import annotations
 
@@ -25,8 +21,6 @@ Outcome = Literal["ok", "unsupported", "oom", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One benchmark point; fields as in table `benchmark`."""
-
     family: str
     op: str
     series: str | None = None
@@ -52,35 +46,21 @@ class Point:
         return " ".join(word for word in words if word)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """The device of a measurement; fields as in table `benchmark`."""
-
-    device: str
-    device_name: str | None
-    unit_count: int | None
-    thread_count: int
-
-
 class UnsupportedError(Exception):
     """The device or this torch does not support a point; the text says why."""
 
 
 def line_of(
     point: Point,
-    facts: DeviceFacts | None,
+    facts: Mapping[str, str | int | None] | None,
     *,
     timing: Timing | None = None,
     state: Mapping[str, float | int | None] | None = None,
     outcome: Outcome = "ok",
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return the line of a point, without its number.
-
-    `facts` is None if the point did not start; `state` is the device state right after its samples.
-    """
-    line = dataclasses.asdict(point)
-    line |= dataclasses.asdict(facts) if facts is not None else {}
+    """Return a point's line without number; `facts` is None if the point did not start."""
+    line = dataclasses.asdict(point) | dict(facts or {})
     if timing is not None:
         ordered = sorted(timing.sample_ns)
         interval = timing.interval()

@@ -1,12 +1,7 @@
 """A bench run: its folder, worker processes, and manifest.
 
 Separate processes measure, so that a crash, hang, or lost device costs only one point, and another
-process continues. Result by outcome:
-
-- all points tried: a run folder with outcome `ok` if any point has a time, else `failed`.
-- Ctrl-C or SIGTERM: a run folder with outcome `incomplete` and the finished points, if any; exit
-  code 130.
-- a failed rank under torchrun: the same, with exit code 6.
+process continues. After an interrupt, the finished points remain as an `incomplete` run.
 """
 
 from __future__ import annotations
@@ -51,11 +46,6 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
 
     With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives.
     Rank 0 also measures the other families; the other ranks return None.
-
-    Raises:
-        UsageError: an argument is invalid.
-        WorkloadError: torch is missing, or no point could be measured, as the folder records.
-        KeyboardInterrupt: on Ctrl-C; a run folder remains if it has any result.
     """
     settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")
@@ -177,7 +167,6 @@ class _Bench:
     def finish(
         self, command: list[str], stopped: str | None, world_size: int | None
     ) -> manifest.Manifest:
-        """Write the lines of all parts into the run folder, numbered, and return its manifest."""
         texts = [text for part in self.parts for text in part.texts()]
         lines = [{"bench_id": number, **json.loads(text)} for number, text in enumerate(texts)]
         with (self._folder.path / FILE_NAME).open("w", encoding="utf-8") as file:
@@ -225,8 +214,6 @@ class _Bench:
 
 
 class _Watch:
-    """Monitors the progress of the worker processes of a part."""
-
     def __init__(self, part: Part, limit_s: float, line: ProgressLine) -> None:
         self._part = part
         self._limit_s = limit_s
@@ -236,7 +223,6 @@ class _Watch:
         self._since_s = time.monotonic()
 
     def look(self) -> None:
-        """Show the current point; raises `_HangError` if it takes too long."""
         if self._points is None:
             self._points = self._part.plan()
         with contextlib.suppress(OSError), self._part.lines.open("rb") as f:
@@ -255,7 +241,6 @@ class _Watch:
 
 
 def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
-    """Add the lines of points that no process could measure."""
     lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
     # Incomplete lines of processes that ended are dropped.
     text = "".join(f"{text}\n" for text in part.texts()) + "".join(map(to_text, lines))
@@ -263,7 +248,6 @@ def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
 
 
 def _rank_count(settings: Settings) -> int:
-    """Return the default number of ranks for collectives: all GPUs, or two."""
     if settings.rank_count is not None:
         return settings.rank_count
     is_on_gpus = settings.device != "cpu" and settings.backend != "gloo"
@@ -271,7 +255,6 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return a note if other programs load the machine and increase the times."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []

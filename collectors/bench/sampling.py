@@ -1,18 +1,16 @@
 """Samples a call until its median is known precisely enough or a time limit is reached.
 
 A sample is the mean time per call in a batch that is long enough for the clock. The confidence
-interval of the median uses order statistics and holds for any distribution: of n sorted samples,
-the j-th from below and the j-th from above enclose the median with probability 1 − 2 P(B ≤ j − 1),
-B binomial with n and 1/2 (David and Nagaraja, Order Statistics, 7.1). Five samples cannot give a 95
-% interval.
-
-The interval is checked only after 6, 9, 13, 19, … samples: checking after every sample and stopping
-at the first narrow interval stops too early too often.
+interval of the median holds for any distribution: of n sorted samples, the j-th from below and the
+j-th from above enclose the median with probability 1 − 2 P(B ≤ j − 1), B binomial with n and 1/2
+(David and Nagaraja, Order Statistics, 7.1). It is checked only after 6, 9, 13, 19, … samples:
+stopping at the first narrow interval stops too early too often.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,14 +40,10 @@ Agree = Callable[[Sequence[float]], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits for measuring a point.
+    """Limits for measuring a point until the interval has `width_pct` of the median.
 
-    Attributes:
-        width_pct: target width of the confidence interval, relative to the median.
-        seconds: time limit for samples; up to four times as long for the minimum number of samples.
-        warmup_s: duration of the calls before the first sample.
-        sample_ns: minimum duration of a sample.
-        most_inner: maximum number of calls per sample, which must fit into the device's queue.
+    `seconds` may be exceeded four times for the minimum number of samples of `sample_ns`;
+    `most_inner` calls per sample must fit into the device's queue.
     """
 
     width_pct: float = 2.0
@@ -68,18 +62,14 @@ class Timing:
     sample_ns: list[float] = field(default_factory=list)
 
     def median(self) -> float:
-        from statistics import median
-
-        return median(self.sample_ns)
+        return statistics.median(self.sample_ns)
 
     def interval(self) -> tuple[float, float] | None:
-        """Return the confidence interval of the median, ns; None for too few samples."""
         ordered = sorted(self.sample_ns)
         place = interval_place(len(ordered))
         return None if place is None else (ordered[place - 1], ordered[-place])
 
     def width_pct(self) -> float:
-        """Return the width of the interval, relative to the median."""
         interval = self.interval()
         median = self.median()
         if interval is None or median <= 0:
@@ -88,11 +78,7 @@ class Timing:
 
 
 def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
-    """Return the rank, from either end, of the samples that bound the median, counted from 1.
-
-    It is the largest rank for which the interval has at least the confidence; None if there is no
-    such rank.
-    """
+    """Return the largest rank, from 1 at either end, whose samples bound the median."""
     # P(B <= place - 1) <= (1 - confidence) / 2, in integer arithmetic.
     below, place = 0, 0
     while place <= count:
@@ -109,10 +95,7 @@ def take_samples(
     agree: Agree = lambda own: own,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Timing:
-    """Measure a call until its median is known precisely enough or the time limit is reached.
-
-    `agree` combines the figures of all ranks, which must all call this function.
-    """
+    """Measure a call; `agree` combines the figures of all ranks, which all call this."""
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
     inner_count = min(max(wanted, 1), budget.most_inner)
@@ -142,10 +125,7 @@ def take_samples(
 def _warm_up(
     timed: Timed, budget: Budget, agree: Agree, now_s: Callable[[], float]
 ) -> tuple[int, float]:
-    """Call for the warm-up time; return the number of calls and the duration of one, ns.
-
-    The first call is not counted: it loads kernels and touches memory.
-    """
+    """Call for the warm-up time; return the number of calls and the duration of one, ns."""
     begin_s = now_s()
     timed(1)
     done = count = 1

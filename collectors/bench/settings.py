@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S, parse_bytes
@@ -103,11 +102,7 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Selection of benchmark points and time limits.
-
-    `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale. For settings that are
-    None, the device determines the value; an empty `ops` selects all ops.
-    """
+    """Selection of points; `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale."""
 
     families: tuple[str, ...]
     device: str | None = None
@@ -123,30 +118,18 @@ class Settings:
 
     @property
     def most_point_s(self) -> float:
-        """Time limit for a point without a result, after which it counts as hung."""
         return math.ceil(120 + 40 * self.point_s)
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        path.write_bytes(msgspec.json.encode(self))
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        members = json.loads(path.read_text("utf-8"))
-        for name in ("families", "dtypes", "ops", "sizes_bytes"):
-            members[name] = tuple(members[name])
-        members["shapes"] = tuple(tuple(shape) for shape in members["shapes"])
-        return cls(**members)
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Validate the arguments; None and False mean not given.
-
-    Returns:
-        The settings, and the values that are not settings: `out` and `force`, if given.
-
-    Raises:
-        UsageError: a value is malformed or does not apply to the selected benchmarks.
-    """
+    """Validate the arguments; return the settings, and the others: `out` and `force`."""
     options = given(values, OPTIONS)
     families = WHAT[what]
     scale, shapes, sizes_bytes = _sizes(options.pop("sizes", None), families)

@@ -1,9 +1,7 @@
 """Benchmark worker: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
 
-Started by `run`. WORK is the working folder with the settings. PART is `single` for points of one
-process and `collective` for points of all ranks. FIRST is the number of the first point, 0 unless
-an earlier process failed. Rank 0 writes the plan of the part, a description of the machine, and a
-line per point as soon as it is measured.
+FIRST is the number of the first point, 0 unless an earlier process failed. Rank 0 writes the plan
+of the part, a description of the machine, and a line per point as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ LOST_DEVICE = 75
 
 
 class Part:
-    """A part of a run: its families, its plan, and its lines in the working folder."""
-
     def __init__(self, work: Path, name: str, settings: Settings) -> None:
         self.name = name
         self.families = [
@@ -81,7 +77,6 @@ class Part:
 
 
 def main(work: Path, name: str, first: int, place: Place) -> int:
-    """Measure and return the exit code: 0 if every point has a line."""
     settings = Settings.read(work / SETTINGS)
     part = Part(work, name, settings)
     try:
@@ -104,7 +99,6 @@ def main(work: Path, name: str, first: int, place: Place) -> int:
 
 
 def device_for(settings: Settings, place: Place) -> torch.device:
-    """Return the device of a rank and make it the current device."""
     import torch
 
     if settings.device == "cpu" or settings.backend == "gloo":

@@ -1,8 +1,7 @@
 """Records the loop of a trainer with callbacks.
 
 A trainer may call a wrapper or a part of its model. Therefore the first step only shows which
-models are called, and counts as warm-up; recording starts with the second. Step numbers come from
-the trainer.
+models are called, and counts as warm-up.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from ..session import Collection, collect
 
 
 class CalledLoop:
-    """A loop whose trainer reports its steps: `begin`, steps, `end`.
-
-    After `__init__`, errors are not raised: the trainer continues, and stderr has a message.
-    """
+    """A loop whose trainer reports its steps; only `__init__` raises errors."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
@@ -37,11 +33,9 @@ class CalledLoop:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, once this rank has written it."""
         return None if self._collection is None else self._collection.folder
 
     def begin(self, model: nn.Module) -> None:
-        """Begin to observe a loop; `model` is the trained model if no call is observed."""
         if self._is_open:
             self.end(RuntimeError("the previous training ended without a final callback"))
         if not self._pid:
@@ -62,7 +56,6 @@ class CalledLoop:
             self._guarded(Collection.end_step)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the loop, also after an error; the run folder exists afterwards."""
         if self._is_open:
             self._guarded(lambda collection: collection.__exit__(None, error, None))
             self._is_open = self._has_step = False
@@ -80,7 +73,6 @@ class CalledLoop:
             self.end(error)
 
     def _guarded(self, act: Callable[[Any], object]) -> None:
-        """Run an action on the collection; errors do not reach the trainer."""
         try:
             act(self._collection)
         except Exception as error:  # noqa: BLE001 - errors must not reach the training
@@ -93,13 +85,6 @@ class CalledLoop:
 
 
 class RecordingCallback:
-    """Common base of trainer callbacks: options and run folder.
-
-    Raises:
-        UsageError: an option is invalid.
-        TypeError: the option does not exist.
-    """
-
     def __init__(self, **options: Any) -> None:
         self._loop = CalledLoop(options)
 

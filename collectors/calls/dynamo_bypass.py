@@ -32,7 +32,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _marker() -> Callable[[Any], None] | None:
-    """Return the marker that makes Dynamo run the frames of a code object unchanged."""
     skip = getattr(_eval_frame, "skip_code", None)  # up to torch 2.6
     if skip is not None:
         return skip
@@ -81,10 +80,9 @@ def _sees_functions(mode: object) -> bool:
 def is_captured() -> bool:
     """Return whether torch records calls as a graph, or a function mode of the program sees them.
 
-    Graphs are recorded in `torch.jit.trace`, ONNX export, `torch.fx`, `make_fx`, `torch.export`,
-    under fake tensors, and during CUDA graph capture. There, a range would become part of the
-    graph or crash the program, calls are not training steps, and nothing may wait for the device.
-    Dynamo must not trace this function: check `torch.compiler.is_compiling()` first.
+    There, a range would become part of the graph or crash the program, calls are not training
+    steps, and nothing may wait for the device. Dynamo must not trace this function: check
+    `torch.compiler.is_compiling()` first.
     """
     return bool(
         torch._C._is_tracing()
@@ -105,7 +103,6 @@ def has_compiled() -> bool:
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Return whether Dynamo has compiled a function; True if unknown."""
     entries = getattr(_eval_frame, "_debug_get_cache_entry_list", None)
     return True if entries is None else bool(entries(code))
 
@@ -118,14 +115,10 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call a function whenever a compiled function is called from uncompiled code.
+    """Call a function with each outermost call of a compiled one; return whether possible.
 
     At each call, a function returned by `torch.compile` gets its callback from Dynamo's private
-    `_callback_from_stance`. With a listener, tracekit wraps this function. The wrapper runs before
-    the compiled code, so it is not compiled.
-
-    Returns:
-        Whether this torch version supports it.
+    `_callback_from_stance`, which is wrapped here. It runs before the compiled code.
     """
     global _undo
     module = sys.modules.get(_MODULE)

@@ -1,12 +1,8 @@
 """Observes every call of an `nn.Module` without registering hooks.
 
-With a listener, `nn.Module.__call__` is a wrapper around torch's function. Hooks would suffice for
-most programs, but not for compiled ones: Dynamo guards on hooks, compiles them, and warns about
-global ones. Dynamo neither sees nor inlines this wrapper (see `dynamo_bypass`): a module called
-inside a compiled region is not reported, and the region is unchanged.
-
-Once Dynamo has compiled anything, the wrapper is not removed. Without listeners, it only forwards
-calls.
+Dynamo guards on hooks, compiles them, and warns about global ones. It neither sees nor inlines the
+wrapper around `nn.Module.__call__` (see `dynamo_bypass`): a module called inside a compiled region
+is not reported, and the region is unchanged. Once Dynamo has compiled anything, the wrapper stays.
 
 An exception in a listener is reported only to that listener, which is then removed.
 """
@@ -26,8 +22,6 @@ from .dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 
 
 class Listener(Protocol):
-    """Listener for module calls: `before` and `after` run on the calling thread."""
-
     wants_inner: bool
     """Whether to receive nested calls; otherwise they may be omitted."""
 
@@ -71,7 +65,6 @@ def listen(listener: Listener) -> None:
 
 
 def unlisten(listener: Listener) -> None:
-    """Remove a listener, if present."""
     global _listeners
     if listener not in _listeners:
         return
@@ -82,7 +75,6 @@ def unlisten(listener: Listener) -> None:
 
 
 def wants_changed() -> None:
-    """Update the calls that a listener wants."""
     global _inner_listeners, _skips_inner
     _inner_listeners = tuple(listener for listener in _listeners if listener.wants_inner)
     _skips_inner = not _inner_listeners and _original is _TORCHS
@@ -192,8 +184,7 @@ def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
     """Make Dynamo treat the wrapper as torch's own function.
 
     Dynamo goes from a module call directly to its `forward` if `__call__` is the function that
-    existed when Dynamo was loaded. Otherwise, Dynamo would trace through the wrapper, although the
-    resulting graph would be the same.
+    existed when Dynamo was loaded.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

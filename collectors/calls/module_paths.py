@@ -1,10 +1,7 @@
 """Paths of a model's modules, independent of its wrappers.
 
-Paths are the names of `named_modules()` of the user's model. Wrappers are left out, so that runs of
-one model are comparable: DDP, FSDP, and DeepSpeed (`module.`), compiled, FSDP1, and checkpoint
-wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`), and PEFT
-(`base_model.model.`). The path of the model itself, and of the wrappers around it, is the model's
-class name. If a module has two names, the first one is used.
+Paths are the names of `named_modules()` of the user's model, without wrappers, so that runs of one
+model are comparable. The path of the model itself, and of its wrappers, is its class name.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ _WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped
 
 
 def module_paths(model: nn.Module) -> dict[nn.Module, str]:
-    """Return every module of a model with its path, as defined by this module."""
     inner, prefix = _unwrapped(model)
     root = class_name(inner)
     paths: dict[nn.Module, str] = {}
@@ -53,7 +49,6 @@ def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
 
 
 def _wrapper_child(model: nn.Module) -> str | None:
-    """Return the attribute name of the wrapped model, or None for other modules."""
     children = dict(model.named_children())
     for name in (*_WRAPPERS, "module"):
         if list(children) == [name]:

@@ -3,10 +3,8 @@
 `Tensor.backward`, and so every framework, calls `torch.autograd.backward`, which has no hooks: with
 a listener it is a wrapper around torch's function.
 
-For optimizers, torch has global hooks; with a listener, one of each kind is registered. Dynamo
-traces them to nothing, so a compiled step is not reported. Dynamo also guards on the set of hooks:
-once it has compiled a step, no hook is added or removed, and remaining hooks without a listener do
-nothing.
+Dynamo traces the global hooks of optimizers to nothing, so a compiled step is not reported. Dynamo
+also guards on the set of hooks: once it has compiled a step, no hook is added or removed.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from .dynamo_bypass import has_compiled, is_captured, is_compiled, set_eval_fram
 
 
 class Listener:
-    """Listener for backward passes and optimizer steps; the defaults do nothing."""
-
     def before_backward(self, tensors: Any) -> None:
         """Notification that a backward pass begins, from one or several tensors."""
 
@@ -70,7 +66,6 @@ def listen(listener: Listener, *, backward: bool = True) -> None:
 
 
 def unlisten(listener: Listener) -> None:
-    """Remove a listener, if present."""
     global _of_backward, _of_steps
     _of_steps = tuple(other for other in _of_steps if other is not listener)
     if not _of_steps and not _is_step_compiled():
@@ -91,7 +86,6 @@ _FOREIGN = _ForeignOptimizer()
 
 
 def foreign_optimizer_stepped() -> None:
-    """Notify listeners of a step of an optimizer that is not torch's."""
     _tell(_of_steps[::-1], "after_optimizer_step", _FOREIGN)
 
 
@@ -102,7 +96,6 @@ def forget_all() -> None:
 
 
 def _is_step_compiled() -> bool:
-    """Return whether Dynamo has compiled torch's wrapper around an optimizer's step."""
     constants = Optimizer.profile_hook_step.__code__.co_consts
     wrapper = next((one for one in constants if isinstance(one, CodeType)), None)
     if wrapper is None:

@@ -1,10 +1,7 @@
 """Runs in every Python process of a recorded program, and waits for torch.
 
-`wrap.py` starts the program with a `sitecustomize` that calls `install`, so launchers need no
-special support. Processes that never import torch are left alone. Because every Python process
-loads this file, it imports almost nothing; the recorder is imported after torch.
-
-Errors are written to a file for the parent and never reach the program.
+Because every Python process loads this file, it imports almost nothing; the recorder is imported
+after torch. Errors are written to a file for the parent and never reach the program.
 """
 
 from __future__ import annotations
@@ -63,11 +60,7 @@ _is_installed = False
 
 
 def install(folder: str) -> None:
-    """Record the training in this process once torch is imported, or now if it already is.
-
-    Further calls have no effect: nested `tracekit collect` commands each have a `sitecustomize` in
-    this process, and two profilers in one process would crash.
-    """
+    """Record this process once torch is imported; later calls do nothing (nested `collect`)."""
     global _is_installed
     if not _is_installed:
         _is_installed = True
@@ -79,11 +72,7 @@ def install(folder: str) -> None:
 
 
 class _TorchWatcher:
-    """Notices the import of torch without affecting it.
-
-    Many programs first check for torch (`importlib.util.find_spec`, as transformers does) or try
-    twice. It therefore stays active until torch is imported.
-    """
+    """Notices the import of torch; stays active, as many programs first check for torch."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -91,7 +80,6 @@ class _TorchWatcher:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find only torch, with the remaining finders."""
         if name != "torch" or self not in sys.meta_path:
             return None
         # The finders before this one have already been queried.
@@ -143,7 +131,6 @@ def step() -> None:
 
 
 def unusable(folder: str, reason: str) -> None:
-    """Write the reason why this process is not recorded."""
     try:
         with open(os.path.join(folder, UNUSABLE), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
             file.write(f"{sys.executable}: {reason}")

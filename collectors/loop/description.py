@@ -22,10 +22,7 @@ _ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 
 
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
-    """Add the description of the model and its engine to a report.
-
-    A precision that was observed in calls is not overwritten.
-    """
+    """Add the description of the model and its engine to a report, except a known precision."""
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
     kind = class_name(inner)
@@ -53,7 +50,6 @@ def _engine_of(model: nn.Module) -> str:
 
 
 def autocast_type(device: torch.device) -> str | None:
-    """Return the autocast type on this thread, or None if autocast is off."""
     try:
         if not torch.is_autocast_enabled(device.type):
             return None
@@ -63,7 +59,6 @@ def autocast_type(device: torch.device) -> str | None:
 
 
 def precision_of(model: nn.Module, inner: nn.Module) -> str | None:
-    """Return the compute type of a model without autocast, from its wrappers."""
     for dtype in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
         if dtype is not None:
             return dtype
@@ -101,9 +96,8 @@ def _accelerate_precision() -> str | None:
 def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
     """Return how the ranks share the work of a model, or None if unknown.
 
-    Tokens count once per data-parallel rank, because the ranks of a tensor-parallel group receive
-    the same tokens. Sources, in this order: Megatron's groups, DeepSpeed's engine, the device
-    meshes of FSDP2 and DTensor parameters, and the process groups of FSDP1 and DDP.
+    Tokens count once per data-parallel rank: the ranks of a tensor-parallel group get the same
+    ones.
     """
     if world_size == 1:
         return Parallel()
@@ -138,7 +132,6 @@ def _deepspeed(model: nn.Module, world_size: int) -> Parallel | None:
 
 
 def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
-    """Return the layout of device meshes: FSDP and replica dimensions split data, others do not."""
     meshes = (getattr(parameter, "device_mesh", None) for parameter in model.parameters())
     mesh: Any = next((one for one in meshes if one is not None), None)
     if mesh is None:
@@ -159,7 +152,6 @@ def _groups(model: nn.Module, world_size: int) -> Parallel | None:
 
 
 def _fsdp_size(model: nn.Module) -> int | None:
-    """Return the number of ranks over which FSDP2 shards and replicates, each with its own data."""
     for group in _fsdp_groups(model):
         info = getattr(group, "mesh_info", None)
         shard = getattr(info, "shard_mesh_size", None)
@@ -180,7 +172,6 @@ def _fsdp_groups(model: nn.Module) -> Iterator[Any]:
 
 
 def _group_size(model: nn.Module) -> int | None:
-    """Return the size of the process group of DDP, or of FSDP1 with its replicas."""
     for module in model.modules():
         name = type(module).__name__
         if name == "DistributedDataParallel":

@@ -1,8 +1,7 @@
 """Builds the run folder of a recorded loop from the output of its ranks.
 
-The working folder is next to the run folder. Ranks write their reports to `work` and their traces
-to `path`; the last rank moves the traces to the final folder. Traces of later windows and the exit
-code are added later.
+Ranks write their reports to `work` and their traces to `path`; the last rank moves the traces to
+the final folder. Traces of later windows and the exit code are added later.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ from .report import LoopReport, make_manifest
 
 
 class LoopFolder:
-    """The working folder of a loop, and the run folder built from it.
-
-    `mark` distinguishes it from the working folders of other processes.
-    """
+    """The working folder of a loop; `mark` distinguishes it from those of other processes."""
 
     def __init__(
         self, target: Path, plan: LoopPlan, command: Sequence[str], mark: str, *, force: bool
@@ -44,17 +40,12 @@ class LoopFolder:
         self._window_count = 0
 
     def open(self) -> None:
-        """Create the working folder, unless another rank has."""
         with disk_errors(self.target):
             remove_stale(self.target)
             register_owner(self.path)
 
     def close(self) -> None:
-        """Remove the working folder.
-
-        The folder is renamed first, because processes that the program left running may still
-        write into it.
-        """
+        """Remove the folder; renamed first, as processes left running may still write into it."""
         trash = temporary_sibling(self.path)
         try:
             self.path.replace(trash)
@@ -69,10 +60,7 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Build the run folder or a fragment of it, and store its path in `final_path`.
-
-        If the run folder exists, a later recorded loop replaces its content.
-        """
+        """Build the run folder, or replace its content with a later loop; set `final_path`."""
         reports = [self._packed(report) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
@@ -109,10 +97,7 @@ class LoopFolder:
                 source.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
-        """Add new windows after the first; return the total number of later windows.
-
-        Each window is a run folder inside the run folder: `step-<first step>`.
-        """
+        """Add new windows as `step-<first step>`; return the total number of later windows."""
         result = sorted(
             (window["first_step"], window["step_count"], report.rank, path)
             for report in reports
@@ -166,7 +151,6 @@ class LoopFolder:
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Path]:
-        """Provide a temporary folder for traces that are moved out of the working folder."""
         aside = temporary_sibling(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
@@ -176,7 +160,6 @@ class LoopFolder:
                 shutil.rmtree(aside, ignore_errors=True)
 
     def _packed(self, report: LoopReport) -> LoopReport:
-        """Return a report with its trace compressed, or unchanged if that fails."""
         report = dataclasses.replace(report, light_trace=self._packed_light(report))
         if report.trace is None or not report.trace.endswith(".json"):
             return report
@@ -191,7 +174,6 @@ class LoopFolder:
             )
 
     def _packed_light(self, report: LoopReport) -> str | None:
-        """Compress the light trace of a report; return its name, or None if that fails."""
         if report.light_trace is None:
             return None
         path = self.path / report.folder / report.light_trace

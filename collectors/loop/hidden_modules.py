@@ -11,8 +11,6 @@ _HIDDEN = "_tracekit_modules"
 
 
 class VisibleModules:
-    """Makes tracekit's modules visible inside the block."""
-
     def __enter__(self) -> None:
         sys.modules.update(sys.__dict__.get(_HIDDEN, {}))
 

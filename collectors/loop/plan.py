@@ -1,7 +1,4 @@
-"""Selects the steps of a loop to record, and the ranks to trace.
-
-Ranks are selected by `--ranks 0,8,16-23`, `first-of-node`, or `all`.
-"""
+"""Selects the steps of a loop to record, and the ranks to trace."""
 
 from __future__ import annotations
 
@@ -44,24 +41,10 @@ _FILE = "plan.json"
 class LoopPlan:
     """Numbers of steps of each kind, in order, and what the profiler records.
 
-    Attributes:
-        warmup_count: steps that do not count.
-        measured_count: timed steps before the profiled ones, without ranges or profiler.
-        after_count: timed steps after the profiled ones, if the loop is long enough.
-        profiled_count: steps with ranges only, and the same number under the profiler.
-        stage: stage of the run in the manifest (`manifest.Stage`).
-        name: the model's name in tables; its class if None.
-        profiler: options of `Profile`.
-        has_light_steps: whether, on an accelerator, steps with only device activity and calls
-            recorded (light steps) follow the profiled ones.
-        has_backward_ranges: whether modules also have ranges in backward passes.
-        has_nvtx: whether ranges are always NVTX ranges, too.
-        metadata: additional metadata of the trace.
-        ranks: which ranks write a trace, as for `is_traced`; None is its default.
-        window_count: number of windows of profiled steps.
-        every_count: steps from the end of one window to the next.
-        request: a file that requests another window from a running loop while it exists.
-        loop_length: number of steps of the loop, if the plan was made for it.
+    `after_count` timed steps follow the profiled ones, if the loop is long enough; `profiled_count`
+    steps have ranges only, and the same number is under the profiler. The windows after the first
+    begin `every_count` steps after the end of the last one, or while the file `request` exists.
+    `loop_length` is the number of steps of the loop, if the plan was made for it.
     """
 
     warmup_count: int = 2
@@ -86,20 +69,15 @@ class LoopPlan:
         return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def write(self, folder: Path) -> None:
-        """Write the plan to a folder, for the processes of a program."""
         (folder / _FILE).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @property
     def step_count(self) -> int:
-        """Minimum number of steps of a loop: up to the last profiled one."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 
     def fitted(self, step_count: int) -> LoopPlan | None:
-        """Return a plan with fewer steps for short loops; None if that is impossible.
-
-        Also None for loops that are long enough for this plan.
-        """
+        """Return a plan with fewer steps for a short loop; None if impossible or not needed."""
         plan = self
         for name, least in _SHORTENED:
             while plan.step_count > step_count and (count := getattr(plan, name)) > least:
@@ -125,10 +103,6 @@ def check_ranks(text: str) -> str:
 
 
 def is_traced(choice: str | None, place: Place) -> bool:
-    """Return whether a rank is traced.
-
-    By default, all ranks of a small job, else the first of each node.
-    """
     chosen = choice or default_ranks(place.world_size)
     if chosen == ALL:
         return True

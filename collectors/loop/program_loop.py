@@ -1,8 +1,5 @@
 """The training loop of a recorded program, observed from inside.
 
-The first step shows which models are trained: those called outside any other module. Then a step
-begins when a model is called for training after every optimizer has taken a step. This handles
-several optimizers, gradient accumulation, and engines that step one parameter group after another.
 In later pipeline stages, the next step begins immediately after the optimizer step, because the
 stage then waits for its input, and thus for everything that the first stage does between two steps.
 Processes without an optimizer step are left alone.
@@ -58,10 +55,6 @@ _loop: _Loop | None = None
 
 
 class _Loop(Observer):
-    """The training loop of this process, if it has one."""
-
-    recorder: LoopRecorder | None = None
-
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
         self._report_unusable = unusable
@@ -99,13 +92,11 @@ class _Loop(Observer):
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Remember the trained model, so that recording can begin with the loop's first step."""
         if not self._called:
             self._is_by_optimizer = _is_given_activations(args, kwargs)
         self._called[module] = None
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Record another loop, unless the previous one was recorded completely."""
         recorder = self.recorder
         if recorder is None:
             self._called = WeakKeyDictionary(dict.fromkeys(called))
@@ -173,7 +164,6 @@ class _Loop(Observer):
             self._watch_for_longer()
 
     def defer_to_program(self) -> None:
-        """Leave the program alone from now on, because it records its loop itself."""
         reason = "the program already records its loop with tracekit.collect"
         if self.recorder is None:
             with contextlib.suppress(OSError):
@@ -207,7 +197,6 @@ class _Loop(Observer):
             self._count_lone_step(parameter)
 
     def _count_lone_step(self, parameter: Any) -> None:
-        """Detect a loop whose model calls are invisible, as in a compiled function."""
         self._lone_step_count += 1
         count = self._lone_step_count
         # Searching all objects is slow and may find no model, so it is done only after 2, 4, 8, …
@@ -284,7 +273,6 @@ class _Loop(Observer):
             at_exit(self._end)
 
     def _end(self) -> None:
-        """Report a loop that ended before or exactly when its recording was complete."""
         recorder = self.recorder
         if os.getpid() != self._pid:
             return
@@ -306,7 +294,6 @@ class _Loop(Observer):
             self._stop()
 
     def _stop(self, later: _LaterLoops | None = None) -> None:
-        """Stop observing, except for a longer loop; write the last report."""
         # Added before the other listener is removed, so that torch's global hooks stay registered.
         if later is not None:
             training_hooks.listen(later, backward=False)
@@ -332,8 +319,7 @@ class _Loop(Observer):
     def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
         """Stop observing, except for a longer loop: the recorded one may have been a trial.
 
-        If the recorded loop is over, `length` is its number of steps, and `longest` is the number
-        of steps of the next loop so far.
+        If the recorded loop is over, it had `length` steps, and the next one `longest` so far.
         """
         if self.recorder is None:
             return
@@ -347,10 +333,7 @@ class _Loop(Observer):
         self._stop(later if report.is_recorded and report.outcome == "ok" else None)
 
     def _is_other_idle(self, step_count: int) -> bool:
-        """Try to take over the rank from an idle process; return whether it succeeded.
-
-        Checked only after 1, 2, 4, 8, … steps.
-        """
+        """Take over the rank from an idle process; checked only after 1, 2, 4, 8, … steps."""
         is_due = not step_count & (step_count - 1)
         return is_due and self._claim is not None and self._claim.take()
 
@@ -376,7 +359,7 @@ class _Loop(Observer):
 
     @property
     def _best(self) -> LoopRecorder | None:
-        """Return the loop to report: the last recorded one, else the longest."""
+        """The loop to report: the last recorded one, else the longest."""
         now, best = self.recorder, self._earlier
         if now is None or best is None:
             return now or best
@@ -419,27 +402,21 @@ class _Loop(Observer):
             self._watch_anew()
 
     def _reject(self, step_count: int) -> bool:
-        """Note that a forked child trains but is not recorded."""
         if step_count == 1 and self._claim is not None:
             self._claim.reject()
         return False
 
 
 class _LaterLoops(training_hooks.Listener):
-    """Counts the optimizer steps of loops after the recorded one.
+    """Counts the optimizer steps of loops after the recorded one, which may have been a trial.
 
-    The recorded loop may have been a trial, such as a learning-rate search of a hundred steps. A
-    later loop that becomes longer is therefore recorded instead. Only optimizer steps are observed
-    here; if an optimizer of the recorded loop steps again, the other loops belong to it. All ranks
-    of a job take the same steps, so they select the same loop independently. In a process that is
-    not recorded, all loops count as later ones.
-
-    `loop_count` is the number of later loops, and `longest` the number of steps of the longest one.
-    The recorded loop itself is recorded again after more than `own_limit` further steps.
+    A later loop that becomes longer is therefore recorded instead. If an optimizer of the recorded
+    loop steps again, the other loops belong to it. All ranks of a job take the same steps, so they
+    select the same loop independently. In a process that is not recorded, all loops are later ones.
 
     `record` is called once, with the number of later loops, the number of steps of the recorded
-    loop, and the number of completed steps of the longer loop. `may_record` is called before, with
-    the last of these numbers.
+    loop, and the number of steps of the longer one, for which `may_record` is asked before. The
+    recorded loop is itself recorded again after more than `own_limit` further steps.
     """
 
     own_limit: int | None = None
@@ -459,7 +436,6 @@ class _LaterLoops(training_hooks.Listener):
         self.loop_count = self.longest = 0
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Count a step; start recording if the loop has become longer than the recorded one."""
         one = weakref.ref(optimizer)
         if one in self._own:
             self._own[one] += 1
@@ -477,11 +453,7 @@ class _LaterLoops(training_hooks.Listener):
 
 
 def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether a model is called like a later pipeline stage.
-
-    Such a stage receives activations that require gradients. Megatron passes them to its model
-    before the call, but reports the pipeline rank.
-    """
+    """Return whether a model is called like a later pipeline stage, with activations."""
     state = sys.modules.get("megatron.core.parallel_state")
     if state is not None and state.model_parallel_is_initialized():
         return bool(state.get_pipeline_model_parallel_rank())
@@ -503,6 +475,5 @@ def at_exit(function: Any) -> None:
 
 
 def last_error() -> BaseException | None:
-    """Return the exception that ended the program or that an interactive session printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

@@ -1,11 +1,8 @@
 """Ranges of a recorded loop: steps, phases, and modules.
 
-The forward phase is the call of a model, and of anything else called outside models in a step, such
-as a loss. Calls in evaluation mode, including calls of a copy of the model, are evaluation; text
-generated for a step to train on is generation. The backward phase is every backward pass, and the
-optimizer phase is every step of a `torch.optim.Optimizer`. For engines with their own `backward`
-and `step` methods, such as DeepSpeed, the phases enclose these methods and therefore include their
-communication.
+The forward phase is anything that is called outside models in a step, such as a loss, and the
+models. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
+enclose these methods and therefore include their communication.
 """
 
 from __future__ import annotations
@@ -30,14 +27,11 @@ from .recording_thread import RecordingThread
 
 
 class LoopRanges(training_hooks.Listener):
-    """Ranges of a loop while attached.
+    """Ranges of a loop while attached; calls on threads other than `thread` have no phase.
 
-    `accumulated` has the number of backward passes before each optimizer step. Calls on threads
-    other than `thread` have no phase.
-
-    The first of `models` is the trained one, possibly an engine: its paths have no prefix, while
-    paths of other models begin with their class name. `optimizer` is an optimizer that is not a
-    `torch.optim.Optimizer`, if any. Models are referenced only while ranges are attached.
+    `accumulated` has the number of backward passes before each optimizer step. The first of
+    `models` is the trained one, possibly an engine: its paths have no prefix, while paths of other
+    models begin with their class name. Models are referenced only while ranges are attached.
     """
 
     def __init__(
@@ -91,16 +85,13 @@ class LoopRanges(training_hooks.Listener):
             parts.detach()
 
     def leave(self) -> None:
-        """Forget ranges that a fork has copied from its parent."""
         self._step = None
         self._detach_phases()
 
     def forget(self) -> None:
-        """Forget the optimizer; no more ranges follow."""
         self._optimizer = None
 
     def begin_step(self, number: int) -> None:
-        """Open the range of a step, if ranges are attached."""
         if self.is_attached:
             # Ranges that an exception left open were closed with the range of their step.
             self._open.counts.clear()
@@ -116,13 +107,11 @@ class LoopRanges(training_hooks.Listener):
             self._step.__enter__()
 
     def mark_end(self, number: int, passed_ns: int) -> None:
-        """Mark in the open range of a step that the step was already over."""
         if self._step is not None:
             with step_end(number, passed_ns):
                 pass
 
     def end_step(self) -> None:
-        """Close the range of a step and store its number of backward passes."""
         self.close_step()
         if self.is_attached:
             self.accumulated += self._accumulated_in_step
@@ -141,7 +130,6 @@ class LoopRanges(training_hooks.Listener):
             self._end_phase(name)
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
-        """Open the phase of a call outside all modules; new modules get ranges."""
         if self.is_attached:
             if module not in self._modules:
                 self._modules.add(module)
@@ -167,7 +155,6 @@ class LoopRanges(training_hooks.Listener):
             self._open.ranges[name].__enter__()
 
     def _end_phase(self, name: Phase) -> None:
-        """Close a phase if this is the end of the call that opened it."""
         if is_backward() or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0) - 1
@@ -200,8 +187,7 @@ class LoopRanges(training_hooks.Listener):
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
         """Open a phase around a method of one object, with a wrapper in the object's class.
 
-        A wrapper set on the object itself would be saved with it, and a copy of the object would
-        call the method of the original.
+        A wrapper on the object would be saved with it, and a copy would call the original's method.
         """
         kind = type(owner)
         original = inspect.getattr_static(kind, name, None)

@@ -1,9 +1,8 @@
 """Ensures that only one process per rank is recorded.
 
-Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write
-reports and traces with the same names into one run. The first process that trains is recorded.
-Another process replaces it only if the first becomes idle before its recording is complete: a
-worker that took a few steps may stay idle in its pool as long as the program runs.
+Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write the
+same files. The first process that trains is recorded. Another replaces it only if the first becomes
+idle before its recording is complete: a worker may stay idle in its pool after a few steps.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ _SEEN_S = 0.05
 
 
 class RankClaim:
-    """The claim of this process on a rank: a file with its process id.
-
-    The claim of a process that has ended is void: its launcher may have restarted it.
-    """
+    """A file with the id of the process that is recorded; void once that process has ended."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
@@ -40,7 +36,6 @@ class RankClaim:
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:
-        """Claim the rank if it is free; return whether this process owns it."""
         for _ in range(2):
             try:
                 with self._holder.open("x", encoding="ascii") as file:
@@ -69,7 +64,6 @@ class RankClaim:
         return self._folder / f"rank{self._rank}.also-{process}"
 
     def _is_free(self) -> bool:
-        """Return whether the owner of the rank has ended, is this process, or is idle."""
         holder = holder_of(self._folder, self._rank)
         if holder is None:  # the file is being written
             return False
@@ -96,7 +90,6 @@ class RankClaim:
 
 
 def holder_of(folder: Path, rank: int) -> int | None:
-    """Return the id of the process recorded as a rank, if known."""
     try:
         text = (folder / f"rank{rank}.process").read_text("ascii")
     except OSError:
@@ -105,12 +98,10 @@ def holder_of(folder: Path, rank: int) -> int | None:
 
 
 def rejected_count(folder: Path, rank: int) -> int:
-    """Return the number of processes that were not recorded because of another one."""
     return sum(1 for _ in folder.glob(f"rank{rank}.also-*"))
 
 
 def _computed_s(process: int) -> float | None:
-    """Return the CPU time of a process, s; None if it has ended."""
     stat = read_stat(Path(f"/proc/{process}/stat"))
     if stat is None or stat[1][0] in "ZX":
         return None

@@ -32,21 +32,17 @@ from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
 from .times import LoopTimes, StepClock, median_ns, warm_ns
 from .traces import LoopTraces
-from .watch import CallKind, CallListener, LoopWatch
+from .watch import CallKind, LoopWatch
 from .windows import Windows
 
 
-class LoopRecorder(CallListener, ProfilerListener):
+class LoopRecorder(ProfilerListener):
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
-    `report` is updated as figures become known.
-
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
-    does not call the complete model. `optimizer` is an optimizer that is not a
-    `torch.optim.Optimizer`, if any. `publish` is called when `report` has changed.
-
-    Built-in workloads need no observer: they provide a `report` with their description and their
-    `device`, and mark their phases with `phase`.
+    does not call the complete model. `optimizer` is one that is not a `torch.optim.Optimizer`.
+    `publish` is called when `report` has changed. Built-in workloads need no observer: they provide
+    a `report` with their description and their `device`, and mark their phases with `phase`.
     """
 
     def __init__(
@@ -123,12 +119,10 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     @property
     def light_count(self) -> int:
-        """Number of steps for the light trace; none on a CPU."""
         is_wanted = self.plan.has_light_steps and accelerator.device_activities(self._times.device)
         return PROFILER_WARMUP_COUNT + self.plan.profiled_count if is_wanted else 0
 
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager for a phase: its range, or its timer if ranges are detached."""
         return self._ranges.phase(name) if self._ranges.is_attached else self._timed(name)
 
     @contextlib.contextmanager
@@ -141,15 +135,10 @@ class LoopRecorder(CallListener, ProfilerListener):
             clock.end_phase(name)
 
     def pause(self) -> None:
-        """Stop the clock until the next step begins."""
         self._times.clock.pause()
         self._times.clock.forget_parts()
 
     def begin_step(self, number: int | None = None) -> None:
-        """Begin a step; the first step also describes the model.
-
-        `number` is the step number in its range, by default the number of previous steps.
-        """
         is_first, self._has_begun = not self._has_begun, True
         if is_first:
             self._describe()
@@ -160,15 +149,11 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._ranges.begin_step(self.report.step_count if number is None else number)
 
     def optimizer_stepped(self) -> None:
-        """Note an optimizer step: if nothing follows, the training step ends here."""
         self._optimized_ns = time.perf_counter_ns()
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step; after the last one, recording ends.
-
-        If `is_last`, the step ended with its optimizer step.
-        """
+        """End a step; if `is_last`, it ended with its optimizer step."""
         if self.is_done:
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
@@ -230,12 +215,10 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._planned = 0
 
     def skip_first(self) -> None:
-        """Count a completed step as warm-up."""
         self.report.step_count = 1
         self._planned = min(1, self.plan.warmup_count)
 
     def cancel_step(self) -> None:
-        """Cancel the current step, because the loop is over."""
         self._ranges.close_step()
 
     def root_begins(
@@ -275,7 +258,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._ranges.root_ended(phase)
 
     def phase_begins(self, phase: Phase) -> None:
-        """Time the phase if no ranges are attached."""
         if self._sees_phases and not self._ranges.is_attached:
             self._times.clock.begin_phase(phase)
 
@@ -284,13 +266,11 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.clock.end_phase(phase)
 
     def inner_begins(self) -> None:
-        """Note the compute type of a module, once."""
         kind = autocast_type(self._times.device)
         if kind is not None:
             self.report.precision, self._watch.wants_inner = kind, False
 
     def on_user_profiler_start(self) -> None:
-        """Stop tracekit's profiler and attach ranges for the loop's profiler."""
         if self._traces.is_light:
             self._drop_light("the loop started its own profiler")
         elif self._traces.is_open:
@@ -301,7 +281,6 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._attach()
 
     def _end_for_theirs(self) -> None:
-        """Stop tracekit's profiler because the loop starts its own."""
         # If the optimizer has stepped, the profiler starts between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "detected"
         if is_between:
@@ -319,7 +298,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.begin_step()
 
     def on_user_profiler_stop(self) -> None:
-        """Detach the ranges, unless steps with ranges are in progress."""
         ranged = self.plan.warmup_count + self.plan.measured_count
         is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
         if not is_ranged_part and not self._theirs.is_active:
@@ -327,7 +305,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._detach()
 
     def on_user_trace(self, path: Path) -> None:
-        """Copy the trace that the loop has written, unless the report already has one."""
         if not self._lacks_trace():
             return
         self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
@@ -349,10 +326,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def close(self, *, is_over: bool = False) -> None:
-        """Detach everything; write the trace if a profiled step is complete.
-
-        `is_over` means that the step of the last optimizer call is over.
-        """
+        """Detach everything and write the trace; if `is_over`, the last step is complete."""
         if self.is_done:
             return
         if self._watch.thread.is_elsewhere:
@@ -382,10 +356,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self.abandon()
 
     def end_loop(self) -> bool:
-        """End the timed steps after the profiled ones, because another loop has begun.
-
-        Return whether the recording is complete.
-        """
+        """End the recording because another loop has begun; return whether it is complete."""
         self._times.clock.cut_last()
         self._end_window()
         return self.is_done
@@ -400,7 +371,6 @@ class LoopRecorder(CallListener, ProfilerListener):
         return True
 
     def abandon(self) -> None:
-        """Detach everything and discard the recording."""
         if self.is_done:
             return
         self.is_done = True
@@ -427,10 +397,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin the part of the plan that starts with this step, if any.
-
-        Return whether the recording continues.
-        """
+        """Begin the part of the plan due at this step; return whether the recording continues."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:
@@ -490,7 +457,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.begin()
 
     def _end_profiled(self) -> None:
-        """End the first window, which timed steps follow."""
         if self._theirs.was_seen and self._lacks_trace():
             return
         self._write_trace()
@@ -503,14 +469,11 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._is_light, self._is_after = light_count > 0, not light_count
         if light_count:
             self._parts_begin[self.plan.step_count] = self._begin_light
-            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = (
-                self._begin_recorded_light
-            )
+            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = self._begin_recorded
         self._parts_begin[self._light_end] = self._begin_after
         self._publish()
 
     def _begin_light(self) -> None:
-        """Start the light profile; errors do not affect the completed recording."""
         if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
             return
         activities = accelerator.device_activities(self._times.device)
@@ -518,10 +481,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._traces.begin_light(self.plan.profiled_count, self._folder, activities)
         except Exception as error:  # noqa: BLE001
             self._drop_light(sentence(error))
-
-    def _begin_recorded_light(self) -> None:
-        if self._traces.is_light:
-            self._times.begin()
 
     def _end_light(self) -> None:
         if not self._is_light:
@@ -546,7 +505,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.begin()
 
     def _keep_after(self) -> None:
-        """Report the timed steps after the profiled ones."""
         if self._is_after:
             self._is_after = False
             count = len(self.report.step_ns)
@@ -554,7 +512,6 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.report.after_count = len(self.report.step_ns) - count
 
     def _end_window(self) -> None:
-        """End a profiled window."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own profiler may write its trace at any time until the program ends.
             return
@@ -585,7 +542,6 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        """Report the timed steps of a loop that ends before all of them."""
         count = self._planned - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

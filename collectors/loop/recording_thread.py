@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 
 class RecordingThread:
-    """Checks whether a call comes from the loop's thread."""
-
     def __init__(self) -> None:
         self._local = threading.local()
         self.is_known = False
@@ -23,12 +21,7 @@ class RecordingThread:
         self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
-        """Bind the loop to this thread unless it is already bound.
-
-        Args:
-            at_end: called on this thread when it ends, after which another thread may bind; not on
-                the main thread, which ends with the program.
-        """
+        """Bind the loop to this thread, unless bound; `at_end` runs on it when it ends."""
         if self.is_known:
             return
         self.is_known = True
@@ -46,13 +39,11 @@ class RecordingThread:
         self._local.mark = _Mark(number, None if is_main else end)
 
     def release(self) -> None:
-        """Release the thread, so that another one can be bound."""
         self.is_known = False
         self._number += 1
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the loop is known to run on another thread."""
         mark = getattr(self._local, "mark", None)
         return self.is_known and (mark is None or mark.number != self._number)
 

@@ -49,28 +49,18 @@ Report = TypeVar("Report", bound="LoopReport")
 
 @dataclass(slots=True, kw_only=True)
 class LoopReport:
-    """Measurements of one rank.
+    """Measurements of one rank, written at every update, as a rank may end abruptly.
 
-    `step_ns` are the durations of the timed steps, and `token_count` is the number of their tokens;
-    the last `after_count` of these steps came after the profiled ones. `plain_ns` are the durations
-    on which the step time is based, or None for all.
-
-    `memory` has members of `manifest.RankMemory`, and `environment` members of
-    `manifest.Environment`; both are empty if the rank ended before they were known. `trace` is a
-    file name in the run folder.
-
-    The report is written when the loop is detected and at every update, so that a rank that ends
-    abruptly leaves its results so far.
+    The last `after_count` of the timed steps came after the profiled ones. The step time is based
+    on `plain_ns`, or on all steps if None. `memory`, `environment`, and `layout` have members of
+    `manifest.RankMemory`, `Environment`, and `Parallel`, if known. `trace` is a file name in the
+    run folder. The report describes loop `loop_number` of the process; the previous loop had
+    `before_count` steps. Its traces are in subfolder `folder` of the working folder.
 
     - `is_recorded`: the first window is over, and a run folder can be built.
     - `is_complete`: the timed steps after the first window are over, too.
     - `is_cut_short`: there are fewer profiled steps than planned.
     - `is_final`: there are no further updates.
-
-    The report describes loop `loop_number` of the process; the previous loop had `before_count`
-    steps. Its traces are in subfolder `folder` of the working folder. `later_count` is the number
-    of later loops, and `longest_later` the number of steps of the longest one. `layout` has members
-    of `manifest.Parallel`, if known.
     """
 
     rank: int
@@ -145,11 +135,9 @@ class LoopReport:
             self.outcome, self.reason = "failed", sentence(error)
 
     def write(self, folder: Path) -> None:
-        """Write the report to a folder atomically."""
         write_atomically(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
 
     def note_accumulation(self, counts: Sequence[int]) -> None:
-        """Record the number of backward passes before each optimizer step."""
         if not counts:
             return
         self.gradient_accumulation = round(statistics.median(counts))
@@ -157,7 +145,6 @@ class LoopReport:
             self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
     def finalize(self, plan: LoopPlan, loop_count: int = 1) -> None:
-        """Mark the report as final; loops that were too short count as failed."""
         is_missing = self.trace is None and self.is_traced
         is_short = self.step_count < plan.step_count
         if is_missing and self.outcome == "ok" and (is_short or OWN_PROFILER_NOTE in self.notes):
@@ -172,7 +159,6 @@ class LoopReport:
 
 
 def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
-    """Return the readable reports in a folder, by rank."""
     results = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -200,10 +186,7 @@ def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
 
 
 def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
-    """Return the report of the rank that failed first or ran out of memory; None if there is none.
-
-    The others often fail as a consequence.
-    """
+    """Return the rank that failed first or out of memory: the others often fail in consequence."""
     failed = [report for report in reports if report.outcome != "ok"]
     key = lambda report: (report.outcome != "oom", report.ended_unix_ns)  # noqa: E731
     return min(failed, key=key, default=None)
@@ -218,7 +201,6 @@ def manifest_of_ranks(
     parallel: Mapping[str, Any],
     **members: Any,
 ) -> manifest.Manifest:
-    """Return the manifest of a run from the reports of its ranks and further `members`."""
     hosts = {report.environment.get("host_name") for report in reports if report.environment}
     return manifest_of(
         stage,
@@ -248,10 +230,6 @@ def make_manifest(
     reason: str | None = None,
     exit_code: int | None = None,
 ) -> manifest.Manifest:
-    """Return the manifest of a run.
-
-    `reports` is empty if the program ended before its first step.
-    """
     first = reports[0] if reports else LoopReport(rank=0, world_size=1)
     unknown = dict.fromkeys(("data_size", "tensor_size", "pipeline_size"))
     run = manifest_of_ranks(
@@ -289,7 +267,6 @@ def make_manifest(
 
 
 def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manifest.Overhead:
-    """Return the step times of a rank by kind of step."""
     overhead = manifest.Overhead(export_stall_ns=export_stall_ns)
     steps = first.step_ns if first.plain_ns is None else first.plain_ns
     if steps or first.plain_ns is None:  # otherwise the steps are not comparable
@@ -359,7 +336,6 @@ def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: Loop
 
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
-    """Return a summary of a few lines."""
     lines = []
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:

@@ -28,11 +28,9 @@ _MAX_PARTS = 64
 class StepClock:
     """Measures each step up to the end of its device work; on a GPU with events.
 
-    Steps are contiguous: the end of one (`tick`) is the beginning of the next. Time between `pause`
-    and `resume` does not count. Without a device, nothing is measured.
-
-    The time of a phase is the time between `begin_phase` and `end_phase`, excluding nested phases.
-    A step with too many phase parts has no phase times.
+    Steps are contiguous: the end of one (`tick`) is the beginning of the next, except time between
+    `pause` and `resume`. Without a device, nothing is measured. The time of a phase excludes nested
+    phases; a step with too many phase parts has no phase times.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -56,7 +54,6 @@ class StepClock:
         return len(self._steps)
 
     def tick(self, kind: Hashable = None) -> None:
-        """End a step of a kind; the next begins here, or when the clock resumes."""
         if self._device is None:
             return
         mark = None
@@ -72,7 +69,6 @@ class StepClock:
         self._optimized, self._last_optimized = None, self._optimized
 
     def note_optimized(self) -> None:
-        """Note an optimizer step, with which the training step may end."""
         if self._device is not None:
             self._optimized = self._mark()
 
@@ -84,7 +80,6 @@ class StepClock:
             self._last_optimized = None
 
     def pause(self) -> None:
-        """Stop the clock inside a step, if it is running."""
         if self._begin is not None:
             self._parts.append((self._begin, self._mark()))
             self._begin = None
@@ -95,7 +90,6 @@ class StepClock:
             self._begin = self._mark()
 
     def forget_parts(self) -> None:
-        """Discard the time and the phases of the current step up to the last pause."""
         self._parts.clear()
         self._phase_parts.clear()
 
@@ -111,26 +105,24 @@ class StepClock:
             self._open_phases.append(name)
 
     def end_phase(self, name: str) -> None:
-        """End a phase, if it is the innermost one."""
         if self._open_phases and self._open_phases[-1] == name:
             self._end_part()
             self._open_phases.pop()
 
     def _end_part(self) -> None:
-        """End the current part of the innermost phase, and begin the next part."""
         mark = self._mark()
         if self._open_phases:
             self._phase_parts.append((self._open_phases[-1], self._phase_begin, mark))
         self._phase_begin = mark
 
     def stop(self) -> list[int]:
-        """Wait for the device and return the time of each step, ns."""
+        """Wait for the device; return step times, ns."""
         if self._device is not None:
             accelerator.synchronize(self._device)
         return [sum(_between_ns(*part) for part in parts) for parts in self._steps]
 
     def phases(self) -> list[dict[str, int]]:
-        """Return the time of each phase of each step, ns, after the clock was stopped."""
+        """Return the time of each phase of each step, ns; the clock must be stopped."""
         results = []
         for parts in self._phases:
             times: dict[str, int] = {}
@@ -150,11 +142,7 @@ def _between_ns(begin: Any, end: Any) -> int:
 
 
 class LoopTimes:
-    """The clocks of a loop: for parts of the plan, and for steps under the loop's own profiler.
-
-    `clock` is the clock of the current part. Evaluation between two steps (`is_evaluating`) does
-    not count.
-    """
+    """The clocks of a loop: of the current part of the plan, and under the loop's own profiler."""
 
     def __init__(self, report: LoopReport, device: torch.device) -> None:
         self.device = device
@@ -167,22 +155,18 @@ class LoopTimes:
         self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
-        """Start timing another part of the plan."""
         accelerator.synchronize(self.device)
         self.clock = StepClock(self.device)
 
     def end(self) -> list[int]:
-        """Stop timing; return the step times of the part, ns."""
         self._ended, self.clock = self.clock, StepClock()
         return self._ended.stop()
 
     def end_again(self) -> list[int]:
-        """Return the step times of the completed part; the last one ends at its optimizer step."""
         self._ended.cut_last()
         return self._ended.stop()
 
     def restart(self) -> None:
-        """Discard all times and start the plan over."""
         self.clock = StepClock()
         self.tokens.end()
         report = self._report
@@ -193,13 +177,11 @@ class LoopTimes:
         report.gradient_accumulation = None
 
     def begin_step(self, *, is_under_theirs: bool) -> None:
-        """Begin a step, under the loop's own profiler or not."""
         self.clock.resume()
         if is_under_theirs and self._their_clock is None:
             self._their_clock = StepClock(self.device)
 
     def drop_step(self) -> None:
-        """Count the completed step only for the loop's own profiler."""
         self.clock.drop()
         if self._their_clock is not None:
             self._their_clock.tick()
@@ -210,7 +192,6 @@ class LoopTimes:
         self.clock.pause()
 
     def keep_measured(self) -> None:
-        """End a block of timed steps; report the timed steps of all blocks so far."""
         report = self._report
         self.end()
         self._keep_block()
@@ -225,17 +206,12 @@ class LoopTimes:
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:
-        """Report the completed block again, with its last step cut at the optimizer step."""
         self._ended.cut_last()
         self._blocks.pop()
         self._keep_block()
 
     def _keep_block(self) -> None:
-        """Add the completed block, and report the step time from steps of the most common kind.
-
-        If steps before and after the profile take different times, only those after it count,
-        because the first steps of a program often include warm-up.
-        """
+        """Report steps of the most common kind, only those after the profile if they differ."""
         ended, report = self._ended, self._report
         self._blocks.append([*zip(ended.stop(), ended.phases(), ended.kinds, strict=True)])
         if report.is_in_turn:
@@ -259,21 +235,18 @@ class LoopTimes:
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
 
     def keep_theirs(self) -> None:
-        """Report the step time under the loop's own profiler, unless tracekit's has one."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())
 
 
 def _are_apart(before: list[int], after: list[int]) -> bool:
-    """Return whether two blocks differ by more than 20 % and by more than their own variation."""
     first, second = statistics.median(before), statistics.median(after)
     vary = min(after) <= first <= max(after) or min(before) <= second <= max(before)
     return max(first, second) > _APART * min(first, second) and not vary
 
 
 def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
-    """Return the median time of each phase, or nothing if a step lacks a phase."""
     if not all(steps):
         return {}
     names = dict.fromkeys(name for step in steps for name in step)
@@ -281,7 +254,6 @@ def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
 
 
 def warm_ns(step_ns: list[int]) -> int | None:
-    """Return the median step time, without the first step if there are others."""
     return median_ns(step_ns[1:] or step_ns)
 
 

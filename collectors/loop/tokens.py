@@ -15,11 +15,7 @@ _NO_IDS = re.compile(r"label|target|mask|position|type|index|edge|length|^y$")
 
 
 class TokenCounter:
-    """Counts tokens between `begin` and `end`, except in dropped steps.
-
-    `batch_size` and `sequence_length` are None if they vary; `shapes` has all observed ones.
-    `is_without_ids` means that no call had token ids.
-    """
+    """Counts tokens between `begin` and `end`, except in dropped steps."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -39,17 +35,14 @@ class TokenCounter:
 
     @property
     def batch_size(self) -> int | None:
-        """Number of sequences per call, if constant."""
         return _only({size for size, _ in self.shapes})
 
     @property
     def sequence_length(self) -> int | None:
-        """Number of tokens per sequence, if constant."""
         return _only({length for _, length in self.shapes})
 
     @property
     def ranges(self) -> str | None:
-        """Describe how batches and sequences vary; None if they do not."""
         names = ("sequences per call", "tokens per sequence")
         parts = [
             f"{min(values):,} to {max(values):,} {name}"
@@ -66,7 +59,6 @@ class TokenCounter:
         self._counted = None
 
     def resume(self) -> None:
-        """Continue to count after `end`."""
         self._is_counting = True
 
     def end(self) -> None:
@@ -79,10 +71,10 @@ class TokenCounter:
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count the tokens of one training call.
 
-        If a loop calls parts of a model, the first part that receives tokens counts them: others
-        receive the same tokens or their positions. If the same ids appear again in a step after the
-        parameters have changed, as with SAM and closures, they are the same tokens; without that
-        change they are another pass of gradient accumulation.
+        If a loop calls parts of a model, the first part that receives tokens counts them. If the
+        same ids appear again in a step after the parameters have changed, as with SAM and closures,
+        they are the same tokens; without that change they are another pass of gradient
+        accumulation.
         """
         # Determined only once, before steps are timed, because it visits every module.
         if self._is_batch_first is None:
@@ -136,7 +128,6 @@ class TokenCounter:
 
 
 def _is_copied(versions: Sequence[tuple[torch.Tensor, int]]) -> bool:
-    """Return whether a tensor is a copy of another; later writes make this unknown."""
     (ids, is_known), *others = [(one, one._version == version) for one, version in versions]
     return is_known and any(is_same and ids.equal(other) for other, is_same in others)
 
@@ -157,9 +148,7 @@ def _first_tensors(
 ) -> Sequence[torch.Tensor]:
     """Return candidates for token ids: `input_ids`, or the first tensor argument.
 
-    Later tensors may be anything: image labels, graph edges. Keywords for labels, masks, or
-    positions are skipped. There are several for a list or dict of dicts, such as the pairs and
-    triples of sentence encoders.
+    There are several for a list or dict of dicts, such as the pairs of sentence encoders.
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
@@ -191,8 +180,7 @@ def _named(values: Mapping[str, object]) -> object:
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
     """Return a tensor without `torch.func` wrappers, and its numbers of sequences and tokens.
 
-    Inside `vmap`, a tensor has the shape of a single sample, not of the batch. The shape is None if
-    it has no token ids.
+    Inside `vmap`, a tensor has the shape of one sample. Without token ids, the shape is None.
     """
     size, shape = 1, given.shape
     while _functorch.is_functorch_wrapped_tensor(given):
@@ -210,9 +198,5 @@ def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | Non
 
 
 def _is_batch_first(module: nn.Module) -> bool:
-    """Whether the batch is the first dimension of a model's input.
-
-    In torch's recurrent and attention modules it is the second by default; then the shape alone
-    does not show which dimension is the batch.
-    """
+    """Return whether the batch is the first dimension of a model's input."""
     return all(getattr(inner, "batch_first", True) for inner in module.modules())

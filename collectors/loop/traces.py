@@ -19,11 +19,7 @@ _left: list[Profile] = []
 
 
 class LoopTraces:
-    """Profiles steps of a loop, one trace per window.
-
-    `has_begun` means that a profile is running or has run. A light profile, which records only
-    device activity, may follow the first one.
-    """
+    """Profiles steps of a loop, one trace per window; a light profile may follow the first."""
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
         self._plan = plan
@@ -36,48 +32,38 @@ class LoopTraces:
 
     @property
     def is_open(self) -> bool:
-        """Whether tracekit's profiler is running or warming up."""
         return self._profile is not None
 
     @property
     def first_step(self) -> int:
-        """The first step in the profile: earlier steps only warm it up."""
         return self._begin + PROFILER_WARMUP_COUNT
 
     @property
     def recorded_count(self) -> int:
-        """Number of complete steps in the profile."""
         return max(0, self._report.step_count - self.first_step)
 
     def begin(self, step_count: int, folder: Path) -> None:
         self.has_begun = True
-        self._profile = Profile(
-            folder / f"rank{self._place.rank}.json.gz",
-            self._metadata(),
-            warmup=PROFILER_WARMUP_COUNT,
-            active=step_count,
-            **self._plan.profiler,
-        )
-        self._profile.begin()
-        self._begin = self._report.step_count
+        self._start(folder, step_count, self._metadata(), **self._plan.profiler)
 
     def begin_light(self, step_count: int, folder: Path, activities: Sequence[Any]) -> None:
-        """Begin to profile steps without host activity, so that the host is not slowed."""
         (folder / LIGHT).mkdir(exist_ok=True)
         self.is_light = True
+        metadata = {**self._metadata(), "is_light": True}
+        options = {"record_shapes": False, "activities": activities}
+        self._start(folder / LIGHT, step_count, metadata, **options)
+
+    def _start(
+        self, folder: Path, step_count: int, metadata: dict[str, Any], **options: Any
+    ) -> None:
+        path = folder / f"rank{self._place.rank}.json.gz"
         self._profile = Profile(
-            folder / LIGHT / f"rank{self._place.rank}.json.gz",
-            {**self._metadata(), "is_light": True},
-            warmup=PROFILER_WARMUP_COUNT,
-            active=step_count,
-            record_shapes=False,
-            activities=activities,
+            path, metadata, warmup=PROFILER_WARMUP_COUNT, active=step_count, **options
         )
         self._profile.begin()
         self._begin = self._report.step_count
 
     def end_light(self, step_ns: int | None) -> None:
-        """End a light profile and report its trace if it has a complete step; blocks the loop."""
         count, report = self.recorded_count, self._report
         profile = self._profile
         if profile is None:
@@ -94,11 +80,9 @@ class LoopTraces:
         report.light_step_ns, report.light_trace = step_ns, f"{LIGHT}/{path.name}"
 
     def note_stall(self, stall_ns: int) -> None:
-        """Report the time for which writing a trace has blocked the program since the last step."""
         self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
 
     def drop_light(self) -> bool:
-        """Drop a light profile after an error; return whether none is running."""
         profile, self._profile, self.is_light = self._profile, None, False
         if profile is not None:
             try:
@@ -113,10 +97,7 @@ class LoopTraces:
             self._profile.step()
 
     def end(self, step_ns: int | None) -> None:
-        """End the profile and report its trace if it has a complete step; blocks the loop.
-
-        The trace belongs to the run, reported with the mean step time, or to a later window.
-        """
+        """End the profile; report the trace of its complete steps as the run's or a window's."""
         profile, self._profile = self._profile, None
         count, report = self.recorded_count, self._report
         if profile is None:

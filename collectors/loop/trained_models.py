@@ -10,11 +10,7 @@ from torch.nn.parameter import is_lazy
 
 
 def outermost(called: list[nn.Module]) -> list[nn.Module]:
-    """Return the modules that are not inside another, most trainable parameters first.
-
-    The result includes modules without parameters, such as loss functions, because they also get
-    ranges. It is empty if no module is trained.
-    """
+    """Return the modules not inside another, also losses, most trainable parameters first."""
     inside = {inner for module in called for inner in module.modules() if inner is not module}
     sizes = {
         module: sum(p.numel() for p in module.parameters() if p.requires_grad)
@@ -28,7 +24,6 @@ def outermost(called: list[nn.Module]) -> list[nn.Module]:
 
 
 def owner_of(parameter: object) -> nn.Module | None:
-    """Return the outermost module that contains a parameter, searching all objects."""
     best, best_count = None, 0
     for one in _modules():
         count = sum(1 for _ in one.modules())
@@ -38,12 +33,9 @@ def owner_of(parameter: object) -> nn.Module | None:
 
 
 def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
-    """Return the model that contains the called parts, if a loop does not call the model itself.
+    """Return the smallest model that contains all trained parts, and these parts.
 
-    Examples are loops that call `model.forward(…)`, and models with an actor and a critic.
-
-    Returns:
-        The smallest module that contains all trained parts, or None; and the trained parts.
+    For loops that call `model.forward(…)`, and models with an actor and a critic.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
@@ -55,11 +47,7 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module in a root that directly has the most trained parameters.
-
-    Without trained parameters, all parameters count. The mode of this module counts as the mode of
-    the root, which may be a loss or wrapper whose mode the program does not set.
-    """
+    """Return the module with the most trained parameters, whose mode counts as the root's."""
 
     def weight(module: nn.Module) -> tuple[bool, int]:
         own = [p for p in module.parameters(recurse=False) if not is_lazy(p)]
@@ -70,13 +58,11 @@ def trained_part(root: nn.Module) -> nn.Module:
 
 
 def shares_modules(one: nn.Module, others: Iterable[nn.Module]) -> bool:
-    """Return whether a module contains one of the others, or is inside one of them."""
     inside = set(one.modules())
     return any(other in inside or one in other.modules() for other in others)
 
 
 def is_alike(module: nn.Module, other: nn.Module) -> bool:
-    """Return whether two modules have the same class and, for torch's classes, parameter shapes."""
     if type(module) is not type(other):
         return False
     if not type(module).__module__.startswith("torch."):
@@ -86,7 +72,6 @@ def is_alike(module: nn.Module, other: nn.Module) -> bool:
 
 
 def _modules() -> Iterator[nn.Module]:
-    """Yield all modules in memory."""
     for one in gc.get_objects():
         # isinstance() would have side effects on some objects, such as lazy proxies.
         if issubclass(type(one), nn.Module) and "_modules" in one.__dict__:

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,39 +25,21 @@ from torch import nn
 from ..calls import module_calls, training_hooks
 from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
-from ..ranges import Phase, is_backward
+from ..ranges import is_backward
 from .recording_thread import RecordingThread
 from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
+
+if TYPE_CHECKING:
+    from .recorder import LoopRecorder
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 StepBounds = Literal["detected", "reported", "optimizer"]
 _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
-class CallListener:
-    def root_begins(
-        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        """Notification that a root is called."""
-
-    def root_ended(self, kind: CallKind) -> None:
-        """Notification that the call of a root has ended."""
-
-    def inner_begins(self) -> None:
-        """Notification that a module is called inside another's call; only if `wants_inner`."""
-
-    def phase_begins(self, phase: Phase) -> None:
-        """Notification that a backward pass or an optimizer step begins."""
-
-    def phase_ended(self, phase: Phase) -> None:
-        """Notification that a backward pass or an optimizer step has ended."""
-
-
 class Observer:
-    """Receives step boundaries, and training calls while there is no `recorder`."""
-
-    recorder: CallListener | None = None
+    recorder: LoopRecorder | None = None
 
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -65,16 +47,10 @@ class Observer:
         """Notification that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Notification that a new step begins.
-
-        `is_part` means that the previous step belongs to the one before it.
-        """
+        """Notification that a step begins; `is_part`: the last one was part of another."""
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Notification that another loop begins, detected at the first step of its `optimizer`.
-
-        `called` are the roots that the loop has called for training so far.
-        """
+        """Notification that another loop begins, with the roots that it has `called` so far."""
 
     def loop_goes_on(self) -> None:
         """Notification that the previous loop continues: the apparent new loop is part of it."""
@@ -96,11 +72,7 @@ class _Calls(threading.local):
 class LoopWatch(training_hooks.Listener):
     """Observes a loop from `start` to `stop`.
 
-    `bounds` selects how step boundaries are determined:
-
-    - `detected`: they are detected from calls.
-    - `reported`: the program reports them.
-    - `optimizer`: every optimizer step ends a step.
+    Step `bounds` are detected from calls, reported by the program, or all optimizer steps.
     """
 
     def __init__(self, observer: Observer, bounds: StepBounds = "detected") -> None:
@@ -158,7 +130,6 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def wants_inner(self) -> bool:
-        """Whether to report calls inside others."""
         return self._wants_inner
 
     @wants_inner.setter
@@ -225,7 +196,6 @@ class LoopWatch(training_hooks.Listener):
             self._observer.recorder.phase_ended("backward")
 
     def _before_compiled_call(self) -> None:
-        """Detect that a step ended before the compiled call that begins the next one."""
         try:
             self._compare(self, self._leaf)
         except Exception as error:  # noqa: BLE001 - errors must not reach the program
@@ -304,7 +274,6 @@ class LoopWatch(training_hooks.Listener):
         self._optimizers = {**remaining, one: [weakref.ref(module) for module in called]}
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
-        """Return whether an optimizer's loop is no longer running."""
         if not self._called or self._step_counts[optimizer] < 2:
             return False
         known = (model() for model in models)
@@ -316,13 +285,11 @@ class LoopWatch(training_hooks.Listener):
         return self.thread.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
-        """Detect the step of a compiled optimizer, which calls no hooks, by changed parameters."""
         if not self._has_seen_optimizer and has_compiled():
             trained = next((p for p in module.parameters() if p.requires_grad), None)
             self._compare(module, trained)
 
     def _compare(self, owner: object, parameter: torch.Tensor | None) -> None:
-        """Count an optimizer step if a parameter has changed since the last check."""
         if parameter is None:
             return
         before = self._versions.get(owner)
@@ -399,10 +366,7 @@ class LoopWatch(training_hooks.Listener):
             self._generated = beginning, (count, max(length + 1, shape[1]))
 
     def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Detect from the shape of a batch that a step trains on generated text.
-
-        The batch may be a part of the generated sequences, and its length may differ by one token.
-        """
+        """Detect from a batch's shape that a step trains on generated text, or a part of it."""
         if self._generated is None:
             return
         beginning, (count, length) = self._generated
@@ -420,7 +384,6 @@ class LoopWatch(training_hooks.Listener):
         return "teacher" if is_in_each or is_inside else "evaluation"
 
     def _is_in_each_step(self, key: object) -> bool:
-        """Record a call; return whether the module was also called in the previous step."""
         number = self.steps.number
         at, was_in_each = self._called_at.get(key, (-2, False))
         if at != number:
@@ -429,7 +392,6 @@ class LoopWatch(training_hooks.Listener):
         return was_in_each
 
     def _is_training(self, root: nn.Module) -> bool:
-        """Return whether a root is in training mode, as indicated by its trained part."""
         reference = self._trained_parts.get(root)
         part = None if reference is None else reference()
         if part is None:
@@ -438,7 +400,6 @@ class LoopWatch(training_hooks.Listener):
         return part.training
 
     def _is_copy(self, module: nn.Module) -> bool:
-        """Return whether a root is a copy of a trained model, or contains one."""
         result = self._copies.get(module)
         if result is None:
             trained = [unwrapped(root) for root, is_training in self.trained.items() if is_training]
@@ -448,7 +409,6 @@ class LoopWatch(training_hooks.Listener):
         return result
 
     def _is_kin(self, module: nn.Module) -> bool:
-        """Return whether a root is, contains, or is part of a trained model."""
         if module in self.trained:
             return True
         result = self._kin.get(module)
@@ -462,7 +422,6 @@ def _parameters(optimizer: Any) -> set[int]:
 
 
 def _leaf_of(tensors: Any) -> torch.Tensor | None:
-    """Return a parameter that a backward pass from these tensors reaches."""
     first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
     node = getattr(first, "grad_fn", None)
     seen: set[Any] = set()
@@ -523,18 +482,15 @@ class StepFinder:
         return key in self._counts
 
     def forget(self, key: Hashable) -> None:
-        """Ignore an optimizer that no longer belongs to the loop."""
         self._taking_part.discard(key)
         self._seen_at.pop(key, None)
 
     @property
     def is_over(self) -> bool:
-        """Whether the step is over: the next call for training begins another."""
         return bool(self._counts) and (self._has_new or self._taking_part <= self._counts.keys())
 
     @property
     def is_partial(self) -> bool:
-        """Whether some optimizers have stepped, and the step needs others."""
         return bool(self._counts) and not self.is_over
 
     @property
@@ -548,15 +504,11 @@ class StepFinder:
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:
-        """Return whether new optimizers have begun to participate since the last call."""
         result, self._has_changed = self._has_changed, False
         return result
 
     def begin(self) -> bool:
-        """Begin a step; return whether the previous one belongs to the one before it.
-
-        It does if only new optimizers have stepped in it: the two steps are parts of one iteration.
-        """
+        """Begin a step; return whether the previous one was part of the one before it."""
         is_part = self._is_part
         self._begun_count += not is_part
         self._last = frozenset(self._counts)

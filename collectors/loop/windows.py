@@ -26,11 +26,6 @@ _WRITTEN_S = 0.25
 
 
 class Windows:
-    """The windows of profiled steps after the first.
-
-    `is_waiting`: another window may come. `is_open`: one is being profiled.
-    """
-
     def __init__(self, plan: LoopPlan, place: Place) -> None:
         self._plan = plan
         self._place = place
@@ -47,7 +42,6 @@ class Windows:
         return self._steps_left > 0
 
     def wait(self, step_number: int) -> bool:
-        """Wait for the next window from this step on; return whether there may be one."""
         self._steps_left = 0
         self._due = None
         if self._left > 0:
@@ -57,10 +51,7 @@ class Windows:
         return self.is_waiting
 
     def begin_if_due(self, step_number: int) -> int | None:
-        """Open a window if its profiler starts at this step.
-
-        Returns the number of steps to profile, or None if no window begins.
-        """
+        """Open a window if its profiler starts now; return the number of steps to profile."""
         if self._due is None or self._requested_count is None:
             self._look(step_number)
         if self._due is None or step_number < self._due:
@@ -94,7 +85,6 @@ class Windows:
         self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:
-        """Return whether an empty file is old enough to count as a request without a step count."""
         now_s = time.monotonic()
         if self._empty is None or self._empty[0] != mark:
             self._empty = mark, now_s

@@ -1,14 +1,9 @@
 """`tracekit collect … -- python train.py`: records an unchanged program.
 
-Anything that eventually runs Python can start the program: `python`, `torchrun`, `deepspeed`,
-`accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes and
-records the training loop. The program's behavior is unchanged, and its exit code is returned. The
-run folder is written as soon as every rank has a trace, while the program continues; a program that
-fails also gets a run folder with the recorded data.
-
-If several instances of this command run a job together, one per node (`torchrun --nnodes`) or per
-rank (`srun`, or `torchrun … -m tracekit.collectors`), each writes the output of its own ranks;
-`run.fragments` merges them into one run.
+Anything that eventually runs Python can start the program: `python`, `torchrun`, `srun`, a shell
+script; `bootstrap` runs in each of its Python processes. The run folder is written as soon as every
+rank has a trace, while the program continues. If several instances of this command run a job
+together, each writes the output of its own ranks; `run.fragments` merges them into one run.
 """
 
 from __future__ import annotations
@@ -56,14 +51,7 @@ def run(
     command: Sequence[str],
     echo: Callable[[str], None],
 ) -> Ended:
-    """Run a program and record its training loop.
-
-    `echo` reports problems with the recording.
-
-    Raises:
-        UsageError: an argument is for built-in workloads, the run folder already exists, or the
-            program cannot be started.
-    """
+    """Run a program and record its training loop; `echo` reports problems with the recording."""
     target: Path = values.get("out") or default_target("custom", _stem(program))
     plan = _plan(values, target)
     is_alone = launched_place(os.environ) is None
@@ -101,7 +89,6 @@ class _Wrapped:
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
-        """Run the program to its end; write the run folder as soon as possible."""
         kill_count = memory.kernel_kill_count()
         environment = self._prepare()
         try:
@@ -119,7 +106,6 @@ class _Wrapped:
         return Ended(self._folder.final_path, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
-        """Print lines immediately, on the terminal that the program uses."""
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
@@ -127,10 +113,7 @@ class _Wrapped:
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Write the files for the program's Python processes, and return their environment.
-
-        If that fails, for example on a full disk, the program runs anyway.
-        """
+        """Return the program's environment; if that fails (disk full), it runs anyway."""
         try:
             self._folder.open()
             work = self._folder.work
@@ -152,7 +135,6 @@ class _Wrapped:
         }
 
     def _takes(self, number: int) -> bool:
-        """Consume the signal that requests a window; forward the others to the program."""
         if number != self._request_signal or self._plan.request is None:
             return False
         with contextlib.suppress(OSError):
@@ -160,7 +142,6 @@ class _Wrapped:
         return True
 
     def _look(self) -> None:
-        """Write the run folder if every rank has written its trace."""
         if self._committer is not None and self._committer.is_alive():
             return
         reports = read_reports(self._folder.work, LoopReport)
@@ -171,14 +152,12 @@ class _Wrapped:
             self._committer.start()
 
     def _expected_count(self, report: LoopReport) -> int | None:
-        """Return the expected number of ranks, if known before they end."""
         place = self._place
         if place is not None and (place.rank, place.world_size) == (report.rank, report.world_size):
             return 1
         return report.local_rank_count or (1 if report.world_size == 1 else None)
 
     def _is_new(self, report: LoopReport) -> bool:
-        """Return whether a rank has results that are not yet in the run folder."""
         return _is_recorded(report) and report.folder != self._recorded.get(report.rank)
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
@@ -208,7 +187,6 @@ class _Wrapped:
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:
-        """Record how the program ended in the run folder, and report it."""
         reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
@@ -229,7 +207,6 @@ class _Wrapped:
             self._note_end(run, code, reports)
 
     def _note_end(self, run: manifest.Manifest, code: int, reports: Sequence[LoopReport]) -> None:
-        """Record how a program ended after its recording was complete."""
         reason = None
         failed = first_failure(reports)
         if code:
@@ -275,7 +252,6 @@ class _Wrapped:
 
 
 def _notify_outer(folder: str | None) -> None:
-    """Tell an outer `tracekit collect` that this one records the program."""
     if folder:
         with contextlib.suppress(OSError):  # the outer command may have exited
             text = "a nested `tracekit collect` recorded the training"
@@ -283,7 +259,6 @@ def _notify_outer(folder: str | None) -> None:
 
 
 def _is_recorded(report: LoopReport) -> bool:
-    """Return whether a rank has finished recording and its program is still running."""
     is_whole = report.trace is not None or not report.is_traced
     is_over = report.is_complete or report.is_final
     return is_whole and report.outcome == "ok" and report.is_recorded and is_over
@@ -292,7 +267,6 @@ def _is_recorded(report: LoopReport) -> bool:
 def _outcome(
     reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
-    """Return the outcome and reason of a program that was not recorded."""
     failed = first_failure(reports)
     ending = _ending(reports, code, is_explained=failed is not None)
     if failed is not None:
@@ -321,7 +295,6 @@ def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> 
 
 
 def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
-    """Return the steps in which incompletely recorded loops ended."""
     return [
         report.step_count
         for report in reports
@@ -357,7 +330,6 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
 
 
 def _stem(program: Sequence[str]) -> str:
-    """Return a short name for a program, from its script."""
     for word in program:
         if word.endswith((".py", ".sh")):
             return Path(word).stem

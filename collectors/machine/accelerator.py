@@ -19,9 +19,8 @@ CPU = torch.device("cpu")
 def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
-    It is the first accelerator among the `device` attribute of the model or its engine, the devices
-    of the parameters and buffers (which are on the host if offloaded), and the devices of the
-    inputs. Otherwise, it is the current CUDA device if the program uses CUDA, or else the CPU.
+    The device of the model or its engine, its parameters, its buffers (on the host if offloaded),
+    or the inputs; else the current CUDA device if the program uses CUDA, or else the CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):
@@ -36,7 +35,6 @@ def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a device has finished all queued work; does nothing for the CPU."""
     if device.type != "cpu":
         _module(device).synchronize(device)
 
@@ -56,7 +54,6 @@ def event(device: torch.device) -> Any:
 
 
 def profiler_activities() -> list[Any]:
-    """Return the activities that the profiler can record: CPU, and each supported accelerator."""
     from torch import profiler
 
     result = set(profiler.supported_activities())
@@ -68,7 +65,6 @@ def profiler_activities() -> list[Any]:
 
 
 def device_activities(device: torch.device) -> list[Any]:
-    """Return the profiler activities of a device without the host's; none for a CPU."""
     from torch import profiler
 
     if device.type == "cpu":
@@ -85,7 +81,6 @@ def _is_accelerator(device: torch.device) -> bool:
 
 
 def _numbered(device: torch.device) -> torch.device:
-    """Return a device with its index; the default is the current one."""
     if device.index is not None:
         return device
     current = getattr(_module(device), "current_device", None)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 
 def accelerator_count() -> int:
-    """Return the number of CUDA devices, as reported by the driver, without loading torch."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -24,14 +23,12 @@ def accelerator_count() -> int:
 
 
 def core_count() -> int:
-    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_bytes() -> int | None:
-    """Return the size of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -40,7 +37,6 @@ def memory_bytes() -> int | None:
 
 @functools.cache
 def processor_name() -> str | None:
-    """Return the processor's name as reported by the system."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):
@@ -53,7 +49,6 @@ def processor_name() -> str | None:
 
 @functools.cache
 def platform_name() -> str:
-    """Return the result of `platform.platform`, without starting a process on Linux."""
     if sys.platform != "linux":
         return platform.platform()
     here = os.uname()
@@ -62,7 +57,6 @@ def platform_name() -> str:
 
 
 def driver_version() -> str | None:
-    """Return the version of the NVIDIA driver, or None."""
     try:
         return Path("/sys/module/nvidia/version").read_text("utf-8").strip()
     except OSError:

@@ -26,11 +26,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def limit(size_bytes: int, device: torch.device) -> None:
-    """Limit the memory of this process: on a CUDA device, or else on the host.
-
-    On the host, the limit applies to all private writable memory of the process, including memory
-    of libraries, as counted by the kernel (RLIMIT_DATA).
-    """
+    """Limit the memory of this process on a CUDA device, else all private writable memory."""
     if device.type == "cuda":
         import torch
 
@@ -44,10 +40,7 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Reset the memory peak, because creating a model may need more memory than training it.
-
-    Call this only for built-in workloads: the user's program may use these statistics itself.
-    """
+    """Reset the memory peak; only for built-in workloads, as a program may use it itself."""
     if device.type != "cpu":
         _statistics(device, "reset_peak_memory_stats")
     # Only Linux can reset the peak of the resident set; elsewhere it covers the entire process.
@@ -56,10 +49,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> dict[str, int]:
-    """Return the memory peak since `reset_peak`, as the members of `manifest.RankMemory`.
-
-    Without that call, it is the peak since the process began, or since the program itself reset it.
-    """
+    """Return the memory peak since `reset_peak`, as the members of `manifest.RankMemory`."""
     result = {"host_bytes": _host_peak_bytes()}
     if device.type != "cpu":
         for name, function in (
@@ -73,7 +63,6 @@ def peak(device: torch.device) -> dict[str, int]:
 
 
 def _statistics(device: torch.device, function: str) -> int | None:
-    """Call a statistics function of a device's allocator; None if it has none."""
     import torch
 
     result = getattr(getattr(torch, device.type, None), function, None)
@@ -81,7 +70,6 @@ def _statistics(device: torch.device, function: str) -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error or one of its causes is an out-of-memory error."""
     current: BaseException | None = error
     while current is not None:
         if isinstance(current, MemoryError):
@@ -95,7 +83,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_reason(error: BaseException) -> str:
-    """Return the out-of-memory message of an error, in one line."""
     for line in str(error).splitlines():
         match = _OUT_OF_MEMORY.search(line)
         if match:
@@ -105,7 +92,6 @@ def out_of_memory_reason(error: BaseException) -> str:
 
 
 def kernel_kill_count() -> int:
-    """Return the number of processes that the kernel has killed for lack of memory since boot."""
     try:
         text = Path("/proc/vmstat").read_text("ascii")
     except OSError:
@@ -115,11 +101,7 @@ def kernel_kill_count() -> int:
 
 
 def was_killed_for_memory(exit_code: int, kill_count_before: int) -> bool:
-    """Return whether the kernel killed a process because memory ran out.
-
-    `exit_code` is negative for a signal; `kill_count_before` is the result of `kernel_kill_count`
-    before the process started.
-    """
+    """Return whether the kernel killed a process (negative exit code) for lack of memory."""
     return exit_code == -signal.SIGKILL and kernel_kill_count() > kill_count_before
 
 

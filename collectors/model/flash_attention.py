@@ -29,10 +29,7 @@ _LEAST_CAPABILITY = (8, 0)
 
 
 class Backend(NamedTuple):
-    """A selected attention implementation, and the reason.
-
-    `implementation` is transformers' `attn_implementation`; `name` is a display name.
-    """
+    """An attention implementation: transformers' name, a display name, and the reason."""
 
     implementation: str
     name: str
@@ -40,8 +37,6 @@ class Backend(NamedTuple):
 
 
 class AttentionShape(NamedTuple):
-    """Sizes of attention for one sequence."""
-
     sequence_length: int
     head_count: int
     key_value_head_count: int
@@ -59,10 +54,7 @@ class AttentionShape(NamedTuple):
 
 
 def flash(device: torch.device, dtype: torch.dtype, config: Any, sequence_length: int) -> Backend:
-    """Select FlashAttention: the flash-attn package if it can run, else torch's flash backend.
-
-    The selection and its reason come from trial runs with the shapes and masks of the model.
-    """
+    """Select FlashAttention: the flash-attn package if it can run, else torch's flash backend."""
     shape = attention_shape(config, sequence_length)
     package = flash_package_problem(device, dtype, shape)
     if package is None:
@@ -102,10 +94,7 @@ def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
 def flash_package_problem(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape
 ) -> str | None:
-    """Return why the flash-attn package cannot run, or None if it can.
-
-    Its README requires CUDA of compute capability 8.0 and heads of up to 256 elements.
-    """
+    """Return why the flash-attn package cannot run, by its README, or None if it can."""
     if device.type != "cuda":
         return f"flash-attn does not support {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
@@ -130,11 +119,7 @@ def flash_package_problem(
 def flash_backend_problem(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
 ) -> str | None:
-    """Return why torch's flash backend cannot run, or None, from a trial run.
-
-    The trial is a forward and backward pass of one sequence, through the function that the model
-    calls, for each kind of mask in its layers.
-    """
+    """Return why torch's flash backend cannot run, from a trial for each kind of mask."""
     for mask in _masks(device, dtype, shape, config):
         problem = _run_once(device, dtype, shape, mask)
         if problem is not None:
@@ -174,7 +159,6 @@ def _masks(
 def _run_once(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, mask: torch.Tensor | None
 ) -> str | None:
-    """Return the error of a backend for an input, or None."""
     module = nn.Module()
     module.is_causal = True
     module.num_key_value_groups = shape.head_count // shape.key_value_head_count
@@ -213,7 +197,6 @@ def _register_flash() -> None:
 
 
 def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run transformers' SDPA attention with the flash backend only."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 

@@ -1,8 +1,4 @@
-"""Built-in model configurations; weights are random.
-
-Nothing is downloaded. The sizes are the sizes of the models in the paper; `tiny` has the same
-structure and is small enough to train and serve on a CPU.
-"""
+"""Built-in model configurations of the paper; weights are random, nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -30,12 +26,7 @@ _LLAMA = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": Fa
 
 
 def check_name(name: str, layer_count: int | None = None) -> None:
-    """Check that a name is a model, without heavy imports.
-
-    Raises:
-        UsageError: it is neither a known name nor a configuration file, or the model has fewer than
-            `layer_count` layers.
-    """
+    """Check that a name is a model with enough layers, without heavy imports."""
     values = _config_values(name)
     _check_layers(name, layer_count, values.get("num_hidden_layers"))
 
@@ -47,13 +38,7 @@ def display_name(name: str, layer_count: int | None = None) -> str:
 
 
 def model_config(name: str, layer_count: int | None = None) -> transformers.PretrainedConfig:
-    """Return the configuration of a model.
-
-    `name` is one of `CONFIGS`, a `config.json`, or the folder of a model that contains one.
-
-    Raises:
-        UsageError: the name is unknown, or the configuration is not for a causal language model.
-    """
+    """Return the configuration of a known name, a `config.json`, or a model's folder."""
     import transformers
 
     values = _config_values(name)
@@ -82,10 +67,7 @@ def build(
     attention: str = "eager",
     device: str | torch.device = "cpu",
 ) -> transformers.PreTrainedModel:
-    """Create a causal language model with random weights.
-
-    The same seed gives the same weights on the same kind of device; `meta` allocates none.
-    """
+    """Create a causal language model with random weights; on `meta`, without any."""
     import torch
     import transformers
 
@@ -100,10 +82,7 @@ def build(
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return the number of parameters and the number of trained parameters.
-
-    Packed 4-bit weights count as the weights that they represent.
-    """
+    """Return the number of (trained) parameters; 4-bit weights count as unpacked."""
     total = trainable = 0
     for parameter in model.parameters():
         # ZeRO-3 leaves an empty tensor and keeps the number separately; bitsandbytes packs values.
@@ -118,7 +97,6 @@ def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
 
 
 def describe(class_name: str, model: torch.nn.Module, config: Any) -> dict[str, Any]:
-    """Return the properties of a model inside any wrappers: members of `manifest.Model`."""
     total, trained = parameter_count(model)
     return {
         "model_class": class_name,

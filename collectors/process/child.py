@@ -23,15 +23,7 @@ _KILL_S = 5.0
 
 
 class Child:
-    """A process in its own session.
-
-    Args:
-        command: the program and its arguments.
-        output: receives stdout, and stderr unless `errors` is given.
-        errors: receives stderr.
-        added: changes to the environment; None removes a variable.
-        inherited: file descriptors to inherit.
-    """
+    """A process in its own session; a variable of None in `added` is removed."""
 
     def __init__(
         self,
@@ -67,7 +59,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id, which is also the id of its session and group."""
         return self._process.pid
 
     @property
@@ -95,10 +86,6 @@ def end(children: Sequence[Child], term_s: float) -> None:
     """End children and everything in their sessions, and wait for them.
 
     They are terminated, and killed after `term_s` or at an interrupt; 0 kills them immediately.
-    Descendants of a child that has already ended are ended too.
-
-    Raises:
-        KeyboardInterrupt: an interrupt arrived meanwhile; the children are gone.
     """
     leaders = [child.pid for child in children]
 

@@ -44,7 +44,6 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
 
 
 def device_of(place: Place) -> torch.device:
-    """Return the device of a rank and make it the current one."""
     import torch
 
     if not torch.cuda.is_available():
@@ -65,8 +64,7 @@ def device_of(place: Place) -> torch.device:
 def process_group(place: Place, device: torch.device, store: Path | None) -> Iterator[None]:
     """Create the process group of all ranks, if needed, and destroy it at the end.
 
-    `store` is a file for the rendezvous of local ranks, which needs no port; without it,
-    MASTER_ADDR and MASTER_PORT are used.
+    `store` is a file for the rendezvous of local ranks; without it, MASTER_ADDR is used.
     """
     import torch.distributed as dist
 
@@ -93,7 +91,6 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
 
 
 def from_first_rank(text: str | None) -> str | None:
-    """Return rank 0's value on every rank."""
     import torch.distributed as dist
 
     values = [text]

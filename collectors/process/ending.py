@@ -15,7 +15,6 @@ _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: er
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, such as `SIGKILL`, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -23,18 +22,12 @@ def signal_name(number: int) -> str:
 
 
 def describe_exit_code(exit_code: int) -> str:
-    """Return a description of an exit code, such as `exit code 1` or `signal SIGKILL`.
-
-    Signals are negative, as in `subprocess`.
-    """
+    """Describe an exit code: `exit code 1`, or `signal SIGKILL` if negative."""
     return f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal_name(-exit_code)}"
 
 
 def shell_code(exit_code: int) -> int:
-    """Return an exit code as shells report it: 128 + n for signal n.
-
-    Signals are negative, as in `subprocess`.
-    """
+    """Return an exit code as shells report it: 128 + n for signal n, here -n."""
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
 
@@ -43,11 +36,7 @@ def last_lines(text: str) -> str:
 
 
 def last_error(log: Path, exit_code: int) -> str:
-    """Return the last error line of a log, or else its last lines.
-
-    Without an error line, the result is empty for processes that were killed or terminated, because
-    their logs do not show the reason.
-    """
+    """Return a log's last error line, or last lines; none if killed, as the log has no reason."""
     lines = _lines(_tail(log))
     for text in reversed(lines):
         if _ERROR.match(text):

@@ -1,11 +1,8 @@
 """Waits until gloo's threads are idle before a profile or a worker ends.
 
 Gloo reports that a collective is done before its thread ends the collective's span. If the profile
-ends in between, it frees memory that the thread is about to write. The thread becomes idle a few
-milliseconds later.
-
-The thread also frees the tensors of the last collective, for which it may need the interpreter. If
-the interpreter is shutting down, this aborts the process, also in plain torch.
+ends in between, it frees memory that the thread is about to write. The thread also frees the
+tensors of the last collective; if the interpreter is shutting down, this aborts the process.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ _TASKS = Path("/proc/self/task")
 
 
 def wait_until_idle(limit_s: float = LIMIT_S) -> None:
-    """Wait until all gloo threads are idle, or until the time limit; only on Linux."""
     if "torch.distributed" not in sys.modules or not states(_TASKS):
         return
     deadline = time.monotonic() + limit_s
@@ -37,10 +33,7 @@ def wait_until_idle(limit_s: float = LIMIT_S) -> None:
 
 
 def states(tasks: Path) -> list[str]:
-    """Return the states of gloo's threads, as in proc(5).
-
-    `tasks` is the `/proc/<pid>/task` of a process; `R` means running or runnable.
-    """
+    """Return the states of gloo's threads in a `/proc/<pid>/task`; `R` is running or runnable."""
     results = []
     try:
         for task in tasks.iterdir():

@@ -1,8 +1,4 @@
-"""Job id and rank of a process, for all supported launchers.
-
-A process group has precedence. Before it exists, the variables of the launcher are used: torchrun,
-DeepSpeed, Slurm, Open MPI, or PMI (MPICH, Intel MPI).
-"""
+"""Job id and rank of a process, from its process group, or before it exists, its launcher."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_
 
 
 def launched_place(environment: Mapping[str, str]) -> Place | None:
-    """Return rank and world size from the launcher, or None without one."""
     try:
         place = place_in(environment)
     except UsageError:  # the program reports invalid variables itself
@@ -65,7 +60,6 @@ def launched_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def current_place() -> Place:
-    """Return rank and world size from the process group or the launcher."""
     import torch.distributed as dist
 
     launched = launched_place(os.environ)
@@ -80,7 +74,6 @@ def current_place() -> Place:
 
 
 def local_rank_count(environment: Mapping[str, str]) -> int | None:
-    """Return the number of ranks on this node, if the launcher reports it."""
     for name in _LOCAL_SIZES:
         value = environment.get(name, "")
         if value.isdecimal():
@@ -89,11 +82,7 @@ def local_rank_count(environment: Mapping[str, str]) -> int | None:
 
 
 def job_id() -> str:
-    """Return an id that all ranks of this job share.
-
-    The first rank creates it in the store of the process group. Without a group, it comes from the
-    launcher or the parent process.
-    """
+    """Return an id that all ranks share, from the group's store, the launcher, or the parent."""
     agreed = agree("job", uuid.uuid4().hex)
     if agreed is not None:
         return agreed
@@ -118,10 +107,7 @@ def parent() -> str:
 
 
 def agree(what: str, proposal: str) -> str | None:
-    """Return a value that all ranks of the process group share: the first proposal.
-
-    No rank waits for another. The result is None without a process group or if its store fails.
-    """
+    """Return the first proposal of a rank of the process group; None without a group."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):

@@ -25,10 +25,7 @@ _GRACE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first rank that failed.
-
-    `exit_code` is negative for a signal, as in `subprocess`.
-    """
+    """The first rank that failed; `exit_code` is negative for a signal."""
 
     rank: int
     exit_code: int
@@ -39,11 +36,8 @@ class Failure:
         return describe_exit_code(self.exit_code)
 
     def __str__(self) -> str:
-        last = self.last_error()
+        last = last_error(self.log, self.exit_code)
         return f"{self.exit_description} ({last})" if last else self.exit_description
-
-    def last_error(self) -> str:
-        return last_error(self.log, self.exit_code)
 
 
 def log_path(logs: Path, rank: int) -> Path:
@@ -58,21 +52,11 @@ def run_ranks(
     environment: Mapping[str, str | None] | None = None,
     watch: Callable[[], None] = lambda: None,
 ) -> Failure | None:
-    """Run a Python module once for each rank and wait for all of them.
+    """Run `python` with these arguments once per rank; return the first failed rank.
 
-    If one rank fails, all other ranks are ended. Ctrl-C, SIGTERM, and SIGHUP end all ranks and
-    raise `KeyboardInterrupt`. A rank is ended together with its descendants, and also if this
-    process is killed.
-
-    Args:
-        arguments: arguments of `python`: `["-m", "module", …]`.
-        rank_count: number of ranks; each gets RANK, LOCAL_RANK, and WORLD_SIZE.
-        logs: folder for stdout and stderr of each rank, as `rank<N>.log`.
-        environment: changes to the environment of all ranks; None removes a variable.
-        watch: called about every 50 ms.
-
-    Returns:
-        The first rank that failed, or None.
+    If one rank fails, all others are ended. Ctrl-C, SIGTERM, and SIGHUP end all ranks and raise
+    `KeyboardInterrupt`. A rank is ended together with its descendants, and also if this process is
+    killed. `watch` is called about every 50 ms.
     """
     ranks: list[Child] = []
     with signals_as_interrupt():
@@ -91,7 +75,6 @@ def run_ranks(
 
 
 def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
-    """Run a rank started by `run_ranks`, and exit with its exit code."""
     place = place_in(os.environ)
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")
@@ -131,7 +114,6 @@ def _start(
 
 
 def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int | None:
-    """Wait until all processes succeed or one fails; return the first failed one."""
     while True:
         codes = [rank.exit_code for rank in ranks]
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}

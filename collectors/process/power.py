@@ -1,8 +1,7 @@
 """Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
-A separate process writes them ten times per second, in its own session, so that signals for the
-program do not reach it; it ends with the process that started it. GPUs are numbered as in the
-program (CUDA_VISIBLE_DEVICES).
+A separate process writes them, in its own session, so that signals for the program do not reach it;
+it ends with the process that started it. GPUs are numbered as in the program.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ Keep = Callable[[Path | None], None]
 
 @contextmanager
 def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
-    """Sample power while the block runs, if requested.
-
-    Yields:
-        A function that copies the samples into an existing run folder.
-    """
+    """Sample power while the block runs; yields a function that copies it to a run folder."""
     place = launched_place(os.environ)
     # Under a launcher, only rank 0 samples, because all ranks write one run folder.
     if not is_asked or (place is not None and place.rank > 0):

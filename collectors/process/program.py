@@ -40,14 +40,7 @@ def run_program(
 ) -> int:
     """Run a program to its end, and return its exit code: -n for signal n.
 
-    Args:
-        program: the command.
-        environment: its complete environment.
-        look: called about ten times per second while it runs.
-        taken: returns whether a signal is for tracekit and is not forwarded.
-
-    Raises:
-        UsageError: the program cannot be started.
+    `look` is called about ten times per second; `taken` says whether a signal is for tracekit.
     """
     before = {*signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)}
     witness = _Witness()
@@ -70,7 +63,6 @@ def run_program(
 
 
 def _next_signal(limit_s: float) -> int | None:
-    """Return the number of a pending or arriving signal."""
     if hasattr(signal, "sigtimedwait"):
         result = signal.sigtimedwait(_WAITED_FOR, limit_s)
         return None if result is None else result.si_signo
@@ -123,7 +115,6 @@ class _Witness:
         os.close(answered)
 
     def has_seen(self, number: int) -> bool:
-        """Return whether a signal was sent to the entire group."""
         if signal.Signals(number).name in _GROUP_ONLY:
             return True
         time.sleep(_SPREAD_S)

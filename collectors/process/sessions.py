@@ -24,10 +24,7 @@ _PROC = Path("/proc")
 
 
 def is_alive(process_id: int) -> bool:
-    """Return whether a process exists, including zombies.
-
-    A negative number is a process group.
-    """
+    """Return whether a process exists, or a group if negative; zombies count."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:
@@ -38,11 +35,7 @@ def is_alive(process_id: int) -> bool:
 
 
 def read_stat(path: Path) -> tuple[str, list[str]] | None:
-    """Return the name and the other fields of a process's or thread's `stat`: see proc(5).
-
-    Returns:
-        The name and the fields: state, parent, group, session, …; None if it has ended.
-    """
+    """Return a process's or thread's name and its fields from the state on: see proc(5)."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:
@@ -53,14 +46,7 @@ def read_stat(path: Path) -> tuple[str, list[str]] | None:
 
 
 def session_members(sessions: Sequence[int]) -> list[int]:
-    """Return the running processes of some sessions.
-
-    Sessions are identified by the process ids of their leaders.
-
-    Returns:
-        Process ids; without `/proc`, the negative ids of the leaders' groups, as `kill` accepts
-            them.
-    """
+    """Return the processes of sessions; without `/proc`, their leaders' negative group ids."""
     if not (_PROC / "self" / "stat").exists():
         return [-session for session in sessions if is_alive(-session)]
     members = []

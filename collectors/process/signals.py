@@ -28,10 +28,7 @@ def signals_as_interrupt() -> Iterator[None]:
 def signals_as_cancellation(
     task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
 ) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP cancel a task, like Ctrl-C in `asyncio.run`.
-
-    The first signal cancels the task; a second one raises `KeyboardInterrupt`.
-    """
+    """Let SIGTERM and SIGHUP cancel a task, like Ctrl-C; a second one interrupts."""
     count = 0
 
     def cancel(*_: object) -> None:

@@ -1,9 +1,7 @@
 """Detects profilers of the loop: only one profiler can run in a process.
 
-Two profilers at once crash torch. Therefore, tracekit's profiler never starts while the loop has
-one, and ends before the loop starts one. All Python profilers use
-`torch.autograd.profiler.profile`, whose methods are wrapped while `LoopProfilers` is attached. The
-loop's trace is copied as soon as it is written.
+Two profilers at once crash torch. All Python profilers use `torch.autograd.profiler.profile`, whose
+methods are wrapped while `LoopProfilers` is attached.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ _MARKERS = ("emit_nvtx", "emit_itt")
 
 
 class ProfilerListener:
-    """Listener for the start, stop, and trace of the loop's profilers."""
-
     def on_user_profiler_start(self) -> None:
         """Notification that a profiler of the loop is about to start."""
 
@@ -46,10 +42,7 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Observes profilers of the loop while attached.
-
-    `listener` is notified; `was_seen` is True once the loop has used a profiler.
-    """
+    """Notifies `listener` of the loop's profilers; `was_seen`: it has used one."""
 
     def __init__(self) -> None:
         self.listener: ProfilerListener | None = None
@@ -60,7 +53,6 @@ class LoopProfilers:
 
     @property
     def is_active(self) -> bool:
-        """Whether a profiler of the loop is prepared or running."""
         return bool(self._active) or self._was_before
 
     def attach(self) -> None:
@@ -137,10 +129,7 @@ class LoopProfilers:
 
 
 def keep_copy(path: Path, folder: Path, name: str) -> str:
-    """Copy a trace of the loop; return the name of the copy.
-
-    It is copied immediately, because the loop may delete or overwrite the file.
-    """
+    """Copy a trace of the loop at once, as the loop may delete the file; return its name."""
     with complete_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)
     return f"{name}.json"

@@ -58,10 +58,7 @@ def is_own_profiler_call() -> bool:
 
 @contextlib.contextmanager
 def _without_lines() -> Iterator[None]:
-    """Keep Kineto's messages about tracekit's profile off stderr; other output is delayed slightly.
-
-    `KINETO_LOG_LEVEL` would hide only some of it, and also messages about the program's profiles.
-    """
+    """Keep Kineto's messages about tracekit's profile, but no others, off stderr."""
     with contextlib.ExitStack() as files:
         try:
             aside = files.enter_context(tempfile.TemporaryFile(buffering=0))
@@ -83,37 +80,19 @@ def _without_lines() -> Iterator[None]:
 
 
 class Profile:
-    """A profiled window of steps and its trace file.
+    """A profiled window of steps and its trace file, which appears only when it is complete.
 
-    As a context manager it profiles `active` steps after `warmup` steps, whose events it discards;
-    `step()` ends each step, and the trace is written at the end of the block. Without a block,
-    `start()`, `stop()`, and `export()` do the same at times that the caller chooses; another thread
-    may call `export()`. `save()` does only half of it: torch writes its JSON holding the GIL, and
-    `trace_file.compress` can run in the background.
+    As a context manager it profiles `active` steps after `warmup` steps; `step()` ends each step,
+    and the trace is written at the end of the block. Without a block, `start()`, `stop()`, and
+    `export()` do the same at times that the caller chooses; another thread may call `export()`.
+    `save()` does only half of it: torch writes its JSON holding the GIL, and `trace_file.compress`
+    can run in the background.
 
-        with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
-            for number in range(profile.step_count):
-                with ranges.step(number):
-                    train()
-                profile.step()
-
-    Args:
-        path: the trace; `.gz` compresses it. The file appears only when it is complete.
-        metadata: description of the run, so that a trace is self-contained: `stage`, `opt`,
-            `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
-            Written as members `tracekit_<name>` next to `traceEvents`, with tracekit's
-            `version`; None values are omitted.
-        warmup: number of warm-up steps, which the profiler discards.
-        active: number of steps in the trace.
-        record_shapes: whether to record the shapes of op arguments.
-        with_stack: whether to record Python stacks.
-        with_flops: whether the profiler counts floating-point operations itself.
-        profile_memory: whether to record allocator events.
-        all_threads: whether to record the ops of all threads, not only of the thread that
-            starts the profiler and of autograd's threads for it.
-        activities: activities to record; all by default. Without CPU activity there are no
-            ranges, so the member `tracekit_step_bounds_unix_ns` has the step boundaries on the
-            host's clock: one more than the number of steps.
+    `metadata` describes the run: its values other than None become members `tracekit_<name>` next
+    to `traceEvents`. `all_threads` records threads other than the starting one and those of
+    autograd. Without CPU among the `activities`, there are no ranges, so
+    `tracekit_step_bounds_unix_ns` has the step boundaries on the host's clock: one more than the
+    number of steps.
     """
 
     def __init__(
@@ -161,7 +140,6 @@ class Profile:
             self.abandon()
 
     def begin(self) -> None:
-        """Begin the schedule, like entering the block."""
         # Suppress torch's warning, because a schedule without warm-up is intended.
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
@@ -171,7 +149,6 @@ class Profile:
         self._start()
 
     def end(self) -> None:
-        """End the schedule; an unfinished window is kept."""
         try:
             wait_until_idle()
         finally:
@@ -180,14 +157,12 @@ class Profile:
                 self._profiler.stop()
 
     def abandon(self) -> None:
-        """Stop the profiler and discard the recording, if it ran."""
         if self._profiler is not None:
             self.end()
             self._profiler = None
         self.is_recorded = False
 
     def start(self) -> None:
-        """Start recording immediately, without a schedule."""
         self._make()
         self._start()
 
@@ -209,11 +184,6 @@ class Profile:
             self._profiler.step()
 
     def export(self) -> Path:
-        """Write the trace.
-
-        Raises:
-            WorkloadError: nothing was recorded, or the file cannot be written.
-        """
         self._check_recorded()
         with complete_file(self.path) as aside:
             if self.path.suffix == ".gz":
@@ -225,7 +195,6 @@ class Profile:
         return self.path
 
     def save(self) -> Path:
-        """Write the trace as plain JSON; return its path, without `.gz`."""
         self._check_recorded()
         plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
         with complete_file(plain) as aside:
@@ -283,10 +252,7 @@ class Profile:
 
 
 def end_without_destructors() -> None:
-    """End a forked child without Kineto's destructor, which would wait for a thread of the parent.
-
-    Python's exit handlers still run, and C buffers are flushed.
-    """
+    """End a forked child without Kineto's destructor, which waits for a parent's thread."""
     with contextlib.suppress(Exception):  # other C libraries lack these functions
         libc = ctypes.CDLL(None)
         # Exit handlers run in reverse order: first `fcloseall`, then `_exit` with the exit code.
@@ -296,11 +262,7 @@ def end_without_destructors() -> None:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Start a torch profiler without an irrelevant warning.
-
-    Before 2.12, torch warns at the first start in a process that events of earlier cycles are
-    cleared, even with one cycle.
-    """
+    """Start a profiler without torch's warning about cleared events (before 2.12)."""
     with _unwarned(
         "Warning: Profiler clears events", is_expected=torch.__version__ < _SILENT_SINCE
     ):
@@ -309,10 +271,9 @@ def starting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
-    """Ignore a warning of torch in this block if it is expected.
+    """Ignore an expected warning of torch.
 
-    Otherwise, do nothing, because a filter resets Python's record of shown warnings, and warnings
-    of the program would be shown again.
+    A filter resets Python's record of shown warnings, and the program's would be shown again.
     """
     if not is_expected:
         yield

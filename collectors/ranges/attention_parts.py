@@ -3,12 +3,7 @@
 The parts are ranges inside the model's own eager attention function, so outputs are bit-identical.
 While it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix multiplication,
 `tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout), and `tk/part/bmm1`
-around the second. The ops before and after (repeating the heads of keys and values, the final
-transposition) belong to the attention module. The function is wrapped in the model's file.
-
-For rotary embeddings, the module that computes cosines and sines has a range like every module. The
-function that applies them is a global of the model's file (`apply_rotary_pos_emb` or similar),
-wrapped there while `RopeRanges` is attached.
+around the second. The functions are wrapped in the model's file.
 """
 
 from __future__ import annotations
@@ -35,10 +30,7 @@ _ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
 
 
 class RopeRanges:
-    """`tk/part/rope` ranges around rotary embeddings while attached.
-
-    The functions that apply them are wrapped in the files of the model's modules.
-    """
+    """`tk/part/rope` ranges around rotary embeddings while attached."""
 
     def __init__(self, model: nn.Module) -> None:
         # Only classes are referenced, so that the program can free its model earlier.
@@ -79,11 +71,9 @@ class RopeRanges:
 
 
 class AttentionRanges(RopeRanges):
-    """Ranges for the parts of attention of a model while attached.
+    """Ranges for RoPE and the parts of eager attention of a transformers model.
 
-    They cover RoPE and the eager attention of a transformers model, wrapped in its file. Other
-    models and other attention implementations are unchanged. So is the model's configuration: a
-    copy or checkpoint made while the ranges are attached contains no trace of tracekit.
+    The model's configuration is unchanged: a copy or checkpoint contains no trace of tracekit.
     """
 
     def attach(self) -> None:
@@ -99,8 +89,6 @@ def _files(kinds: set[type]) -> Iterator[ModuleType]:
 def _inside(
     context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that runs each call inside a context."""
-
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or is_captured():
@@ -113,8 +101,6 @@ def _inside(
 
 
 class _Parts(TorchFunctionMode):
-    """Opens and closes the ranges of attention parts around their operators."""
-
     def __init__(self) -> None:
         super().__init__()
         self._products = 0

@@ -1,7 +1,4 @@
-"""Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`.
-
-`module_paths` defines the path of a module.
-"""
+"""Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _Table = dict["weakref.ref[nn.Module]", "_Named"]
 
 
 class ModuleRanges:
-    """Ranges around every module of a model while attached.
+    """Ranges around every module of a model while attached, outside `torch.compile` regions.
 
     Forward and recompute ranges are around module calls (`module_calls`) and change no output.
     Transformers recomputes a decoder layer through `forward`, not through a module call; its
@@ -41,15 +38,10 @@ class ModuleRanges:
 
     Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
     gradients: a module's range begins when the gradient of its output is ready and ends when the
-    gradient of its input is ready, or when a sibling's range begins. A module without a gradient
-    through it (an embedding, anything below frozen weights) has no backward range. Backward ranges
-    are meant for trace viewers and cost 15 µs per call even without a profiler; analyses prefer the
-    sequence numbers of autograd nodes.
+    gradient of its input is ready, or when a sibling's range begins. They are meant for trace
+    viewers and cost 15 µs per call even without a profiler.
 
-    Inside a `torch.compile` region modules have no ranges, and the region is unchanged.
-
-    Models are only weakly referenced: a program may create one per step, such as a loss, and drop
-    it.
+    Models are only weakly referenced: a program may create and drop one per step, such as a loss.
     """
 
     wants_inner = True
@@ -71,7 +63,6 @@ class ModuleRanges:
         return _ref(module) in self._table
 
     def attach(self) -> None:
-        """Attach ranges to the calls of every module, unless attached."""
         if self._table:
             return
         for model, name in self._models.items():
@@ -129,8 +120,6 @@ class ModuleRanges:
 
 
 class _Named:
-    """A module with its path; opens and closes the ranges of its calls."""
-
     __slots__ = (
         "_backward_name",
         "_everyone",
@@ -174,7 +163,6 @@ class _Named:
                 return
 
     def _watch(self, first: torch.Tensor, output: object) -> None:
-        """Create a backward range for a call with this first input and this output."""
         last = _first_with_grad(output)
         if self._backward_name is None or last is None or last is first or last.grad_fn is None:
             return
@@ -245,10 +233,7 @@ class _Checkpoint:
 
 
 class _Turn:
-    """Gradient hook of a tensor.
-
-    All modules that use a tensor share one hook, because hooks are the largest cost of ranges.
-    """
+    """Gradient hook that all modules using a tensor share: hooks are the largest cost of ranges."""
 
     __slots__ = ("begun", "ended", "is_kept")
     __torch_unserializable__ = True  # otherwise torch.save of the tensor would warn about the hook
@@ -261,7 +246,6 @@ class _Turn:
     # The hook is also called inside compiled code.
     @unseen
     def __call__(self, gradient: object) -> None:
-        """Open the ranges of modules that produced the tensor, and close those that consumed it."""
         del gradient
         prior = set_eval_frame(None)
         try:
@@ -319,7 +303,6 @@ def _end_backward() -> None:
 
 
 def _first_with_grad(value: object) -> torch.Tensor | None:
-    """Return the first tensor that requires a gradient, also inside containers."""
     if isinstance(value, torch.Tensor):
         return value if value.requires_grad else None
     if not isinstance(value, tuple | list):

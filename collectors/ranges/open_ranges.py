@@ -50,7 +50,6 @@ _NVTX_READERS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 
 
 def _annotators() -> tuple[Callable[[str], Any], Callable[[Any], object]]:
-    """Return the functions that begin and end the annotation of a name."""
     begin = getattr(torch.autograd, "_record_function_with_args_enter", None)
     end = getattr(torch.autograd, "_record_function_with_args_exit", None)
     if begin is not None and end is not None:
@@ -70,7 +69,6 @@ _nvtx: Any = None
 
 
 def use_nvtx() -> None:
-    """Also emit NVTX ranges from now on, if the nvtx package is installed."""
     global _nvtx
     with contextlib.suppress(ImportError):
         import nvtx
@@ -83,8 +81,6 @@ if any(map(os.environ.get, _NVTX_READERS)):
 
 
 class Task:
-    """One run of the autograd engine."""
-
     __slots__ = ("is_over",)
 
     def __init__(self) -> None:
@@ -104,7 +100,6 @@ class Pass:
 
     @property
     def is_over(self) -> bool:
-        """Whether its autograd run has ended."""
         return self.task is not None and self.task.is_over
 
     def holds(self, other: Pass) -> bool:
@@ -113,13 +108,10 @@ class Pass:
 
 
 class BackwardTasks:
-    """Autograd runs in which this thread participates, by number."""
-
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
 
     def current(self, number: int, at_end: Callable[[], None]) -> Task:
-        """Return the autograd run with this number; `at_end` is called at its end."""
         task = self._tasks.get(number)
         if task is None:
             task = self._tasks[number] = Task()
@@ -141,8 +133,6 @@ input whose gradient ends it."""
 
 
 class _Thread(threading.local):
-    """Open ranges of this thread, outermost first."""
-
     def __init__(self) -> None:
         self.open: list[OpenRange] = []
         self.tasks = BackwardTasks()
@@ -156,13 +146,10 @@ def open_count() -> int:
 
 
 def is_backward() -> bool:
-    """Return whether the autograd engine runs a backward pass on this thread."""
     return graph_task_id() != -1
 
 
 class Range:
-    """A range as a reusable context manager."""
-
     __slots__ = ("_depths", "name")
 
     def __init__(self, name: str) -> None:

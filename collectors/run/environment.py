@@ -50,11 +50,7 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return the environment of this machine.
-
-    Devices and threads are queried only if torch is already loaded, because a parent process must
-    not load it.
-    """
+    """Return the environment; devices only if torch is loaded, which a parent must not load."""
     result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),
@@ -77,10 +73,7 @@ def probe() -> Environment:
 
 
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
-    """Return the environment of the first rank, with the thread count common to all ranks.
-
-    `environments` are results of `probe`; empty for ranks that failed earlier.
-    """
+    """Return the first rank's environment, with the thread count common to all ranks."""
     known = [environment for environment in environments if environment]
     if not known:
         return dataclasses.replace(probe(), thread_count=None)
@@ -102,14 +95,7 @@ def package_versions() -> dict[str, str]:
 
 
 def require(packages: dict[str, str], needed_by: str, extra: str = "collect") -> None:
-    """Check that packages are installed, without importing them.
-
-    `packages` maps import names to pip names, `extra` contains all of them, and `needed_by` is used
-    in the message.
-
-    Raises:
-        WorkloadError: packages are missing; with the command that installs them.
-    """
+    """Check that packages (import name to pip name) are installed, without importing them."""
     missing = [name for name in packages if not _is_installed(name)]
     if missing:
         listed = ", ".join(missing)

@@ -25,27 +25,16 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Result of a workload: its run folder, if any, and exit code."""
-
     folder: Path | None
     exit_code: int
 
 
 class RunFolder:
-    """The folder of an unfinished run.
+    """The folder of an unfinished run, as a context manager around the entire run.
 
-    Use it as a context manager around the entire run. Files go to `path`, logs to `logs`, temporary
-    files to `work`. `commit` writes the manifest and renames the folder; a block that ends without
-    it, by an error or an interrupt, leaves nothing.
-
-    Args:
-        target: the final name of the folder.
-        force: replace an existing folder. Without it, only the folder of a run with outcome
-            `failed` and without traces is replaced, because it has no result.
-
-    Raises:
-        UsageError: the target exists, or is not a run folder, which `force` does not replace.
-        StoreError: the folder cannot be written.
+    Files go to `path`, logs to `logs`, temporary files to `work`. `commit` writes the manifest and
+    renames the folder; a block that ends without it leaves nothing. Without `force`, only a run
+    with outcome `failed` and without traces is replaced, because it has no result.
     """
 
     def __init__(self, target: Path, *, force: bool = False) -> None:
@@ -72,11 +61,9 @@ class RunFolder:
             raise disk_error(self.target, error) from error
 
     def join(self, path: Path) -> None:
-        """Use a folder created elsewhere on the disk, or by another process of this run."""
         self.path, self.logs, self.work = path, path / LOGS, path / WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
-        """Write the manifest, rename the folder to its final name, and return the new path."""
         with disk_errors(self.target):
             for name in run.traces:
                 (self.path / name).stat()
@@ -98,11 +85,6 @@ def default_target(*parts: str) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Convert disk errors to an error message about the run folder.
-
-    Raises:
-        StoreError: the disk is full or not writable.
-    """
     try:
         yield
     except OSError as error:
@@ -119,7 +101,6 @@ def disk_error(target: Path, error: OSError) -> StoreError:
 
 
 def disk_cause(error: BaseException | None) -> OSError | None:
-    """Return the disk error that caused an error, or None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
             return error
@@ -128,7 +109,6 @@ def disk_cause(error: BaseException | None) -> OSError | None:
 
 
 def check_replaceable(target: Path, *, force: bool) -> None:
-    """Check that a run folder may use a name."""
     if not os.path.lexists(target):
         return
     has_run, has_result = _content(target)
@@ -153,7 +133,6 @@ def is_replaceable(target: Path, force: bool) -> bool:
 
 
 def _content(target: Path) -> tuple[bool, bool]:
-    """Return whether a folder contains a run, and whether that run has results."""
     try:
         value = parse_json(read_small(target / manifest.FILE_NAME))
     except (OSError, ValueError):
@@ -164,7 +143,6 @@ def _content(target: Path) -> tuple[bool, bool]:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Rename a folder to its final name; an older run with that name is removed afterwards."""
     old = source.with_name(source.name + ".old")
     if target.is_dir():
         target.rename(old)

@@ -1,10 +1,8 @@
 """Places a run folder, merging it with other fragments of its job.
 
-Several independent processes may record a job, one per node or per rank. Each builds a folder from
-the output of its ranks. If they have the same name on the same disk, later ones add their files to
-the first folder under a lock, so it is always a valid run folder. No process waits longer than
-moving some files takes. If the name belongs to anything other than a fragment of the job, the run
-gets the next free name.
+Each process of a job (one per node or rank) builds a folder of its ranks. If they have the same
+name on the same disk, later ones add their files to the first folder under a lock, so it is always
+a valid run folder. If the name belongs to another run, the next free name is used.
 """
 
 from __future__ import annotations
@@ -31,14 +29,7 @@ _MOST_NAMES = 1000
 
 
 def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
-    """Rename a folder to a run folder, or merge it into the existing one.
-
-    `fragment` is a folder of traces and logs on the same disk, and is moved. Returns the folder of
-    the run: `target`, or `target-2` and so on if another run has the name.
-
-    Raises:
-        StoreError: the folder cannot be written; `fragment` still exists.
-    """
+    """Move a folder of traces and logs to a run folder, or merge them; return the folder."""
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):
             if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
@@ -58,7 +49,6 @@ def _names(target: Path) -> Iterator[Path]:
 
 
 def _add(fragment: Path, place: Path, run: manifest.Manifest) -> bool:
-    """Add a fragment to the folder of its job; return False if it belongs to another job."""
     try:
         there = manifest.read(place)
     except TraceError:
@@ -91,15 +81,11 @@ def _add_window(window: Path, place: Path) -> None:
 
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
-    """Replace the manifest atomically."""
     write_atomically(folder / manifest.FILE_NAME, manifest.to_json(run))
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:
-    """Replace the manifest of a run that ended after its folder was created.
-
-    Other fragments that were added meanwhile are kept.
-    """
+    """Replace the manifest of a run, and keep other fragments that were added meanwhile."""
     with disk_errors(folder), _lock(folder):
         there = manifest.read(folder)
         own = {rank.rank for rank in run.ranks}

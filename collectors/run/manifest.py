@@ -1,7 +1,4 @@
-"""The manifest of a run and the text of its summary.
-
-Each kind of run adds its own members.
-"""
+"""The manifest of a run and the text of its summary."""
 
 from __future__ import annotations
 
@@ -29,14 +26,12 @@ def sentence(error: BaseException) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file atomically."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.write_text(text, "utf-8")
     partial.replace(path)
 
 
 def manifest_of(stage: Stage, engine: str, command: Sequence[str], **members: Any) -> Manifest:
-    """Return the manifest of a run that just ended, with further `members`."""
     if "environment" not in members:
         members["environment"] = of_ranks([])
     return Manifest(
@@ -58,12 +53,7 @@ def rate_text(run: Manifest) -> str:
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
-    """Describe the median step times: without additions, with ranges, and with the profiler.
-
-    Steps vary by more than the cost of ranges, so the text has times instead of differences. The
-    step time without additions also has its minimum and maximum. `overhead.plain_step_ns` must be
-    known.
-    """
+    """Describe the median step times instead of differences: steps vary more than ranges cost."""
     text = f"step {format_duration(overhead.plain_step_ns or 0)}"
     if len(plain_step_ns) > 1:
         text += f" ({format_duration(min(plain_step_ns))} to {format_duration(max(plain_step_ns))})"

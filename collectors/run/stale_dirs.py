@@ -1,8 +1,7 @@
 """Working folders of unfinished runs, and their removal after a crash.
 
-Working folders are named `.NAME.partial-MARK`. The mark identifies the owner: `PID`, `PID.HOST`, or
-`JOB.HOST` if several processes of a host share the folder. In that case, each process stores its id
-inside. A folder is stale if none of its owners is running.
+They are named `.NAME.partial-MARK`, by owner: `PID`, `PID.HOST`, or `JOB.HOST` if several processes
+share the folder and store their ids inside. A folder is stale if none of its owners is running.
 """
 
 from __future__ import annotations
@@ -31,24 +30,20 @@ def working_folder(target: Path, mark: str) -> Path:
 
 
 def temporary_sibling(folder: Path) -> Path:
-    """Return the temporary folder of this process next to a working folder."""
     return folder.with_name(f"{folder.name}.made-{os.getpid()}")
 
 
 def host_mark() -> str:
-    """Return a file-name-safe id of this machine among those that share the disk."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 
 
 def register_owner(folder: Path) -> None:
-    """Register this process as an owner of a working folder."""
     owners = folder / WORK / _OWNERS
     owners.mkdir(parents=True, exist_ok=True)
     (owners / str(os.getpid())).touch()
 
 
 def remove_stale(target: Path) -> None:
-    """Remove stale working folders of a run on this machine."""
     prefix = working_folder(target, "").name
     for path in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
         makers = _makers(path, path.name.removeprefix(prefix))
@@ -57,7 +52,6 @@ def remove_stale(target: Path) -> None:
 
 
 def _makers(folder: Path, mark: str) -> list[int]:
-    """Return the process ids of the owners on this machine; empty if unknown."""
     match = _MADE.search(mark)
     who, _, host = _MADE.sub("", mark).partition(".")
     if host not in ("", host_mark()):

@@ -19,10 +19,7 @@ _COPY_BYTES = 1 << 20
 def complete_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path, and move the complete file to its final place.
 
-    Other files in the temporary folder are removed, such as the one that Kineto renames at the end.
-
-    Raises:
-        WorkloadError: the disk is full or the folder is not writable; no file remains.
+    Other files in the temporary folder are removed, such as one that Kineto renames at the end.
     """
     folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
@@ -40,11 +37,7 @@ def complete_file(path: Path) -> Iterator[Path]:
 
 
 def compress(plain: Path) -> Path:
-    """Compress a plain JSON trace and return its new path.
-
-    Raises:
-        WorkloadError: the disk is full or the folder is not writable; the plain file still exists.
-    """
+    """Compress a plain JSON trace and return its new path; an error leaves the plain file."""
     target = plain.with_name(f"{plain.name}.gz")
     with complete_file(target) as aside:
         pack(plain, aside)

@@ -1,8 +1,7 @@
 """Interface of serving engines, over HTTP or embedded.
 
-An engine is a module of `engines` without a leading underscore. Its `create(values, redactor)`
-takes the arguments of `tracekit collect` and an object that redacts secrets, and returns a
-`ServingEngine`. It must not start anything or import torch.
+An engine is a module of `engines` whose `create(values, redactor)` returns a `ServingEngine`,
+without starting anything or importing torch.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ Echo = Callable[[str], None]
 class EngineFacts:
     """Properties that an engine reports after start; None for unknown ones.
 
-    `vocabulary_size` is the upper limit for random token ids. An engine that accepts only text
-    provides `count_tokens`, which returns the number of tokens of a text (None if unknown).
-    `profile_note` says why no profile is possible. `server` is copied to the manifest
-    (`Load.server`).
+    `vocabulary_size` is the upper limit for random token ids; an engine that accepts only text has
+    `count_tokens`. `profile_note` says why no profile is possible. `server` goes to the manifest.
     """
 
     model: Model | None = None
@@ -46,20 +43,15 @@ class ServingEngine(Protocol):
     """An engine under load. Methods are called in the order start, run, close, from one thread."""
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Start the engine and wait until it is ready; logs go to `logs/` of the run folder.
-
-        Raises:
-            UsageError: an argument does not suit the engine.
-            WorkloadError: the engine does not start.
-        """
+        """Start the engine and wait until it is ready; logs go to `logs/` of the run folder."""
         ...
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Run a load: the warm-up, the measured requests, and the profiled window, if any.
+        """Run the warm-up, the measured requests, and the profiled window, if any.
 
-        A failed request is recorded and does not affect others. On Ctrl-C, every unfinished request
-        is recorded as `cancelled`, and the result has `interrupted` set; no exception is raised.
-        Trace files are written to the folder as `rank<N>.json.gz`.
+        On Ctrl-C, every unfinished request is recorded as `cancelled`, and the result has
+        `interrupted` set; no exception is raised. Trace files are written to the folder as
+        `rank<N>.json.gz`.
         """
         ...
 

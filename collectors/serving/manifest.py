@@ -1,13 +1,10 @@
-"""Manifest and summary of a serving run, even if it has partly failed.
-
-The caller computes latencies with analyses.
-"""
+"""Manifest and summary of a serving run, even if it has partly failed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
@@ -16,23 +13,13 @@ from tracekit.units import NS_PER_S, format_duration
 
 from ..run.manifest import manifest_of
 from .engine import EngineFacts
-from .plan import Arrival, LoadResult, ProfilePlan
+from .plan import LoadResult
 from .records import RequestRecord
 
 
-@dataclass(frozen=True, slots=True)
-class WantedLoad:
-    """A load as requested; `load` is stored in the manifest."""
-
-    load: Load
-    arrival: Arrival
-    timeout_s: float
-    seed: int
-    profile: ProfilePlan
-
-
 def serving_manifest(
-    wanted: WantedLoad,
+    load: Load,
+    seed: int,
     facts: EngineFacts,
     result: LoadResult,
     engine: str,
@@ -40,7 +27,6 @@ def serving_manifest(
     source: str,
     redactor: Redactor,
 ) -> Manifest:
-    """Return the manifest of a run; `source` describes the prompts."""
     measured = counted(result.records)
     good = [record for record in measured if record.outcome == "ok"]
     rate = output_tokens_per_s(measured)
@@ -54,9 +40,9 @@ def serving_manifest(
         outcome=outcome,
         reason=reason,
         model=facts.model,
-        sequence_length=wanted.load.prompt_token_count,
+        sequence_length=load.prompt_token_count,
         precision=facts.precision,
-        seed=wanted.seed,
+        seed=seed,
         attention_backend=facts.attention_backend,
         attention_reason=facts.attention_reason,
         parallel=facts.parallel,
@@ -65,7 +51,7 @@ def serving_manifest(
         tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
         load=replace(
-            wanted.load,
+            load,
             start_unix_ns=result.start_unix_ns,
             wall_ns=result.wall_ns,
             ok_count=len(good),
@@ -78,22 +64,17 @@ def serving_manifest(
             server=facts.server,
         ),
         traces=result.traces,
-        notes=result.notes + _token_notes(wanted.load, good, source),
+        notes=result.notes + _token_notes(load, good, source),
         extra=result.extra,
     )
 
 
 def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
-    """Return the measured requests, excluding warm-up and profiled requests."""
     return [record for record in records if not record.is_warmup and not record.is_profiled]
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the interval on which throughput is based, ns, as in analysis `throughput`.
-
-    It extends from the sending of the first measured request to the end of the last answered one.
-    None if no request was answered.
-    """
+    """Return the ns from the first sending to the last answer, as in analysis `throughput`."""
     sent_ns = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
         record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None
@@ -102,7 +83,6 @@ def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
 
 
 def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
-    """Return the output tokens of answered requests per second of the interval, or None."""
     tokens = sum(record.output_token_count for record in measured if record.outcome == "ok")
     span_ns = interval_ns(measured)
     return tokens * NS_PER_S / span_ns if span_ns else None
@@ -111,7 +91,6 @@ def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
 def summary_lines(
     run: Manifest, records: Sequence[RequestRecord], target: Path, figures: Sequence[str] = ()
 ) -> list[str]:
-    """Return the summary of a run folder; `figures` are lines from analyses."""
     load = run.load
     if load is None:
         return []
@@ -151,7 +130,6 @@ def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome
 
 
 def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
-    """Describe which part of the load the figures cover."""
     span_ns = interval_ns(measured)
     if span_ns is None:
         return f"no request was answered: {_failures(measured)}"
@@ -165,7 +143,6 @@ def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
 
 
 def _failures(records: Sequence[RequestRecord]) -> str:
-    """Count the requests that failed by kind, with the most common reason."""
     bad = [record for record in records if record.outcome != "ok"]
     if not bad:
         return ""
@@ -182,7 +159,6 @@ def _reason(record: RequestRecord) -> str:
 
 
 def _token_notes(load: Load, good: list[RequestRecord], source: str) -> list[str]:
-    """Note answers shorter than requested, and prompts that the engine counts differently."""
     notes = []
     counts = [record.output_token_count for record in good]
     short = [count for count in counts if count < load.max_new_token_count]

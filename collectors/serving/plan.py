@@ -1,7 +1,4 @@
-"""The requests to send and their schedule, independent of the engine.
-
-`serve` builds a plan from the arguments; an engine executes it and returns the results.
-"""
+"""The requests to send and their schedule, independent of the engine."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Arrival schedule: `burst`, or `poisson` and `constant` with a rate."""
-
     pattern: Literal["burst", "poisson", "constant"]
     rate_per_s: float | None = None
 
@@ -38,11 +33,7 @@ class Arrival:
         return self.pattern if self.rate_per_s is None else f"{self.pattern}:{self.rate_per_s:g}"
 
     def schedule_ns(self, count: int, seed: int) -> list[int]:
-        """Return the due time of each request, in ns from the start, in ascending order.
-
-        The first request is due immediately. The gaps of `poisson` are exponential and depend only
-        on the seed.
-        """
+        """Return the ascending due times, ns from the start; the first is due immediately."""
         if self.rate_per_s is None:
             return [0] * count
         gap_s = 1 / self.rate_per_s
@@ -92,7 +83,6 @@ class Mark:
 
 
 def parse_mark(text: str, request_count: int, name: str) -> Mark:
-    """Parse a point in a load: a number of requests (`200`), `10%` of them, `2s`, or `500ms`."""
     value = text.strip().lower()
     for suffix, factor in (("ms", NS_PER_MS), ("s", NS_PER_S)):
         number = _number(value.removesuffix(suffix)) if value.endswith(suffix) else None
@@ -121,10 +111,7 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePlan:
-    """Profile window of the engine: begins at `after` and lasts for `length`.
-
-    The engine chooses values that are None. The window ends no later than the load.
-    """
+    """Profile window; the engine chooses values that are None."""
 
     is_wanted: bool = True
     after: Mark | None = None
@@ -135,10 +122,9 @@ class ProfilePlan:
 class LoadPlan:
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
-    Warm-up requests are sent first, all at once, and must end before the load begins; their ids
-    follow the ids of the load. `profile_prompts` are for the second, profiled pass: different
-    prompts of the same number and lengths. `concurrency` limits the requests in flight: a request
-    that is due at the limit waits until another ends.
+    Warm-up requests are sent first, all at once, and must end before the load begins.
+    `profile_prompts` are for the second, profiled pass: different prompts of the same lengths.
+    `concurrency` limits the requests in flight.
     """
 
     prompts: Sequence[Prompt]
@@ -157,13 +143,10 @@ class LoadPlan:
 class LoadResult:
     """Result of a load: one record per request of the plan, including the warm-up.
 
-    `wall_ns` is the time from the start of the load to the end of its last request, without the
-    warm-up. `window_*_ns` are the start and end of the profile on the clock of the records.
-    `traces` are the names of the trace files in the run folder, in rank order. `profile_note` says
-    why there is no profile or what is special about it. `interrupted` is set if Ctrl-C ended the
-    load. `failure` says why the engine ended before the load did; the records then cover the time
-    up to the failure. `is_out_of_memory` means that the engine ran out of memory. `lost_ns` is the
-    time when the failure was noticed or the load was stopped, on the clock of the records.
+    `wall_ns` is without the warm-up. `traces` are file names in rank order. `profile_note` says why
+    there is no profile or what is special about it. `failure` says why the engine ended before the
+    load did; the records then cover the time up to `lost_ns`, when that was noticed. `*_ns` are on
+    the clock of the records.
     """
 
     records: list[RequestRecord]
@@ -185,8 +168,6 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Progress of a load. `stage` is `warm-up`, `load`, or `trace` (waiting for trace files)."""
-
     stage: Literal["warm-up", "load", "trace"]
     request_count: int
     finished_count: int

@@ -40,15 +40,12 @@ PromptSource = Literal["token_ids", "text", "usage"]
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request, one line of `requests.jsonl`.
-
-    A new record is `cancelled` until it gets another outcome. Requests of the warm-up and of the
-    profiled pass are excluded from all figures.
+    """One request; `cancelled` until it gets another outcome.
 
     `arrival_ns` is the time when the request was due; `sent_ns` is the time when its last attempt
-    was sent, or None if it was never sent. `token_ns` has one timestamp per chunk of the answer.
-    `token_counts` has the number of tokens of each chunk, or is None if every chunk is one token.
-    `steps` are the engine steps that served the request, as inclusive ranges of `tk/step/<n>`.
+    was sent. `token_ns` has one timestamp per chunk of the answer, and `token_counts` the number of
+    tokens of each, or None if every chunk is one token. `steps` are the engine steps that served
+    the request, as inclusive ranges of `tk/step/<n>`.
     """
 
     request_id: int
@@ -71,7 +68,6 @@ class RequestRecord:
     steps: list[list[int]] | None = None
 
     def shift(self, by_ns: int) -> None:
-        """Subtract a time from all timestamps."""
         if self.arrival_ns:  # its pass has begun
             self.arrival_ns -= by_ns
         self.token_ns = [at_ns - by_ns for at_ns in self.token_ns]

@@ -1,18 +1,8 @@
 """`--stage serve`: puts a serving engine under load and profiles a window of it.
 
-Result by outcome of the run:
-
-- all measured requests answered: a run folder with outcome `ok`; exit code 0.
-- some requests failed: a run folder with outcome `incomplete`, whose figures cover the answered
-  requests; `requests.jsonl` has the outcome of each request; exit code 6.
-- the engine is lost before the end: a run folder with outcome `incomplete` (`oom` if an embedded
-  engine ran out of memory), whose figures cover the requests so far; exit code 6. A server is lost
-  if it does not answer at the end, or if requests could not connect.
-- no request answered: a run folder with outcome `failed` and the reason; exit code 6.
-- Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete` and `cancelled` requests
-  if any was answered (`ok` if all were, and only the profile is missing); exit code 130. Before the
-  first answer, or after a second Ctrl-C, there is no run folder.
-- the engine does not start: no run folder; exit code 6.
+If some requests fail, or after Ctrl-C or the loss of the engine, a run folder with outcome
+`incomplete` covers the answered requests; without any, the outcome is `failed`. Before the first
+answer, or after a second Ctrl-C, there is no run folder.
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 
@@ -27,6 +17,7 @@ import os
 import random
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -49,7 +40,7 @@ from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from . import engines, records
 from .engine import Echo, EngineFacts, ServingEngine
-from .manifest import WantedLoad, counted, serving_manifest, summary_lines
+from .manifest import counted, serving_manifest, summary_lines
 from .plan import LoadPlan, LoadResult, ProfilePlan, Progress, Prompt, parse_arrival, parse_mark
 
 Figures = Callable[[Path], list[str]]
@@ -74,11 +65,6 @@ def run(
 
     `progress` receives the state of the load; by default it is a line on the terminal. `figures`
     returns summary lines from analyses of a run folder.
-
-    Raises:
-        UsageError: an argument is invalid.
-        WorkloadError: the engine does not start, answers no request, or is lost.
-        KeyboardInterrupt: on Ctrl-C; a run folder remains if it has any result.
     """
     redactor = redactor_of(values, command)
     try:
@@ -116,7 +102,7 @@ def _run(
     figures: Figures | None,
 ) -> Path:
     name = values.get("engine") or DEFAULT_ENGINE
-    wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
+    load, plan = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
     engine = _engine(name, values, redactor)
     model_name = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
     model = [Path(model_name).name] if model_name else []
@@ -127,15 +113,17 @@ def _run(
     ):
         try:
             facts: EngineFacts = redactor.clean_json(engine.start(folder.path, echo))
-            plan, source, notes = _plan(wanted, facts)
-            echo(_announcement(wanted, name))
+            plan, source, notes = _with_prompts(plan, load, facts)
+            echo(_announcement(load, name))
             with ProgressLine() as line:
                 show = progress or (lambda state: line.show(str(state), state.stage))
                 result: LoadResult = redactor.clean_json(engine.run(plan, folder.path, show))
         finally:
             engine.close()
         result.notes[:0] = notes
-        run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
+        run_manifest = serving_manifest(
+            load, plan.seed, facts, result, name, command, source, redactor
+        )
         measured = counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):
             raise KeyboardInterrupt
@@ -179,7 +167,7 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
     return engine
 
 
-def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
+def _wanted(values: Mapping[str, Any], *, is_small: bool) -> tuple[Load, LoadPlan]:
     defaults = _SMALL if is_small else _PAPER
     wanted = {**defaults, **values}
     requests = wanted["requests"]
@@ -199,19 +187,23 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
         else parse_mark(values[key], requests, f"--{key.replace('_', '-')}")
         for key in ("profile_after", "profile_for")
     )
-    return WantedLoad(
-        load,
-        arrival,
-        timeout_s=values.get("timeout", _TIMEOUT_S),
-        seed=values.get("seed") or 0,
+    seed = values.get("seed") or 0
+    return load, LoadPlan(
+        prompts=(),
+        arrival_ns=arrival.schedule_ns(requests, seed),
+        max_new_token_count=load.max_new_token_count,
+        concurrency=load.concurrency,
+        timeout_ns=round(values.get("timeout", _TIMEOUT_S) * NS_PER_S),
+        retry_count=load.retry_count,
+        seed=seed,
         profile=ProfilePlan(not values.get("no_profile"), after, length),
     )
 
 
-def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
-    """Return the load plan, the kind of its prompts, and notes about them."""
-    load, seed = wanted.load, wanted.seed
-    count, token_count = load.request_count, load.prompt_token_count
+def _with_prompts(
+    plan: LoadPlan, load: Load, facts: EngineFacts
+) -> tuple[LoadPlan, str, list[str]]:
+    count, token_count, seed = load.request_count, load.prompt_token_count, plan.seed
     limit = facts.max_token_count
     if limit is not None and token_count + load.max_new_token_count > limit:
         raise UsageError(
@@ -239,23 +231,16 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
                 f"prompts have about {measured_count} tokens instead of {token_count}, which no "
                 "number of words yields"
             )
-    plan = LoadPlan(
+    plan = replace(
+        plan,
         prompts=prompts[:count],
-        arrival_ns=wanted.arrival.schedule_ns(count, seed),
-        max_new_token_count=load.max_new_token_count,
         warmup_prompts=prompts[2 * count :],
         profile_prompts=prompts[count : 2 * count],
-        concurrency=load.concurrency,
-        timeout_ns=round(wanted.timeout_s * NS_PER_S),
-        retry_count=load.retry_count,
-        seed=seed,
-        profile=wanted.profile,
     )
     return plan, source, notes
 
 
-def _announcement(wanted: WantedLoad, engine: str) -> str:
-    load = wanted.load
+def _announcement(load: Load, engine: str) -> str:
     bound = f", at most {load.concurrency} in flight" if load.concurrency else ""
     return (
         f"sending {load.request_count} requests ({load.prompt_token_count} tokens in, "
@@ -289,7 +274,6 @@ _WORDS = tuple(_TEXT.split())
 def token_id_prompts(
     count: int, token_count: int, vocabulary_size: int | None, seed: int
 ) -> list[Prompt]:
-    """Return prompts of random token ids, below the vocabulary size if it is known."""
     size = vocabulary_size or UNKNOWN_VOCABULARY_SIZE
     first = min(_SPECIAL_ID_COUNT, size // 4)
     source = random.Random(seed)
@@ -303,8 +287,7 @@ def text_prompts(
     """Return prompts of random words, and the number of tokens that the engine counted.
 
     All prompts are permutations of the same words, so their token counts hardly differ, and a few
-    requests to `count_tokens` are enough. If it returns None or 0, the engine does not count
-    tokens, and the number is None.
+    requests to `count_tokens` are enough.
     """
     source = random.Random(seed)
     words = source.choices(_WORDS, k=max(1, token_count))
@@ -330,7 +313,6 @@ def text_prompts(
 
 
 def _resized(words: list[str], missing: int, counted: int, source: random.Random) -> list[str]:
-    """Return the words with some added or removed to reach the number of tokens."""
     per_word = counted / len(words)
     # Change at least one word; otherwise the next query would repeat the last one.
     change = round(missing / per_word) or (1 if missing > 0 else -1)

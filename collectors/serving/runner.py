@@ -1,8 +1,6 @@
 """Runs a load over any transport: warm-up, measured load, profile.
 
-With a profile, the load is sent twice. Figures come from the first pass. The second pass uses
-different prompts, so that the engine's caches do not contain them, and lasts until the profile
-window ends. Its requests are recorded as `is_profiled`.
+The profiled pass has other prompts, which are not in the engine's caches, and its own records.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ _REPORT_NS = NS_PER_S // 10
 class Pass:
     """Requests that are sent on schedule; all of them end before the next pass begins.
 
-    All times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative. The
-    records, one per request, are updated in place.
+    Times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative.
     """
 
     def __init__(
@@ -54,7 +51,6 @@ class Pass:
             record.arrival_ns = self.begin_ns + due_ns
 
     def end(self, why_unsent: str) -> None:
-        """End the pass; requests that were not sent get the reason in their records."""
         self.end_ns = time.perf_counter_ns()
         for record in self.records:
             if record.outcome == "cancelled" and record.reason is None:
@@ -68,14 +64,12 @@ class Pass:
         return (self.end_ns or time.perf_counter_ns()) - self.begin_ns
 
     def so_far(self) -> tuple[int, int]:
-        """Return the number of finished requests and the time since the start of the pass, ns."""
         return self.finished_count, self.wall_ns
 
     def sent(self) -> None:
         self.in_flight_count += 1
 
     def left(self) -> None:
-        """Stop counting an unfinished request as in flight."""
         self.in_flight_count -= 1
 
     def finished(self, record: RequestRecord) -> None:
@@ -85,7 +79,6 @@ class Pass:
         self.output_token_count += record.output_token_count
 
     def report(self, token_count: int = 0) -> None:
-        """Report progress, including tokens of requests in flight, at a limited rate."""
         now_ns = time.perf_counter_ns()
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + _REPORT_NS
@@ -107,10 +100,7 @@ class Pass:
 
 
 class LoadRunner:
-    """The passes of one load plan; `result` is their result so far.
-
-    If the load ends early, `finish` returns the partial result.
-    """
+    """The passes of one load plan; `result` is their result so far."""
 
     def __init__(self, plan: LoadPlan, progress: Progress) -> None:
         profile_prompts = plan.profile_prompts or plan.prompts
@@ -134,10 +124,9 @@ class LoadRunner:
             yield self._traced
 
     def finish(self) -> LoadResult:
-        """Return the result, with all times relative to the start of the measured load.
+        """Return the result, with times relative to the start of the measured load.
 
-        The profiled pass ends with its window. Requests that are unserved at that time are dropped
-        and do not count as failures.
+        Requests of the profiled pass that its window did not serve are dropped, not failures.
         """
         result, load = self.result, self.load
         if load.begin_ns is not None:
@@ -156,7 +145,6 @@ class LoadRunner:
 
 
 def records_of(plan: LoadPlan) -> list[RequestRecord]:
-    """Return new records of the measured requests, followed by the warm-up records."""
     return [
         *_new_records(0, plan.prompts),
         *_new_records(len(plan.prompts), plan.warmup_prompts, is_warmup=True),

@@ -1,7 +1,4 @@
-"""One run of a sweep in its own process, isolated from crashes.
-
-A lock prevents a cell from running twice at once.
-"""
+"""One run of a sweep in its own process, isolated from crashes."""
 
 from __future__ import annotations
 
@@ -36,14 +33,9 @@ _POLL_S = 0.05
 
 
 class CellLock:
-    """Context manager for the lock of a cell.
+    """Context manager for the lock of a cell, which its process inherits.
 
-    The sweep locks the file `.NAME.lock` next to the run folder and writes its process id; the
-    cell's process inherits the lock. If the sweep is killed, its cell ends by itself; a new sweep
-    waits for it.
-
-    Raises:
-        UsageError: another sweep runs the cell, or a cell of a killed sweep does not end.
+    If the sweep is killed, its cell ends by itself; a new sweep waits for it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +45,6 @@ class CellLock:
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """File descriptors that the cell's process inherits."""
         return (self._descriptor,)
 
     def __enter__(self) -> CellLock:
@@ -74,7 +65,6 @@ class CellLock:
         os.close(self._descriptor)
 
     def _take(self) -> int | None:
-        """Take the lock, or return the process id of its owner, 0 if unknown."""
         descriptor, holder = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), 0
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,15 +103,10 @@ class _Ended:
 def run_cell(
     cell: Cell, folder: Path, arguments: Sequence[str], lock: CellLock
 ) -> manifest.Manifest:
-    """Collect one run and return the manifest in its folder.
+    """Collect one run and return the manifest in its folder, which is always complete.
 
-    The folder is always complete: a run that failed before writing one gets a manifest with the
-    reason, and its output in `logs/`. Existing content is replaced only by a complete new folder.
-    The run also holds the lock of the cell.
-
-    Raises:
-        StoreError: the disk is full or not writable, which would also affect the next run.
-        KeyboardInterrupt: the run and all its descendants were ended.
+    A run that failed before writing one gets a manifest with the reason. Existing content is
+    replaced only by a complete new folder. A disk error is raised, as it would affect the next run.
     """
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)

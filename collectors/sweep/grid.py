@@ -74,11 +74,7 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of the grid.
-
-    The name of its run folder does not depend on the grid. Without `batch_size` (`is_max`), the
-    sweep searches for the largest batch size that fits.
-    """
+    """One run of the grid; if `is_max`, the sweep searches for the largest batch size."""
 
     name: str
     values: dict[str, Any]
@@ -99,7 +95,6 @@ class Cell:
 
 
 def make_grid(values: Mapping[str, object]) -> list[Cell]:
-    """Return the validated cells of a grid; `LISTS` may be lists."""
     shared = {key: value for key, value in values.items() if key not in (*LISTS, "out", "force")}
     limit = shared.pop("max_batch_size", None)
     lists = {key: _items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)}
@@ -119,7 +114,6 @@ def make_grid(values: Mapping[str, object]) -> list[Cell]:
 
 
 def difference(cell: Cell, run: manifest.Manifest) -> str | None:
-    """Return the difference between a finished run and a cell, or None."""
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:

@@ -29,15 +29,12 @@ _FINISHED = ("ok", "oom")
 
 @dataclass(slots=True)
 class Sweep:
-    """A grid and the folder of its runs; `batch_limit` is the upper bound for `max`."""
-
     cells: list[Cell]
     out: Path
     batch_limit: int
     force: bool = False
 
     def _finished(self, cell: Cell) -> manifest.Manifest | None:
-        """Return the manifest of a finished cell; out of memory counts as finished."""
         folder = self.out / cell.name
         if self.force or not os.path.lexists(folder):
             return None
@@ -59,10 +56,7 @@ class Sweep:
         return run
 
     def run(self, echo: Echo) -> dict[str, manifest.Manifest]:
-        """Run the cells sequentially and return their outcomes.
-
-        An interrupt leaves no partial run and no process.
-        """
+        """Run the cells; an interrupt leaves no partial run and no process."""
         finished = {cell.name: self._finished(cell) for cell in self.cells}
         results: dict[str, manifest.Manifest] = {}
         try:
@@ -143,7 +137,6 @@ class _ProbeFailedError(Exception):
 
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:
-    """Return the validated sweep for the arguments; None and False mean not given."""
     options = given(values, OPTIONS)
     if place_in(os.environ) is not None:
         raise UsageError(
@@ -160,14 +153,12 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:
-    """Run a sweep; failed cells raise no error, a full disk does."""
     sweep = make_sweep(values)
     with signals_as_interrupt():
         return sweep.run(echo)
 
 
 def check(results: Mapping[str, manifest.Manifest]) -> None:
-    """Raise `WorkloadError` if cells failed; out of memory is not a failure."""
     failed = [name for name, run in results.items() if run.outcome == "failed"]
     if failed:
         raise WorkloadError(
@@ -178,11 +169,7 @@ def check(results: Mapping[str, manifest.Manifest]) -> None:
 
 
 def largest_batch(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest batch size that fits, or 0 if none does.
-
-    Doubles from 1 until a size does not fit, then bisects. A size is assumed to fit if a larger one
-    does.
-    """
+    """Return the largest batch size that fits, or 0: doubles from 1, then bisects."""
     fitting, too_large = 0, limit + 1
     while too_large - fitting > 1:
         if too_large > limit:

@@ -1,8 +1,6 @@
 """Applies methods of `--opt` to a model: 4-bit weights and adapters.
 
-Without an adapter, all weights are trained, or with Q all except the 4-bit ones. With an adapter
-(LoRA, QLoRA, LoRA-FA, prompt tuning), only the adapter is trained. 4-bit weights are NF4 with
-double quantization (bitsandbytes), created from the weights in memory.
+4-bit weights are NF4 with double quantization (bitsandbytes), made from the weights in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ _KEPT = ("lm_head",)
 def prepare(
     model: torch.nn.Module, spec: TrainingSpec, compute_dtype: torch.dtype, device: torch.device
 ) -> torch.nn.Module:
-    """Prepare a model for training: quantize weights, freeze them, add an adapter."""
     adapter = spec.opt.adapter
     if spec.opt.is_quantized:
         quantize_linear_layers(model, compute_dtype, device)
@@ -30,7 +27,7 @@ def prepare(
         return model
     import peft
 
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         # The embedding is frozen, so without this the first layer's input has no gradient.
         model.enable_input_require_grads()
     if adapter == "PT":
@@ -55,7 +52,6 @@ def prepare(
 
 
 def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim.Optimizer:
-    """Return the optimizer of LoRA-FA, which trains B and leaves A at its initial values."""
     from peft.optimizers import create_lorafa_optimizer
 
     return create_lorafa_optimizer(
@@ -65,11 +61,7 @@ def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim
 
 def quantize_linear_layers(
     model: torch.nn.Module, compute_dtype: torch.dtype, device: torch.device
-) -> int:
-    """Replace the weights of linear layers with frozen 4-bit weights; return the number of layers.
-
-    The output layer is left unchanged. Every matrix multiplication unpacks to `compute_dtype`.
-    """
+) -> None:
     import bitsandbytes
 
     names = [
@@ -99,4 +91,3 @@ def quantize_linear_layers(
         )
         packed.bias = linear.bias
         setattr(parent, child_name, packed.to(device))
-    return len(names)

@@ -1,7 +1,6 @@
 """Parses `--opt`, the optimization methods of a run, and checks their combinations.
 
-The canonical order is from arXiv 2311.03687: fine-tuning method, F, R, Q, ZeRO stage, O,
-gradient compression; `z3+r` becomes `R+Z3`.
+The canonical order is from arXiv 2311.03687; `z3+r` becomes `R+Z3`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _ZERO = ("Z1", "Z2", "Z3")
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """The methods of a run, checked and in canonical order."""
-
     tokens: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -58,36 +55,19 @@ class Opt:
         return next((int(token[1]) for token in self.tokens if token in _ZERO), 0)
 
     @property
-    def is_offloaded(self) -> bool:
-        """Whether the optimizer state (Z2), or also the parameters (Z3), are on the host."""
-        return "O" in self.tokens
-
-    @property
-    def is_recomputed(self) -> bool:
-        return "R" in self.tokens
-
-    @property
-    def is_flash(self) -> bool:
-        return "F" in self.tokens
-
-    @property
     def is_quantized(self) -> bool:
-        """Whether the linear weights are 4-bit."""
         return "Q" in self.tokens or "QL" in self.tokens
 
     @property
     def adapter(self) -> str | None:
-        """The fine-tuning method, `L`, `QL`, `LFA` or `PT`, or None for all weights."""
         return next((token for token in self.tokens if token in _ADAPTERS), None)
 
     @property
     def compression(self) -> str | None:
-        """The name of the gradient compression, or None."""
         return next((token[3:] for token in self.tokens if token.startswith("GC:")), None)
 
 
 def parse(text: str, stage: str = "pretrain") -> Opt:
-    """Parse methods joined by `+`, in any order and case."""
     canonical = {token.upper(): token for token in TOKENS}
     tokens: list[str] = []
     for word in re.split(r"[+\s]+", text.strip()):
@@ -108,7 +88,6 @@ def default_engine(opt: Opt) -> Engine:
 
 
 def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "pretrain") -> Engine:
-    """Check that an engine supports an opt, and return the engine."""
     known = {name: name for name in ENGINES}
     if engine.lower() not in known:
         raise UsageError(
@@ -120,17 +99,18 @@ def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "p
     if tensor_size != 1 and name != "megatron":
         reason = f"--tp is for --engine megatron, not for {name}"
     elif name == "ddp" and opt.zero_stage:
-        reason = f"--opt {opt}: {_zero(opt)} shards state that DDP replicates"
+        reason = f"--opt {opt}: ZeRO stage {opt.zero_stage} shards state that DDP replicates"
         hint = "use --engine deepspeed or --engine fsdp2"
     elif name != "ddp" and opt.compression:
         reason = f"--opt {opt}: gradient compression is a communication hook of DDP, not of {name}"
         hint = "use --engine ddp"
     elif name != "ddp" and "LFA" in opt:
         reason = f"--opt {opt}: LoRA-FA has its own optimizer, which only --engine ddp supports"
-    elif name == "fsdp2":
-        reason, hint = _fsdp2_refusal(opt)
+    elif name == "fsdp2" and opt.zero_stage not in (2, 3):
+        reason = f"--opt {opt}: --engine fsdp2 needs Z2 or Z3"
+        hint = "add Z2 or Z3, or use --engine ddp"
     elif name == "megatron":
-        reason, hint = _megatron_refusal(opt, stage)
+        reason = _megatron_refusal(opt, stage)
     if reason:
         raise UsageError(reason, hint=hint)
     return name
@@ -185,20 +165,10 @@ def _check_combination(opt: Opt, stage: str) -> None:
         raise UsageError(f"--opt {opt}: {reason}", hint=hint)
 
 
-def _zero(opt: Opt) -> str:
-    return f"ZeRO stage {opt.zero_stage}"
-
-
-def _fsdp2_refusal(opt: Opt) -> tuple[str | None, str | None]:
-    if opt.zero_stage not in (2, 3):
-        return f"--opt {opt}: --engine fsdp2 needs Z2 or Z3", "add Z2 or Z3, or use --engine ddp"
-    return None, None
-
-
-def _megatron_refusal(opt: Opt, stage: str) -> tuple[str | None, str | None]:
+def _megatron_refusal(opt: Opt, stage: str) -> str | None:
     if stage != "pretrain":
-        return "--engine megatron supports only --stage pretrain", None
-    others = [token for token in opt.tokens if token not in (NAIVE, "R")]
-    if others:
-        return f"--opt {opt}: --engine megatron supports Naive and R, not {others[0]}", None
-    return None, None
+        return "--engine megatron supports only --stage pretrain"
+    for token in opt.tokens:
+        if token not in (NAIVE, "R"):
+            return f"--opt {opt}: --engine megatron supports Naive and R, not {token}"
+    return None

@@ -17,8 +17,6 @@ from .spec import TrainingSpec
 
 @dataclass(slots=True, kw_only=True)
 class RankResult(LoopReport):
-    """Measurements of one rank: `step_ns` covers all repeats; losses are from its own data."""
-
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
     last_loss: float | None = None
@@ -33,7 +31,6 @@ def make_manifest(
     outcome: manifest.Outcome = "ok",
     reason: str | None = None,
 ) -> manifest.Manifest:
-    """Return the manifest of a run, with figures only if all ranks succeeded."""
     first = results[0] if results else RankResult(rank=0, world_size=spec.rank_count)
     is_ok = outcome == "ok"
     repeats = _repeats(spec, results) if is_ok else []

@@ -35,10 +35,6 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
 
     With RANK and WORLD_SIZE in the environment this process is one of the ranks; else it starts
     them and never imports torch.
-
-    Raises:
-        WorkloadError: a package is missing; a rank failed or ran out of memory, which the run
-            folder records.
     """
     place = distributed.place_in(os.environ)
     spec = make_spec(values, command, world_size=place.world_size if place else None)
@@ -133,10 +129,7 @@ class _Progress:
 
 
 def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, echo: Echo) -> Path:
-    """Train as the rank that a launcher such as torchrun made this process; return the run folder.
-
-    Rank 0 makes the folder, which every node must see; all ranks write into it.
-    """
+    """Train as the rank that a launcher made this process; rank 0 makes the shared folder."""
     device = distributed.device_of(place)
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals_as_interrupt())
@@ -166,13 +159,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 
 
 def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -> None:
-    """Write the manifest of a run that this rank could not finish: the launcher ends the others.
-
-    Several ranks may get here. The first has the cause; its folder remains.
-
-    Raises:
-        WorkloadError: always.
-    """
+    """Write the manifest and raise: of several failed ranks, the first has the cause."""
     run = make_manifest(
         spec,
         read_reports(folder.work, RankResult),
@@ -185,11 +172,6 @@ def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -
 
 
 def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
-    """Raise an error that describes an unsuccessful run.
-
-    Raises:
-        WorkloadError: always.
-    """
     if run.outcome == "oom":
         raise WorkloadError(
             f"{target}: out of memory: {run.reason}",

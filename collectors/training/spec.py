@@ -20,8 +20,6 @@ from .opt import Opt
 
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
-    """A training run. Fields are plain JSON values; `out` and `folder` are paths as text."""
-
     stage: str
     opt_text: str
     engine: str
@@ -51,7 +49,6 @@ class TrainingSpec:
 
     @property
     def data_size(self) -> int:
-        """Number of data-parallel ranks."""
         return self.rank_count // self.tensor_size
 
     def write(self, path: Path) -> None:
@@ -83,11 +80,7 @@ _EVERYWHERE = {
 def make_spec(
     values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
 ) -> TrainingSpec:
-    """Return the spec for the arguments, with this machine's defaults.
-
-    `world_size` is the number of ranks that a launcher has started; with None, tracekit starts
-    `--nproc` ranks.
-    """
+    """Return the spec with this machine's defaults; a launcher has started `world_size` ranks."""
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":
         defaults |= _PAPER

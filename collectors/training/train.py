@@ -42,10 +42,7 @@ def train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train, measure, and profile as one rank of the process group.
-
-    `result` is filled in step by step, so that it is also useful after an error.
-    """
+    """Train and profile as one rank; `result` is filled step by step, in case of an error."""
     result.environment = dataclasses.asdict(probe())
     if spec.memory_limit_bytes is not None:
         memory.limit(spec.memory_limit_bytes, device)
@@ -106,7 +103,6 @@ def _train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Run the steps of the plan; all ranks start each part together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
     measured_on = plan.step_count + recorder.light_count
@@ -145,7 +141,6 @@ def _train(
 
 
 def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankResult) -> Engine:
-    """Create the model with the methods applied, pass it to the engine, and describe it."""
     module = import_module(f".engines.{spec.engine}", __package__)
     if hasattr(module, "build"):  # an engine with its own models
         return module.build(spec, config, device, result)
@@ -153,14 +148,14 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
     compute_dtype = _COMPUTE_DTYPES[spec.precision]
     attention = "eager"
     result.attention_backend = "eager"
-    if spec.opt.is_flash:
+    if "F" in spec.opt:
         backend = flash_attention.flash(device, compute_dtype, config, spec.sequence_length)
         attention, result.attention_backend, result.attention_reason = backend
     with _construction(module, spec, config, dtype, device):
         model: Any = models.build(
             config, seed=spec.seed, dtype=dtype, attention=attention, device=device
         )
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         _recompute_activations(model)
     model = methods.prepare(model, spec, compute_dtype, device)
     model.train()
@@ -171,7 +166,6 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
 def _construction(
     module: Any, spec: TrainingSpec, config: Any, dtype: torch.dtype, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return the context that the engine needs for creating the model."""
     if not hasattr(module, "construction"):
         return contextlib.nullcontext()
     shapes = models.build(config, seed=spec.seed, dtype=dtype, device="meta")
@@ -180,7 +174,6 @@ def _construction(
 
 
 def _recompute_activations(model: Any) -> None:
-    """Enable non-reentrant activation checkpointing for every decoder layer."""
     options = {"use_reentrant": False}
     if hasattr(model, "activation_checkpointing_enable"):  # new name since transformers 5.20
         model.activation_checkpointing_enable(options)
@@ -191,10 +184,7 @@ def _recompute_activations(model: Any) -> None:
 def _batches(
     spec: TrainingSpec, place: Place, device: torch.device, vocabulary_size: int
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield an endless sequence of random batches; each data-parallel rank has its own.
-
-    The labels are the same ids: the model shifts them by one.
-    """
+    """Yield an endless sequence of random batches; each data-parallel rank has its own."""
     generator = torch.Generator().manual_seed(spec.seed * 100_003 + place.rank // spec.tensor_size)
     shape = (spec.batch_size, spec.sequence_length)
     ids = None

@@ -1,8 +1,4 @@
-"""Rank of a training run: `python -m tracekit.collectors.training.worker FOLDER`.
-
-Started by the launcher. FOLDER is the working folder with the spec, the rendezvous store, and the
-results of the ranks.
-"""
+"""Rank of a training run: `python -m tracekit.collectors.training.worker FOLDER`."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ STORE = "store"
 
 
 def main(work: Path, place: Place) -> int:
-    """Run a rank and return its exit code: 0 on success."""
     spec = TrainingSpec.read(work / SPEC)
     say = _progress(work) if place.rank == 0 else lambda _: None
     try:
@@ -43,10 +38,7 @@ def main(work: Path, place: Place) -> int:
 def run_rank(
     spec: TrainingSpec, place: Place, folder: Path, work: Path, *, say: Callable[[str], None]
 ) -> RankResult:
-    """Train as one rank and write its result to the working folder.
-
-    The result also records errors, except interrupts and disk errors.
-    """
+    """Train as one rank and write its result, which also records most errors."""
     result = RankResult(rank=place.rank, world_size=place.world_size)
     try:
         from .train import train

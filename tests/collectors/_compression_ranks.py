@@ -1,7 +1,4 @@
-"""The ranks of `test_compression_hooks.py`: `python _compression_ranks.py RANK COUNT FOLDER`.
-
-Every rank writes its results into FOLDER/rank<N>.json.
-"""
+"""The ranks of `test_compression_hooks.py`: `python _compression_ranks.py RANK COUNT FOLDER`."""
 
 import json
 import sys
@@ -20,8 +17,6 @@ SETTINGS = {"rank": 2, "density": 0.1}
 
 
 class Regression(nn.Module):
-    """Two layers and a norm: matrices, vectors, and a bucket of each."""
-
     def __init__(self, *, is_recomputed: bool = False) -> None:
         super().__init__()
         self.inner = nn.Linear(24, 32)
@@ -47,14 +42,12 @@ def hooked(method: str | None, **settings: Any) -> tuple[Any, Any]:
 
 
 def loss_of(ddp_model: Any, rank: int) -> torch.Tensor:
-    """Return the loss on the data of a rank, whose targets are linear in the inputs."""
     inputs = torch.randn(32, 24, generator=torch.Generator().manual_seed(100 + rank))
     truth = torch.randn(24, 8, generator=torch.Generator().manual_seed(5)) / 5
     return nn.functional.mse_loss(ddp_model(inputs.requires_grad_()), inputs @ truth)
 
 
 def training(rank: int, method: str | None) -> dict[str, Any]:
-    """Train; return the first and last loss, the reported bytes, and whether the ranks agree."""
     ddp_model, compression = hooked(method, **SETTINGS)
     optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.2)
     losses = []
@@ -73,7 +66,6 @@ def training(rank: int, method: str | None) -> dict[str, Any]:
 
 
 def gradients(place: int, method: str | None, step_count: int, **settings: Any) -> dict[str, Any]:
-    """Return the gradients of some steps with unchanged weights, by parameter."""
     ddp_model, _ = hooked(method, **settings)
     steps: dict[str, Any] = {name: [] for name, _ in ddp_model.module.named_parameters()}
     for _ in range(step_count):
@@ -85,7 +77,6 @@ def gradients(place: int, method: str | None, step_count: int, **settings: Any) 
 
 
 def profiled_ranges(rank: int, method: str) -> dict[str, list[str]]:
-    """Return the ops of one step on the calling thread, by range."""
     ddp_model, _ = hooked(method)
     for _ in range(3):
         loss_of(ddp_model, rank).backward()

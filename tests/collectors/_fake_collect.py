@@ -55,7 +55,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _hang(log: Path) -> None:
-    """Start a process, as the launcher starts its ranks, and kill it on SIGTERM."""
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     log.with_suffix(".pids").write_text(f"{os.getpid()} {rank.pid}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))

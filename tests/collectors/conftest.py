@@ -11,7 +11,6 @@ from tracekit import manifest
 
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory):
-    """Return the configuration of a model that trains in milliseconds."""
     path = tmp_path_factory.mktemp("model") / "small.json"
     path.write_text(json.dumps(SMALL_LLAMA), "utf-8")
     return path
@@ -19,10 +18,7 @@ def small_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def training_run(shared_folder, small_model):
-    """Return a function that returns the run folder of a case, of two ranks on one fixed batch.
-
-    The runs of the gate and the nightly ones are made together, once for all workers.
-    """
+    """Return a function that returns the run folder of a case, of two ranks on one fixed batch."""
     for package in ("torch", "transformers", "deepspeed", "peft", "bitsandbytes"):
         pytest.importorskip(package)
 

@@ -26,7 +26,6 @@ nightly = pytest.mark.nightly("training runs in the gate in test_engines.py")
 
 @pytest.fixture
 def at_work(tmp_path, small_model):
-    """Return a collect command whose two ranks train without end."""
     process = subprocess.Popen(
         [
             *(str(Path(sys.executable).with_name("tracekit")), "collect"),

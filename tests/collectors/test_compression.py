@@ -25,7 +25,6 @@ def random(*shape, seed=0, dtype=None):
 
 
 def reduced_step(codecs, parameters, gradients):
-    """Run the steps of the hook on several ranks, and return the decoded gradient of each."""
     sent = [c.encode(p, g) for c, p, g in zip(codecs, parameters, gradients, strict=True)]
     received = sent
     if codecs[0].is_summable:

@@ -170,7 +170,6 @@ def test_module_work_has_a_qualified_path(name, training_run, opened):
 
 
 def assert_backward_is_placed(rows, engine):
-    """Check that backward work belongs to modules, to the extent that the engine allows."""
     work = Counter()
     for row in rows:
         if row["phase"] == "backward" and row["module_path"] != "(communication)":

@@ -1,7 +1,4 @@
-"""Light steps follow the profiled ones on an accelerator, and do not change the run or its trace.
-
-The CPU replaces an accelerator here, so light traces contain ops.
-"""
+"""Light steps follow the profiled ones on an accelerator, which is the CPU here."""
 
 import gzip
 import itertools
@@ -33,7 +30,6 @@ NAME = "light/rank0.json.gz"
 
 @pytest.fixture
 def device(monkeypatch):
-    """Make the CPU an accelerator."""
     monkeypatch.setattr(accelerator, "device_activities", lambda _: [ProfilerActivity.CPU])
 
 

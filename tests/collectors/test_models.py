@@ -1,5 +1,7 @@
 """Models by name, the choice of FlashAttention, and DeepSpeed's settings for a model."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from tracekit.collectors.model import models
@@ -173,38 +175,21 @@ def test_masks_are_made_as_transformers_4_names_them(monkeypatch):
     assert made == [([1, 3], [0, 1, 2])]
 
 
-class Builder:
-    """A fake builder of DeepSpeed."""
-
-    name = "fused_adam"
-
-    def __init__(self, *, compatible=True, error=None):
-        self._compatible = compatible
-        self._error = error
-
-    def __call__(self):
-        return self
-
-    def is_compatible(self, *, verbose):
-        assert not verbose
-        return self._compatible
-
-    def load(self, *, verbose):
-        assert not verbose
-        if self._error is not None:
-            raise self._error
-        return object()
+def builder_of(*, compatible=True, error=None):
+    made = Mock(is_compatible=Mock(return_value=compatible), load=Mock(side_effect=error))
+    made.name = "fused_adam"
+    return Mock(return_value=made)
 
 
 @pytest.mark.parametrize(
     ("home", "builder", "reason"),
     [
-        ("/cuda", Builder(), None),
-        (None, Builder(), "no CUDA toolkit"),
-        ("/cuda", Builder(compatible=False), ""),
+        ("/cuda", builder_of(), None),
+        (None, builder_of(), "no CUDA toolkit"),
+        ("/cuda", builder_of(compatible=False), ""),
         (
             "/cuda",
-            Builder(error=RuntimeError("Error building extension 'fused_adam'\nnvcc: fatal")),
+            builder_of(error=RuntimeError("Error building extension 'fused_adam'\nnvcc: fatal")),
             "RuntimeError: Error building extension 'fused_adam'",
         ),
     ],

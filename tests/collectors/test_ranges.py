@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -49,7 +50,6 @@ NEEDED_PCT = 95.0
 
 @pytest.fixture(scope="module")
 def llama_traces(tmp_path_factory):
-    """Return a trace of two training steps for every kind of checkpointing."""
     folder = tmp_path_factory.mktemp("llama")
     traces = {}
     for mode in MODES:
@@ -186,7 +186,6 @@ def test_checkpointing_that_is_enabled_later(tmp_path):
 
 
 def backward_names(tmp_path, model):
-    """Return the ranges of a forward and a backward pass."""
     with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
@@ -453,9 +452,6 @@ def test_calls_inside_of_others_are_heard_only_where_wanted():
         module_calls.unlisten(listener)
 
 
-# -- module paths ---------------------------------------------------------------------------------
-
-
 def test_paths_are_those_of_the_model_whatever_wraps_it():
     plain = set(module_paths(tiny_llama()).values())
     assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain
@@ -521,23 +517,8 @@ class Failing(nn.Module):
         raise self.error("on purpose")
 
 
-class Nvtx:
-    """A fake nvtx package."""
-
-    def __init__(self):
-        self.open: list[str] = []
-        self.seen: list[str] = []
-
-    def push_range(self, name):
-        self.open.append(name)
-        self.seen.append(name)
-
-    def pop_range(self):
-        self.open.pop()
-
-
 def test_nsight_sees_the_same_names(tmp_path, monkeypatch):
-    nvtx = Nvtx()
+    nvtx = Mock()
     monkeypatch.setattr(open_ranges, "_nvtx", None)
     monkeypatch.setitem(sys.modules, "nvtx", nvtx)
     model = tiny_llama("non-reentrant")
@@ -545,8 +526,8 @@ def test_nsight_sees_the_same_names(tmp_path, monkeypatch):
         ranges.use_nvtx()
     with ranges.ModuleRanges(model, backward=True):
         spans = recorded(tmp_path, lambda: train_step(model))
-    assert nvtx.seen == names(spans)
-    assert nvtx.open == []
+    assert [one.args[0] for one in nvtx.push_range.mock_calls] == names(spans)
+    assert nvtx.pop_range.call_count == len(spans)
 
 
 @pytest.mark.parametrize(
@@ -554,13 +535,13 @@ def test_nsight_sees_the_same_names(tmp_path, monkeypatch):
     [("NSYS_PROFILING_SESSION_ID", True), ("NVTX_INJECTION64_PATH", True), ("NOTHING", False)],
 )
 def test_nvtx_ranges_are_made_where_something_reads_them(variable, is_read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "nvtx", Nvtx())
+    monkeypatch.setitem(sys.modules, "nvtx", Mock())
     monkeypatch.setenv(variable, "1")
     spec = importlib.util.find_spec(open_ranges.__name__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with module.part("mine"):
-        assert sys.modules["nvtx"].seen == ["tk/part/mine"] * is_read
+        assert sys.modules["nvtx"].push_range.mock_calls == [call("tk/part/mine")] * is_read
 
 
 def test_without_the_nvtx_package(tmp_path, monkeypatch):
@@ -581,14 +562,12 @@ def test_ranges_are_annotations_for_every_profiler_and_torch(
         begin, end = open_ranges._annotators()
         monkeypatch.setattr(open_ranges, "_annotate", begin)
         monkeypatch.setattr(open_ranges, "_end_annotation", end)
-    profile = Profile(tmp_path / "trace.json.gz", {}, **options)
-    profile.start()
-    with ranges.part("outer"), ranges.part("inner"):
-        torch.ones(1)
-    profile.stop()
-    spans = spans_of(profile.export())
-    assert names(spans) == ["tk/part/outer", "tk/part/inner"]
-    assert_nested(spans)
+
+    def work():
+        with ranges.part("outer"), ranges.part("inner"):
+            torch.ones(1)
+
+    assert names(recorded(tmp_path, work, **options)) == ["tk/part/outer", "tk/part/inner"]
 
 
 def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path):
@@ -649,13 +628,8 @@ def test_threads_have_ranges_of_their_own(tmp_path):
         for thread in threads:
             thread.join()
 
-    profile = Profile(tmp_path / "trace.json.gz", {}, all_threads=True)
     with ranges.ModuleRanges(model, backward=True):
-        profile.start()
-        both()
-        profile.stop()
-    spans = [span for span in spans_of(profile.export()) if span["name"].startswith("tk/")]
-    assert_nested(spans)
+        spans = recorded(tmp_path, both, all_threads=True)
     assert len({span["tid"] for span in spans}) == 2
     assert Counter(names(spans))["tk/module/forward/0.inner#Linear"] == 40
     assert Counter(names(spans))["tk/module/backward/0.inner#Linear"] == 40
@@ -727,14 +701,7 @@ def results(model):
 
 
 def parts_of(model, path):
-    profile = Profile(path / "trace.json", {})
-    profile.start()
-    model(input_ids=TOKENS)
-    profile.stop()
-    text = profile.export().read_text()
-    return Counter(
-        {part: text.count(f'"tk/part/{part}"') for part in ("rope", "bmm0", "softmax", "bmm1")}
-    )
+    return Counter(names(recorded(path, lambda: model(input_ids=TOKENS))))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -743,7 +710,8 @@ def test_parts_change_no_bit_of_eager_attention(name, tmp_path):
     model = build(name, "eager")
     with attention_parts.AttentionRanges(model):
         split = results(model)
-        assert parts_of(model, tmp_path) == {"rope": 2, "bmm0": 2, "softmax": 2, "bmm1": 2}
+        parts = ("rope", "bmm0", "softmax", "bmm1")
+        assert parts_of(model, tmp_path) == {f"tk/part/{part}": 2 for part in parts}
     assert len(plain) == len(split)
     for one, other in zip(plain, split, strict=True):
         assert (one is None and other is None) or torch.equal(one, other)

@@ -76,7 +76,6 @@ def test_a_wrong_choice_of_ranks(text):
 
 @pytest.fixture
 def idle(tmp_path):
-    """An idle process with rank 0."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
         yield other
@@ -84,7 +83,6 @@ def idle(tmp_path):
 
 
 def compute():
-    """Compute for longer than the clock of processes takes to see it."""
     end_s = time.process_time() + 0.1
     while time.process_time() < end_s:
         pass
@@ -145,7 +143,6 @@ def test_a_folder_that_is_gone(tmp_path):
 
 
 def bounds(events):
-    """Return the events of each step, as separated by a watch."""
     finder = StepFinder()
     steps = [""]
     for event in events:

@@ -149,7 +149,6 @@ def test_a_process_that_joins_a_run_keeps_its_folder(tmp_path):
 
 
 def fragment(folder, ranks, job_id="job"):
-    """Make the folder of a fragment, with a trace of each rank, and return its manifest."""
     (folder / "logs").mkdir(parents=True)
     for rank in ranks:
         (folder / f"rank{rank}.json.gz").write_bytes(b"trace")

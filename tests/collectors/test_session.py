@@ -46,8 +46,6 @@ class Model(nn.Module):
 
 
 class Loop:
-    """A training loop, and a check that nothing stays attached to it."""
-
     def __init__(self):
         torch.manual_seed(0)
         self.model = Model()

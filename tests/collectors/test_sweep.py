@@ -57,9 +57,6 @@ def sweep(tmp_path, *arguments):
     return tracekit_main(["collect", "sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
-# -- the grid --------------------------------------------------------------------------------------
-
-
 def test_the_grid_is_every_combination():
     cells = make_grid({"opt": "Naive, z3+r,GC:topk", "batch_size": "1,4", "nproc": "1,2"})
     assert [cell.name for cell in cells] == [
@@ -127,9 +124,6 @@ def test_out_is_needed_and_no_launcher(tmp_path, behave, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert sweep(tmp_path, "--opt", "Naive") == 2
     assert behave() == []
-
-
-# -- running it ------------------------------------------------------------------------------------
 
 
 def test_cells_run_in_order_and_finished_ones_are_skipped(tmp_path, behave, capsys):
@@ -204,9 +198,6 @@ def test_a_folder_with_other_contents_is_not_taken_for_the_cell(tmp_path, behave
     assert names(folder) == ["thesis.tex"]
 
 
-# -- the largest batch -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 1000])
 def test_the_search_finds_the_largest_batch(limit):
     for largest in range(min(limit, 70) + 1):
@@ -254,11 +245,7 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path, behave):
     assert manifest.read(tmp_path / "runs" / "pretrain_tiny_Naive_bsmax_n1").outcome == "failed"
 
 
-# -- interrupts ------------------------------------------------------------------------------------
-
-
 def hanging_sweep(tmp_path, *words):
-    """Start a sweep whose cell R hangs; return it once it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
         "import sys; from tracekit.cli._main import main\n"

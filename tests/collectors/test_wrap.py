@@ -27,8 +27,6 @@ for number in range(int(sys.argv[1])):
     nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten()).backward()
     optimizer.step()
     optimizer.zero_grad()
-if "fail" in sys.argv:
-    sys.exit(3)
 """
 
 
@@ -47,23 +45,6 @@ def training(folder, *words, **env):
 
 def left_in(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "train.py")
-
-
-@nightly
-def test_a_program_that_fails_before_or_after_it_is_recorded(tmp_path):
-    result = training(tmp_path, "3", "fail")
-    assert result.returncode == 3
-    made = manifest.read(tmp_path / "run")
-    assert (made.outcome, made.exit_code, made.traces) == ("failed", 3, [])
-    assert made.overhead.plain_step_ns
-    # A run without a trace gives way to the next one.
-    assert training(tmp_path, f"{NEEDED + 4}", "fail").returncode == 3
-    made = manifest.read(tmp_path / "run")
-    assert (made.outcome, made.exit_code, made.traces) == ("failed", 3, ["rank0.json.gz"])
-    assert made.command[-5:] == ["--", sys.executable, "train.py", f"{NEEDED + 4}", "fail"]
-    # A run with a trace does not.
-    result = training(tmp_path, "1")
-    assert (result.returncode, result.stdout) == (2, "")
 
 
 def test_programs_that_train_nothing(tmp_path):

@@ -67,7 +67,6 @@ def is_context_lost(error):
 
 @pytest.fixture
 def device(request):
-    """Return the device that the test is for, or skip with the reason."""
     torch = pytest.importorskip("torch")
     if time.time() > float(os.environ.get("TRACEKIT_GPU_TESTS_UNTIL", "inf")):
         pytest.skip("no time was left")
@@ -83,7 +82,6 @@ def device(request):
 
 @pytest.fixture
 def trial(request, device, tmp_path, tmp_path_factory, record_property):
-    """Return the object that runs work on the device, and records claims and figures."""
     out = os.environ.get("TRACEKIT_GPU_TESTS_OUT") or tmp_path_factory.getbasetemp() / "gpu"
     runs = Path(out) / "runs" / device.type
     runs.mkdir(parents=True, exist_ok=True)

@@ -35,13 +35,7 @@ on_each_device = pytest.mark.parametrize(
 
 
 def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkDecorator:
-    """Parametrize a test over cases on the GPU, and over some of them on the CPU.
-
-    Args:
-        name: parameter that receives the name of the case.
-        cases: names of all cases.
-        on_cpu: names of the cases that also run on the CPU.
-    """
+    """Parametrize a test over cases on the GPU, and over some of them on the CPU."""
     names = list(cases)
     there = names if _ON_CPU == "all" else on_cpu
     params = [

@@ -17,7 +17,6 @@ _SCALE = 0.02
 
 
 def main(arguments: list[str]) -> None:
-    """Write configuration, tokenizer and weights."""
     out = Path(arguments[0])
     layers = int(arguments[1]) if len(arguments) > 1 else 32
     width, inner, heads, words = (256, 688, 4, 32000) if "tiny" in arguments else _LLAMA2_7B

@@ -19,7 +19,6 @@ _ASKED = {
 
 @on_each_device
 def test_no_point_fails(trial):
-    """Every family is measured without a failed point."""
     folder = trial.runs / "bench"
     what = "all" if trial.is_cuda else "memcpy"
     done = trial.tracekit("bench", what, "--out", folder)
@@ -33,5 +32,4 @@ def test_no_point_fails(trial):
 
 @each("name", _ASKED, on_cpu=["bench_memcpy", "figure12"])
 def test_a_figure_of_the_machine(name, trial):
-    """Figures 11 to 15 and the results of each family are created and saved."""
     trial.table(*_ASKED[name], about="bench")

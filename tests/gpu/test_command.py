@@ -9,10 +9,7 @@ _REFUSED = 5
 
 @on_each_device
 def test_a_run_is_collected_and_asked(trial):
-    """`collect`, `breakdown`, and seven analyses succeed; the trace satisfies all claims.
-
-    An analysis without data in the trace reports the reason, which is not a failure.
-    """
+    """`collect`, `breakdown`, and seven analyses succeed, or refuse without data."""
     trial.needs("transformers")
     made = trial.collect(
         "command",

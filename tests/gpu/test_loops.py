@@ -3,11 +3,11 @@
 import json
 import re
 import shutil
-import socket
 import sys
 
 import pytest
 from devices import PROGRAMS, each
+from processes import free_port
 from trace_claims import claim_trace
 
 import tracekit
@@ -90,10 +90,3 @@ def _claim_compiled(trial, folder, loop):
         trial.claim("fused kernels have their class", "triton_fused" in classes, classes)
     if "graphs" in loop:
         trial.claim("graphs were replayed", graphs > 0, graphs, "above 0")
-
-
-def free_port():
-    """Return an unused port."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])

@@ -12,7 +12,6 @@ from tracekit import manifest
 
 
 def packages_of(values):
-    """Return the packages that a training run needs in addition to torch."""
     opt, engine = values["opt"], values.get("engine")
     has_zero = "Z" in opt and engine != "fsdp2"
     needed = {

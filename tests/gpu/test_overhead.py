@@ -21,7 +21,6 @@ _TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
 
 
 def _counts(trace):
-    """Return how many events of each category a trace has."""
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     return Counter(event.get("cat") for event in events)
 

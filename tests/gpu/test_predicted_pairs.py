@@ -16,7 +16,6 @@ _ACTIVE = 4
 
 
 def trained(trial, *, compiled=False, **optimizer):
-    """A step of training, whose optimizer has these options."""
     import tiny
     import torch
 
@@ -35,7 +34,6 @@ def trained(trial, *, compiled=False, **optimizer):
 
 
 def replayed(trial):
-    """The same step as one CUDA graph."""
     import torch
 
     step = trained(trial, fused=True, capturable=True)
@@ -52,7 +50,6 @@ def replayed(trial):
 
 
 def attending(trial, backend):
-    """Attention forward and backward, unfused or fused."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
@@ -73,7 +70,6 @@ def attending(trial, backend):
 
 
 def multiplied(trial, dtype):
-    """Products in a type."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -89,7 +85,6 @@ def multiplied(trial, dtype):
 
 
 def copied(trial, *, is_pinned):
-    """A batch of 64 MB that each step copies, then works on."""
     import torch
 
     size = 1 << (26 if trial.is_cuda else 10)
@@ -136,7 +131,6 @@ PAIRS = {
 
 
 def plain_ns(trial, step):
-    """Return the unprofiled step time over many consecutive steps."""
     from tracekit.collectors.machine import accelerator
 
     for _ in range(3):

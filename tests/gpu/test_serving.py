@@ -2,13 +2,13 @@
 
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from devices import each, on_each_device, on_gpu
+from processes import free_port
 from trace_claims import claim_trace
 
 pytestmark = pytest.mark.alone
@@ -45,9 +45,7 @@ def test_lightllm(trial):
     command = [sys.executable, str(Path(__file__).with_name("llama_folder.py")), str(model), "32"]
     subprocess.run(command, check=True, timeout=120)
     assert list(model.glob("*.safetensors"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # hypercorn, which the server starts by name, is in LightLLM's own environment.
     search = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
     launch = [
@@ -102,5 +100,4 @@ _TABLES = {
 
 @each("table", _TABLES, on_cpu=["table10", "latency_cdf"])
 def test_a_table_of_serving(table, trial):
-    """Tables X and XI next to the paper's, and Figures 6 to 10 of these runs, are saved."""
     trial.table(*_TABLES[table], about="serving/*")

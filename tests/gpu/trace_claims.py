@@ -28,14 +28,6 @@ def claim_trace(
     The window, and busy and idle time by phase, module, class, and cause, add up to the nanosecond.
     No event is rejected, and the file is complete. Device time has a phase, a class, and a module
     or named row. On a GPU, it is linked to launches, and no launch is missing.
-
-    Args:
-        trial: receives the claims.
-        path: the trace or run folder.
-        phases: phases that must have device work.
-        linked_at_least_pct: minimum share of device time with a launch.
-        unattributed_at_most_pct: maximum share of device time without a module or named row.
-        unclassified_at_most_pct: maximum share of device time of class `other`.
     """
     with tracekit.open(path, cache=False) as trace:
         tables = {name: trace.query(name).to_dicts() for name in _TABLES}
@@ -86,7 +78,6 @@ def claim_training(trial: Trial, path: Path, opt: str) -> None:
 
 
 def _claim_sums(trial: Trial, tables: dict[str, list[dict[str, Any]]]) -> None:
-    """Claim that every nanosecond is accounted for exactly once, in each table."""
     timeline = tables["timeline"]
     apart = [
         row["window_ns"]
@@ -107,6 +98,5 @@ def _claim_sums(trial: Trial, tables: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _claim_least(trial: Trial, health: dict[str, Any], metric: str, least_pct: float) -> None:
-    """Claim a minimum share of a health metric, unless it is unknown."""
     value = float(health[metric] or 0)
     trial.claim(metric.replace("_", " "), value >= least_pct, value, f"at least {least_pct} %")

@@ -19,15 +19,7 @@ _COMMAND_S = 280
 
 @dataclass
 class Trial:
-    """Runs, claims, and figures of a test.
-
-    Attributes:
-        device: the torch device.
-        runs: folder for saved run folders, one per kind of device.
-        work: folder for temporary files.
-        record: receives name and value of each claim or figure, for the report.
-        broken: claims that do not hold; at its end, the test fails with all of them.
-    """
+    """Runs, claims, and figures of a test, which fails at its end with all `broken` claims."""
 
     device: Any
     runs: Path
@@ -37,39 +29,32 @@ class Trial:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is for a GPU."""
         return bool(self.device.type == "cuda")
 
     @property
     def command_line(self) -> list[str]:
-        """What `tracekit` is on a command line."""
         return [str(Path(sys.executable).with_name("tracekit"))]
 
     def needs(self, *packages: str) -> None:
-        """Skip the test without some packages."""
         for name in packages:
             if find_spec(name) is None:
                 pytest.skip(f"{name} is not installed")
 
     def claim(self, text: str, holds: bool, measured: object = None, wanted: str = "") -> None:
-        """Check a measured value against an expected one."""
         self.figures(**{text: measured if holds else f"does not hold: {measured}"})
         if not holds:
             self.broken.append(f"{text}: {measured}" + (f", wanted {wanted}" if wanted else ""))
 
     def claim_close(self, text: str, measured: float, wanted: float, tolerance_pct: float) -> None:
-        """Claim that two figures differ by no more than a share of the second."""
         apart_pct = 100 * abs(measured - wanted) / abs(wanted) if wanted else math.inf
         figures = {"measured": measured, "wanted": wanted, "apart_pct": round(apart_pct, 3)}
         self.claim(text, apart_pct <= tolerance_pct, figures, f"within {tolerance_pct:g} %")
 
     def figures(self, **values: object) -> None:
-        """Report figures; the unit is in the name."""
         for name, value in values.items():
             self.record(name, json.loads(json.dumps(value, default=str)))
 
     def command(self, *words: object, **variables: str) -> CliResult:
-        """Run a command as a person does, on the device of the test."""
         print("$", *words)
         own = {"COLUMNS": "120", "TRACEKIT_CACHE_DIR": str(self.runs.parents[1] / "cache")}
         if not self.is_cuda:
@@ -98,7 +83,6 @@ class Trial:
         return self.command(*given)
 
     def collect(self, folder: str, *words: object, **options: object) -> dict[str, Any]:
-        """Run `tracekit collect` into a run folder of that name, and return its manifest."""
         out = self.runs / folder
         done = self.tracekit("collect", *words, **options, out=out, force=True)
         assert (out / "run.json").is_file(), done.stderr

@@ -79,9 +79,9 @@ def spans_of(path: Path) -> list[dict[str, Any]]:
     return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
 
 
-def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
+def recorded(path: Path, run: Callable[[], object], **options: Any) -> list[dict[str, Any]]:
     """Return the ranges that a profiler records while a function runs, in order of start."""
-    profile = Profile(path / "trace.json.gz", {})
+    profile = Profile(path / "trace.json.gz", {}, **options)
     profile.start()
     try:
         run()

@@ -1,9 +1,7 @@
 """Observes the steps of transformers' continuous batching.
 
-The engine runs on its own thread. Its public interface is a queue of requests and a queue of
-results. Only internal methods know which tokens a step processes and when its output is ready, so
-tracekit wraps these methods on the instance. They are undocumented: tracekit checks each of them
-before the engine starts, and the error names a missing one.
+Only undocumented methods know which tokens a step processes and when its output is ready, so
+tracekit wraps these methods on the instance. It checks each of them before the engine starts.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tracekit.errors import UsageError, WorkloadError
 
@@ -37,29 +34,11 @@ _MASK_BYTES = 2**28
 _FREE_SHARE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSize:
-    """Size of the engine; for None, transformers chooses a value for the device.
-
-    `page_token_count` is the number of tokens per page of the KV cache, `page_count` the number of
-    pages, and `batch_token_count` the maximum number of tokens per step.
-    """
-
-    page_token_count: int | None = None
-    page_count: int | None = None
-    batch_token_count: int | None = None
-    batch_request_count: int | None = None
-
-
-def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
+def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> dict[str, int | None]:
     """Return the given engine size; by default on a CPU, the smallest sufficient cache.
 
-    By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
-    CPU, touching that memory takes seconds, and attention needs a mask with one row per token in
-    the step and one column per token in the entire cache.
-
-    Raises:
-        UsageError: the requested size cannot hold a single request.
+    For None, transformers chooses a value, by the machine's memory. On a CPU, touching that memory
+    takes seconds, and attention needs a mask with one column per token in the entire cache.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -77,13 +56,15 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
             f"{request_token_count} tokens",
             hint="raise --cache-blocks or --page-size, or lower --prompt-len or --max-new-tokens",
         )
-    return EngineSize(
-        page, pages, batch, min(values.get("max_batch_requests") or requests, requests)
-    )
+    return {
+        "page_size": page,
+        "num_blocks": pages,
+        "max_batch_tokens": batch,
+        "max_requests_per_batch": min(values.get("max_batch_requests") or requests, requests),
+    }
 
 
 def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:
-    """Return the number of pages that hold all requests at once, within a limit."""
     per_request = math.ceil(request_token_count / page) + 1
     wanted = math.ceil(per_request * requests / (1 - _FREE_SHARE))
     least = math.ceil(per_request / (1 - _FREE_SHARE))
@@ -100,9 +81,7 @@ def _page_count(request_token_count: int, requests: int, page: int, batch: int, 
 
 
 class ContinuousBatching:
-    """An embedded engine: `submit` adds requests, `result` returns finished ones."""
-
-    def __init__(self, model: Any, size: EngineSize, recorder: StepRecorder) -> None:
+    def __init__(self, model: Any, size: Mapping[str, int | None], recorder: StepRecorder) -> None:
         self.recorder = recorder
         self._step_number = 0
         self._is_open = False
@@ -113,27 +92,24 @@ class ContinuousBatching:
             self._manager.warmup()
             self._wrap(self._manager.batch_processor)
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         # The manager has no option for a daemon thread, but a thread inherits the daemon flag from
         # its creator. A non-daemon engine thread that hangs would prevent the process from exiting.
         starter = threading.Thread(target=self._manager.start, daemon=True)
         starter.start()
         starter.join(_START_TIMEOUT_S)
+        return self
 
-    def stop(self) -> bool:
-        """Stop the engine's thread immediately; return whether it has ended."""
+    def __exit__(self, *_: object) -> None:
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=_STOP_TIMEOUT_S, hard_stop=True)
-        has_ended = not self._manager.is_running()
-        if has_ended:
+        if not self._manager.is_running():
             self._manager.destroy()
-        return has_ended
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
-        """Submit a request for an exact number of greedy tokens."""
         accepted = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
@@ -145,7 +121,6 @@ class ContinuousBatching:
             raise WorkloadError("the engine is shutting down and accepts no requests")
 
     def cancel(self, request_id: str) -> None:
-        """Cancel a request; it has no result."""
         self._manager.cancel_request(request_id)
 
     def result(self, timeout_s: float) -> Any | None:
@@ -157,7 +132,6 @@ class ContinuousBatching:
         return output if output.is_finished() else None
 
     def check(self) -> None:
-        """Raise `WorkloadError` with the reason if the engine's thread has ended."""
         error = self._manager.background_thread_status.fatal_error
         if error is not None:
             raise WorkloadError(
@@ -167,17 +141,13 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine ends within the timeout.
-
-        An engine that ends fails all its requests, so a failed request may be the first sign of it.
-        """
+        """Raise if the engine ends soon: an engine that ends first fails its requests."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         self.check()
 
     def description(self) -> dict[str, Any]:
-        """Return the engine's settings under transformers' names."""
         config = self._manager.continuous_batching_config
         names = (
             "page_size",
@@ -195,7 +165,6 @@ class ContinuousBatching:
         return result
 
     def _wrap(self, processor: Any) -> None:
-        """Wrap the methods of the batch processor that a step calls."""
         _replace(processor, "prepare_next_batch", self._prepare)
         _replace(processor, "update_batch", self._update)
         _replace(_part(processor, "scheduler"), "schedule_batch", self._schedule)
@@ -258,9 +227,8 @@ class ContinuousBatching:
 def _share(future: Any) -> Share:
     """Return the share of a scheduled request in its step.
 
-    The number of tokens does not distinguish prefill from decode, because the last chunk of a
-    prompt can be a single token. `position_offset`, the number of the request's tokens in the
-    cache, does; transformers increases it after scheduling.
+    The last chunk of a prompt can be a single token, so the number of tokens does not show prefill;
+    `position_offset`, its tokens in the cache, does. transformers increases it after scheduling.
     """
     state = future.state
     return Share(
@@ -271,7 +239,7 @@ def _share(future: Any) -> Share:
     )
 
 
-def _manager(model: Any, size: EngineSize) -> Any:
+def _manager(model: Any, size: Mapping[str, int | None]) -> Any:
     import transformers
 
     try:
@@ -294,13 +262,9 @@ def _manager(model: Any, size: EngineSize) -> Any:
     if "auto_switch_to_flash" in known:
         # This setting would download a kernel; earlier versions never do.
         settings["auto_switch_to_flash"] = False
-    given = {
-        "page_size" if "page_size" in known else "block_size": size.page_token_count,
-        "num_blocks": size.page_count,
-        "max_batch_tokens": size.batch_token_count,
-        "max_requests_per_batch": size.batch_request_count,
-    }
-    settings |= {name: value for name, value in given.items() if value is not None}
+    settings |= {name: value for name, value in size.items() if value is not None}
+    if "page_size" in settings and "page_size" not in known:  # before transformers 5.18
+        settings["block_size"] = settings.pop("page_size")
     try:
         config = ContinuousBatchingConfig(**settings)
         return model.init_continuous_batching(
@@ -311,7 +275,6 @@ def _manager(model: Any, size: EngineSize) -> Any:
 
 
 def _part(owner: Any, name: str) -> Any:
-    """Return a part of the engine; raise if this version of transformers lacks it."""
     try:
         return getattr(owner, name)
     except AttributeError as error:
@@ -331,12 +294,3 @@ def _unknown(what: str, error: Exception) -> WorkloadError:
         f"transformers {transformers.__version__} has an unexpected interface: {what}: {error}",
         hint="pip install 'transformers>=5.17,<6', or use another --engine",
     )
-
-
-@contextlib.contextmanager
-def running(engine: ContinuousBatching) -> Iterator[ContinuousBatching]:
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop()

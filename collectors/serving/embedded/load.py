@@ -33,8 +33,6 @@ _POLL_S = 0.1
 
 
 class EmbeddedLoad:
-    """A load on a running engine; the folder receives the trace."""
-
     def __init__(
         self,
         model: Any,
@@ -54,7 +52,6 @@ class EmbeddedLoad:
         self._in_flight: dict[str, RequestRecord] = {}
 
     def run(self) -> LoadResult:
-        """Run the complete load; Ctrl-C or an engine failure ends it with partial results."""
         result = self._runner.result
         try:
             for part in self._runner.passes(is_traced=self._plan.profile.is_wanted):
@@ -78,7 +75,6 @@ class EmbeddedLoad:
             result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
     def _trace(self, part: Pass, result: LoadResult) -> None:
-        """Send the load again under the profiler; an error becomes a note."""
         # Imported here: they need torch.
         from ...profiler.profile import Profile
         from .step_profile import StepProfile
@@ -119,11 +115,7 @@ class EmbeddedLoad:
         result.profile_note = _note(profile, after, is_whole=is_whole)
 
     def _send(self, part: Pass, recorder: StepRecorder) -> None:
-        """Send all requests on schedule, until all have ended or the profile is complete.
-
-        Raises:
-            WorkloadError: the engine's thread has ended or hangs. Earlier results are recorded.
-        """
+        """Send all requests on schedule, until all have ended or the profile is complete."""
         self._pass = part
         self._engine.recorder = recorder
         part.begin()
@@ -166,7 +158,6 @@ class EmbeddedLoad:
             self._engine.submit(name, token_ids, self._plan.max_new_token_count)
 
     def _wait_s(self, waiting: deque[int]) -> float:
-        """Return the time to wait for a result, limited by the next scheduled request."""
         if not waiting or not self._has_room():
             return _POLL_S
         due_s = (self._pass.records[waiting[0]].arrival_ns - time.perf_counter_ns()) / NS_PER_S
@@ -208,7 +199,6 @@ class EmbeddedLoad:
             self._engine.check_after_error(_ERROR_TIMEOUT_S)
 
     def _drop_overdue(self) -> None:
-        """Cancel requests that exceed the time limit; raise if the engine makes no progress."""
         now_ns = time.perf_counter_ns()
         limit_ns = self._plan.timeout_ns
         if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
@@ -261,10 +251,10 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 
 
 def _initialize_profiler() -> None:
-    """Initialize the profiler on this thread before the engine's thread needs it.
+    """Initialize the profiler before the engine's thread needs it.
 
-    The first start in a process takes one or two seconds, which would stall the engine. On a thread
-    other than the one that loaded torch, it also prints warnings.
+    The first start in a process takes a second or two, which would stall the engine; and on a
+    thread other than the one that loaded torch, it prints warnings.
     """
     import torch
 

@@ -1,8 +1,7 @@
 """Profiles complete steps of an embedded engine, on the engine's thread.
 
-The engine's thread starts and stops the profiler between two steps. The trace therefore contains
-only complete steps, and torch's private option for profiling all threads is not needed. Ranges and
-module hooks exist only during the profile window, so they do not affect the measured latency.
+Ranges and module hooks exist only during the profile window, so they do not affect the measured
+latency.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ _GIVE_UP_TIMEOUT_S = 2.0
 class StepProfile(StepRecorder):
     """A profile of consecutive steps, from a given point of the load and for a given length.
 
-    `progress` returns the number of finished requests and the nanoseconds since the start of the
-    load. The profile ends after at most `max_step_count` steps, which limits the size of the trace;
-    None means no limit.
+    `progress` returns the number of finished requests and the ns since the start of the load. The
+    profile ends after at most `max_step_count` steps, which limits the size of the trace.
     """
 
     def __init__(
@@ -69,20 +67,15 @@ class StepProfile(StepRecorder):
 
     @property
     def was_cut(self) -> bool:
-        """Whether the profile ended because of its maximum number of steps."""
         return self._max_step_count is not None and self.step_count >= self._max_step_count
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the window is over and the unfinished request `record` is not part of it.
-
-        Requests served in the window may finish, so that their latency is complete.
-        """
+        """Return whether the window is over and has not served the unfinished request."""
         if not self.is_over:
             return False
         return record is None or not record.steps or record.steps[0][0] > (self.last_step or 0)
 
     def end(self, timeout_s: float) -> None:
-        """Let the engine's thread end the profile; raise `WorkloadError` at the time limit."""
         self._is_asked_to_end = True
         if self._is_on and not self._has_ended.wait(timeout_s):
             raise WorkloadError(f"the engine did not end its profile within {timeout_s:g} s")
@@ -97,10 +90,7 @@ class StepProfile(StepRecorder):
         self._profile.export()
 
     def between_steps(self) -> None:
-        """Start or stop the profile on schedule.
-
-        This and the methods below run on the engine's thread.
-        """
+        """Start or stop the profile on schedule; this and the rest run on the engine's thread."""
         if self.is_over:
             return
         finished_count, elapsed_ns = self._progress()
@@ -130,7 +120,6 @@ class StepProfile(StepRecorder):
             self._ranges.enter_context(step(number))
 
     def batch_chosen(self, batch: Batch) -> None:
-        """Open the ranges of a step's phase and composition."""
         super().batch_chosen(batch)
         if self._is_on:
             self._ranges.enter_context(phase(batch.phase))

@@ -27,11 +27,7 @@ StepPhase = Literal["prefill", "decode", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of one request in one step.
-
-    `is_prefill` means that the tokens belong to the prompt. `gives_token` means that the step
-    produces an output token of the request, which is also true of the last prefill chunk.
-    """
+    """Share of one request in one step; the last prefill chunk also gives a token."""
 
     request_id: str
     token_count: int
@@ -48,7 +44,6 @@ class Batch:
 
     @property
     def phase(self) -> StepPhase:
-        """The phase of the step: `mixed` if some requests are in prefill and some in decode."""
         kinds = {share.is_prefill for share in self.shares}
         if len(kinds) == 2:
             return "mixed"
@@ -56,7 +51,6 @@ class Batch:
 
     @property
     def range_name(self) -> str:
-        """Name of the range with the batch composition, in vLLM's order."""
         counts = {True: 0, False: 0}
         tokens = {True: 0, False: 0}
         for share in self.shares:
@@ -79,10 +73,9 @@ def add_step(steps: list[list[int]], number: int) -> None:
 class StepRecorder:
     """Records token times and steps of every request of a pass; subclasses also profile.
 
-    The engine's thread writes, and the load's thread reads. Times are absolute readings of
-    `time.perf_counter_ns` until the run ends, because the start of the measured load is not known
-    earlier. A token's timestamp is the time when the host receives the token, and thus the earliest
-    time when the engine could send it to a client.
+    The engine's thread writes, and the load's thread reads. A token's timestamp is the time when
+    the host receives the token, and thus the earliest time when the engine could send it to a
+    client.
     """
 
     def __init__(self) -> None:
@@ -92,20 +85,15 @@ class StepRecorder:
         self.last_step_ns = time.perf_counter_ns()
 
     def expect(self, name: str, record: RequestRecord) -> None:
-        """Record the tokens of a request; `name` is the engine's id."""
         with self._lock:
             self._records[name] = record
 
     def forget(self, name: str) -> None:
-        """Stop recording a request."""
         with self._lock:
             self._records.pop(name, None)
 
     def wait_for_tokens(self, record: RequestRecord, token_count: int) -> int:
-        """Wait briefly for `token_count` tokens of a request; return the recorded number.
-
-        The engine may return a result while `tokens_came` is still running.
-        """
+        """Wait for tokens that the engine is still recording; return the recorded number."""
         with self._lock:
             self._lock.wait_for(lambda: len(record.token_ns) >= token_count, _SETTLE_TIMEOUT_S)
             return len(record.token_ns)
@@ -137,12 +125,10 @@ class StepRecorder:
                     add_step(record.steps, batch.number)
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return the range for a stage of the step."""
         del name
         return contextlib.nullcontext()
 
     def tokens_came(self, request_ids: Sequence[str]) -> None:
-        """Record the time of a token for each request."""
         now_ns = time.perf_counter_ns()
         with self._lock:
             for name in request_ids:

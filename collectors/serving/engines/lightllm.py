@@ -1,9 +1,7 @@
 """LightLLM: its streaming API and its profiler.
 
-Profiles need a server that runs with `--enable_profiling torch_profiler`. The server writes traces
-to its `LIGHTLLM_TRACE_DIR` some time after it has answered `/profiler_stop`. With
-`--enable_profiling nvtx`, the same calls start and end a range for Nsight Systems, and the server
-writes no file.
+The server writes traces to its `LIGHTLLM_TRACE_DIR` some time after it has answered
+`/profiler_stop`. In its NVTX mode, the same calls start and end a range for Nsight Systems.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ _TRACE = re.compile(r"lightllm-model_backend-node(\d+)_dev(\d+)(?:_tid(\d+))?\."
 
 
 class LightLlm(Dialect):
-    """LightLLM's `/generate_stream`: one event per token; the last one has `finished` set."""
-
     name = "lightllm"
     default_url = "http://127.0.0.1:8000"
     generate_path = "/generate_stream"
@@ -46,7 +42,6 @@ class LightLlm(Dialect):
     trace_glob = "*.pt.trace.json*"
 
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request; `inputs` may be text or token ids."""
         inputs = prompt.text if prompt.token_ids is None else list(prompt.token_ids)
         return {
             "inputs": inputs,

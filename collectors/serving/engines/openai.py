@@ -20,9 +20,8 @@ NOTE = "no profile: the OpenAI API has no profiler; use an --engine that has one
 class Completions(Dialect):
     """`POST /v1/completions` with a stream of chunks.
 
-    `has_running_usage` means that the engine can add the number of tokens so far to every chunk.
-    Otherwise, the number of tokens per chunk is unknown, and only the last `usage` has the total.
-    `can_ignore_end` means that the engine can generate past the model's end-of-sequence token.
+    Without `has_running_usage`, the number of tokens per chunk is unknown, and only the last
+    `usage` has the total. `can_ignore_end`: the engine can generate past the end-of-sequence token.
     """
 
     generate_path = "/v1/completions"
@@ -30,7 +29,6 @@ class Completions(Dialect):
     has_running_usage = False
 
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request; `prompt` may be text or token ids."""
         options = {"include_usage": True}
         if self.has_running_usage:
             options["continuous_usage_stats"] = True
@@ -77,7 +75,6 @@ class Completions(Dialect):
         return event
 
     def first_model(self, get: GetJson) -> dict[str, Any]:
-        """Return the first entry of `/v1/models`, or an empty one, and set the model name."""
         answer = get("/v1/models")
         models = answer.get("data") if isinstance(answer, dict) else None
         card: dict[str, Any] = {}
@@ -90,9 +87,7 @@ class Completions(Dialect):
 class OpenAi(Completions):
     """Any server with a compatible `/v1/completions`: latency and throughput only.
 
-    A test request shows whether the server accepts token ids as prompts, which the API allows but
-    few servers other than vLLM support. The API has no option to generate past the model's
-    end-of-sequence token.
+    A test request shows whether it accepts token ids, which few servers other than vLLM support.
     """
 
     name = "openai"

@@ -1,7 +1,4 @@
-"""SGLang: the completions API, and torch profiles through `/start_profile` and `/stop_profile`.
-
-The call that starts a profile specifies the folder for the traces.
-"""
+"""SGLang: the completions API, and torch profiles into a folder that the start call names."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ from .openai import Completions
 
 
 class Sglang(Completions):
-    """SGLang's completions, which accept token ids."""
-
     name = "sglang"
     default_url = "http://127.0.0.1:30000"
     can_ignore_end = True
@@ -33,7 +28,6 @@ class Sglang(Completions):
     trace_glob = "*.trace.json*"
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Query `/server_info`, or `/get_server_info` on older servers."""
         card = self.first_model(get)
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
@@ -59,7 +53,6 @@ class Sglang(Completions):
         )
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile with shapes and writes to the folder."""
         body: dict[str, Any] = {"record_shapes": True, "with_stack": False}
         if trace_folder is not None:
             body["output_dir"] = str(trace_folder)

@@ -15,10 +15,7 @@ NOTE = "no profile: Text Generation Inference has no profiler"
 
 
 class Tgi(Dialect):
-    """TGI's `/generate_stream`: text prompts, one event per token, status 200 even for errors.
-
-    TGI has no parameter to generate past the model's end-of-sequence token.
-    """
+    """TGI's `/generate_stream`: text prompts, one event per token, status 200 even for errors."""
 
     name = "tgi"
     default_url = "http://127.0.0.1:8080"
@@ -26,7 +23,6 @@ class Tgi(Dialect):
     takes_token_ids = False
 
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request; with `details`, the last event has the token count."""
         return {
             "inputs": prompt.text,
             "parameters": {

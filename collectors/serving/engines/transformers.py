@@ -1,10 +1,4 @@
-"""`--engine transformers`: continuous batching in this process, on a GPU or a CPU.
-
-The load is sent twice. Latency and throughput come from the first pass, which records only one list
-per step. In the second pass, the profiler records a window of steps, with ranges for steps, phases,
-batches, and modules. Its requests are also recorded (`is_profiled`) to relate slow requests to
-their steps, but they are excluded from all figures.
-"""
+"""`--engine transformers`: continuous batching in this process, on a GPU or a CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +17,7 @@ from ...command_line import profiler_options
 from ...machine import memory
 from ...model import models
 from ...run import environment
-from ..embedded.continuous_batching import ContinuousBatching, engine_size, running
+from ..embedded.continuous_batching import ContinuousBatching, engine_size
 from ..embedded.load import EmbeddedLoad, not_begun
 from ..embedded.steps import StepRecorder
 from ..engine import Echo, EngineFacts
@@ -43,8 +37,6 @@ _NOTE = (
 
 
 class TransformersEngine:
-    """The `ServingEngine` for transformers' continuous batching."""
-
     def __init__(self, values: Mapping[str, Any], redactor: Redactor | None = None) -> None:
         del redactor  # this engine handles no secrets
         self._values = values
@@ -112,7 +104,7 @@ class TransformersEngine:
             return not_begun(plan, f"the KV cache does not fit: {reason}")
         options = profiler_options(self._values)
         load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
-        with running(engine):
+        with engine:
             result = load.run()
         result.extra["engine"] = engine.description()
         if self._model.device.type == "cuda":
@@ -125,7 +117,6 @@ class TransformersEngine:
 
 
 def _attention(device: Any, dtype: Any, config: Any) -> Backend:
-    """Return the fastest attention that continuous batching can use here."""
     from ...model import flash_attention
 
     # Requests of all lengths share a batch; the package's requirements do not depend on the length.
@@ -139,7 +130,6 @@ def _attention(device: Any, dtype: Any, config: Any) -> Backend:
 
 @contextlib.contextmanager
 def _log_to(path: Path) -> Iterator[None]:
-    """Write the engine's log to a file, so that it does not disturb the progress line."""
     logger = logging.getLogger(_LOGGER)
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, delay=True, encoding="utf-8")

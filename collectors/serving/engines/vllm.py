@@ -1,9 +1,4 @@
-"""vLLM: the completions API, and torch profiles through `/start_profile` and `/stop_profile`.
-
-Both calls exist only if the server was started with a profiler: `--profiler-config` (0.13 and
-later) or `VLLM_TORCH_PROFILER_DIR` (earlier versions). The server answers `/stop_profile` after it
-has written the traces.
-"""
+"""vLLM: the completions API, and torch profiles if the server was started with a profiler."""
 
 from __future__ import annotations
 
@@ -26,8 +21,6 @@ _HOST_PID = re.compile(r"_(\d+)\.\d+\.pt\.trace")
 
 
 class Vllm(Completions):
-    """vLLM's completions, which accept token ids and count tokens in every chunk."""
-
     name = "vllm"
     default_url = "http://127.0.0.1:8000"
     can_ignore_end = True
@@ -55,7 +48,7 @@ class Vllm(Completions):
         return OFF_NOTE if status in (404, 405) else super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Order by rank, or by process in versions without ranks; omit the front end's trace."""
+        """Order by rank, or by process in old versions; omit the front end's trace."""
         if ".async_llm" in file_name:
             return None
         match = _RANK.search(file_name) or _HOST_PID.search(file_name)

@@ -20,11 +20,10 @@ _MOST_PIECES = 1 << 16
 
 
 class SseReader:
-    r"""Incremental parser for server-sent events; returns the payload of each complete event.
+    """Incremental parser for server-sent events; returns the payload of each complete event.
 
-    Lines may end in `\n`, `\r\n`, or `\r`. Several `data` lines of an event are joined. Comments
-    (which TGI sends as keep-alive messages) and other fields are ignored. An event that ends with
-    the stream instead of an empty line is also complete; `rest` returns it.
+    Comments (which TGI sends as keep-alive messages) and fields other than `data` are ignored. An
+    event that ends with the stream is complete, too: `rest` returns it.
     """
 
     __slots__ = ("_data", "_data_bytes", "_line", "_line_bytes")
@@ -36,11 +35,7 @@ class SseReader:
         self._data_bytes = 0
 
     def feed(self, packet: bytes) -> list[bytes]:
-        """Return the payloads of the events that this packet completes.
-
-        Raises:
-            ValueError: an event or a line is longer than `LONGEST_EVENT_BYTES`.
-        """
+        """Return the completed payloads; `ValueError` if an event or a line is too long."""
         self._line_bytes += len(packet)
         # Packets without a line end are only stored: joining each would take quadratic time.
         is_cut_end = bool(self._line) and self._line[-1].endswith(b"\r")
@@ -71,7 +66,6 @@ class SseReader:
         return payloads
 
     def rest(self) -> list[bytes]:
-        """Return the payload of an event that ends with the stream."""
         return self.feed(b"\n\n")
 
     def _check(self) -> None:
@@ -137,7 +131,6 @@ class Attempt:
         return True
 
     def end_of_answer(self) -> None:
-        """Set the outcome of a completely received answer."""
         if self.is_final:
             return
         if self._is_stream:
@@ -163,7 +156,6 @@ class Attempt:
             self.record.end_ns = self._last_ns
 
     def end(self, outcome: Outcome, reason: str | None, *, is_final: bool = False) -> None:
-        """End the attempt with an outcome; a retry may replace one that is not final."""
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
         # The engine's total takes precedence over the sum of the chunks.
@@ -177,14 +169,12 @@ class Attempt:
         self.is_final = is_final
 
     def progress(self) -> str:
-        """Return how far the answer had progressed."""
         count = len(self.record.token_ns)
         if self.record.http_status is None:
             return "before an answer"
         return f"after {count} token{'' if count == 1 else 's'}"
 
     def _take(self, payloads: list[bytes], now_ns: int) -> bool:
-        """Process events; return False if one of them ends the request."""
         for payload in payloads:
             try:
                 event = self._dialect.read_event(payload)

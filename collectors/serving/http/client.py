@@ -2,11 +2,10 @@
 
 An engine writes the tokens of a batch at once, so a thousand connections become readable at the
 same time. A general client would wake a task per connection before reading the next, and its
-timestamps would be late. Here each packet is only timestamped and stored; it is parsed (by
-httptools) once all readable connections have been read.
+timestamps would be late. Here each packet is only timestamped and stored, and parsed once all
+readable connections have been read.
 
-Servers are not trusted: headers and bodies have size limits, redirects are not followed, and
-data that is not HTTP raises `NotHttpError`. The caller sets time limits.
+Servers are not trusted: headers and bodies have size limits, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ class NotHttpError(Exception):
 
 
 def connection_problem(error: OSError | UnicodeError) -> str:
-    """Return the reason why a connection failed.
-
-    asyncio has its own texts for refusals, and name resolution errors have negative numbers.
-    """
+    """Return why a connection failed, without asyncio's own texts for refusals."""
     number = (error.errno or 0) if isinstance(error, OSError) else 0
     return os.strerror(number) if number > 0 else str(error) or type(error).__name__
 
@@ -55,8 +51,6 @@ class Receiver(Protocol):
 
 
 class HttpClient:
-    """Client of one server; the URL may have a path, and headers are sent with every request."""
-
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
         self.host = parts.hostname or ""
@@ -74,10 +68,7 @@ class HttpClient:
         limit_s: float,
         limit_bytes: int = MAX_TEXT_BYTES,
     ) -> BoundedAnswer:
-        """Make a call with a time limit; return the answer, or its error as `problem`.
-
-        The stored answer has a size limit.
-        """
+        """Make a call with limits; return the answer, or its error as `problem`."""
         answer = BoundedAnswer(limit_bytes + 1)
         try:
             async with asyncio.timeout(limit_s):
@@ -94,7 +85,6 @@ class HttpClient:
         return answer
 
     async def connect(self) -> Connection:
-        """Open a connection whose packets are timestamped with `time.perf_counter_ns`."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: Connection(time.perf_counter_ns, loop),
@@ -119,8 +109,6 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class BoundedAnswer:
-    """Receiver that stores an answer up to a limit; `problem` is its error."""
-
     def __init__(self, enough_bytes: int) -> None:
         self._enough_bytes = enough_bytes
         self.problem: str | None = None
@@ -142,8 +130,6 @@ class BoundedAnswer:
 
 
 class Connection(asyncio.Protocol):
-    """Connection for one request: received packets and their parser."""
-
     def __init__(self, clock: Callable[[], int], loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
         self._loop = loop
@@ -160,16 +146,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether a request may be sent: the connection is open and the server has sent nothing."""
+        """Whether the connection is open and the server has sent nothing."""
         return not self._over.done() and not self._packets
 
     async def exchange(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request and pass its answer to a receiver; the connection is closed afterwards.
-
-        Raises:
-            BrokenConnectionError: the answer is incomplete.
-            NotHttpError: the data is not HTTP.
-        """
+        """Send a request, pass its answer to a receiver, and close the connection."""
         self._receiver = receiver
         try:
             if self._transport is not None:
@@ -191,13 +172,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Timestamp a packet and store it."""
         if not self._packets:
             self._loop.call_soon(self._drain)
         self._packets.append((self._clock(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Process the last packets; the answer is then complete or broken."""
         self._drain()
         if self._over.done():
             return
@@ -222,7 +201,6 @@ class Connection(asyncio.Protocol):
                 self._over.set_result(None)
 
     def _take(self, receiver: Receiver | None, at_ns: int, data: bytes) -> bool:
-        """Parse a packet; return True if the answer is complete."""
         if receiver is None:
             raise NotHttpError("the server sent data before the request")
         had_head = self._has_head
@@ -251,7 +229,6 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
 
     def on_headers_complete(self) -> None:
-        """Process the header, unless it belongs to an interim response such as 100 Continue."""
         if self._parser.get_status_code() >= 200:
             self._has_head = True
             is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")

@@ -1,8 +1,5 @@
 """Differences between serving engines over HTTP: one dialect per engine.
 
-Each engine is a subclass in the module of its name. Sending, timing, outcomes, profile windows, and
-trace pickup are the same for all, in `generator` and `engine`.
-
 Servers are not trusted: their text, numbers, and JSON are validated.
 """
 
@@ -39,11 +36,7 @@ _ERROR_LENGTH = 400
 
 @dataclass(slots=True)
 class Event:
-    """Content of one event.
-
-    `token_count`: tokens in the event, or None for a part of the answer with an unknown number of
-    tokens. `output_token_count`: the engine's running total.
-    """
+    """Content of one event; `token_count` is None for a part with an unknown number of tokens."""
 
     token_count: int | None = 0
     is_last: bool = False
@@ -55,8 +48,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP call that starts or stops a profile."""
-
     method: str
     path: str
     body: Mapping[str, Any] | None = None
@@ -65,23 +56,10 @@ class Call:
 class Dialect(ABC):
     """The HTTP API of one kind of engine.
 
-    Attributes:
-        name: value of `--engine`.
-        default_url: the engine's default address.
-        generate_path: path that answers a POST with a stream of events.
-        health_path: path that answers a GET with 2xx once the engine accepts requests.
-        takes_token_ids: whether prompts may be token ids; None if only a test request can show it.
-        start_profile: the call that starts a profile; None if the engine has no profiler.
-        stop_profile: the call that stops the profile.
-        takes_trace_folder: whether `start_call` passes the trace folder to the server.
-        has_written_when_stopped: whether the server answers the stop call only after it has
-            written the traces.
-        writes_traces: whether a profile writes trace files; `facts` may set this to False.
-        trace_variable: environment variable that passes the trace folder to a launched server, or
-            None.
-        trace_glob: file-name pattern of traces.
-        model_name: the served model, if requests must name it.
-        extra_body: members that the user adds to the JSON of every request.
+    `takes_token_ids` is None if only a test request can show whether prompts may be token ids.
+    `has_written_when_stopped`: the server answers the stop call only after writing the traces.
+    `trace_variable` passes the trace folder to a launched server. `facts` may set `writes_traces`
+    to False. `extra_body` has members that the user adds to the JSON of every request.
     """
 
     name: ClassVar[str]
@@ -107,31 +85,23 @@ class Dialect(ABC):
 
     @abstractmethod
     def event(self, payload: bytes) -> Event:
-        """Parse the payload of one event.
-
-        Raises:
-            ValueError: it does not follow the engine's protocol.
-        """
+        """Parse the payload of one event; `ValueError` if it violates the protocol."""
 
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
         """Query the engine's facts; unanswered ones stay None."""
 
     def is_up(self, status: int) -> bool:
-        """Return from the status of `health_path` whether the engine is ready."""
         return 200 <= status < 300
 
     def health_hint(self) -> str | None:
-        """Return a hint for servers that do not become healthy, if the engine has one."""
         return None
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile into a folder, if the server accepts one."""
         del trace_folder
         return self.start_profile
 
     def refusal(self, status: int, text: str) -> str:
-        """Return the reason why the engine refused to profile, with a hint."""
         return f"{self.name} refused to profile: {status} {text}".rstrip()
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
@@ -140,11 +110,9 @@ class Dialect(ABC):
         return (int(numbers[0]) if numbers else 0,)
 
     def encoded(self, prompt: Prompt, max_new_token_count: int) -> bytes:
-        """Return the encoded request with the user's additions."""
         return json.dumps({**self.body(prompt, max_new_token_count), **self.extra_body}).encode()
 
     def read_event(self, payload: bytes) -> Event:
-        """Parse and validate the payload of one event."""
         try:
             event = self.event(payload)
         except (TypeError, AttributeError, LookupError) as error:
@@ -165,7 +133,6 @@ class Dialect(ABC):
 
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    """Return the payload of an event as a JSON object; raise `ValueError` otherwise."""
     value = json.loads(payload)
     if not isinstance(value, dict):
         raise ValueError("the event is not a JSON object")
@@ -182,7 +149,6 @@ def error_text(value: object) -> str:
 
 
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the server's description without secrets, unless it is too long."""
     masked: dict[str, Any] = mask_json(dict(info))
     size = len(json.dumps(masked))
     if size > _MOST_KEPT_BYTES:
@@ -191,7 +157,6 @@ def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def local_vocabulary_size(model_folder: object) -> int | None:
-    """Return the vocabulary size of a local model folder, else None."""
     if not isinstance(model_folder, str):
         return None
     try:
@@ -209,11 +174,7 @@ def named_model(name: object) -> Model | None:
 
 
 def plain(text: str, length: int) -> str:
-    """Return a text as a single line of at most `length` characters that is safe to display.
-
-    Characters that could affect the display of the surrounding text (control characters,
-    surrogates, bidirectional marks) become replacement characters.
-    """
+    """Return a text as one line, with replacements for characters that affect its display."""
     short = " ".join(text[: 4 * length].split())[:length]
     if short.isascii() and short.isprintable():
         return short
@@ -228,20 +189,13 @@ def a_name(value: object) -> str | None:
 
 
 def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
-    """Return a value if it is a count from 1 to a limit, else None."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 1 <= value <= most else None
 
 
 def an_answer(body: bytes) -> Any:
-    """Return a server's description of itself, sanitized for the manifest.
-
-    NaN and infinite numbers become null; strings are limited in length and safe to display.
-
-    Raises:
-        ValueError: the text is not JSON, or is nested too deeply.
-    """
+    """Return a server's description of itself, with strings that are safe to display."""
     try:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
     except RecursionError:

@@ -1,7 +1,7 @@
 """Runs a load on an HTTP engine: attach or launch, load, profile, collect traces.
 
-Servers are not trusted. Calls outside the load have limits on answer size and time, and follow no
-redirect, because the API key is only for this server.
+Calls outside the load have limits on answer size and time, and follow no redirect, because the API
+key is only for this server.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ _OPEN_NOTE = (
 
 
 class HttpEngine:
-    """Implements `ServingEngine` for an engine behind a URL."""
-
     def __init__(
         self, dialect_type: type[Dialect], values: Mapping[str, Any], redactor: Redactor
     ) -> None:
@@ -83,7 +81,6 @@ class HttpEngine:
         self._setup_end_s = 0.0
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Launch or find the server, wait until it is healthy, and query its facts."""
         if self._launch is not None:
             self._start_server(self._launch, folder, echo)
         self._wait_for_health(echo)
@@ -105,7 +102,6 @@ class HttpEngine:
         return self._facts
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Run a load, and repeat it for a profile; see `ServingEngine.run`."""
         raise_file_limit(min(plan.concurrency or len(plan.prompts), len(plan.prompts)))
         trace_dir, note = self._plan_profile(plan, folder)
         traces = TraceFolder(
@@ -161,10 +157,6 @@ class HttpEngine:
         return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
 
     def _loss(self, result: LoadResult) -> str | None:
-        """Return how the server was lost during the load, or None.
-
-        After failed requests, a health check shows whether the server still answers.
-        """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
         broken = [
             r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup
@@ -229,7 +221,6 @@ class HttpEngine:
         return f"it answers {answer.status} {text}".rstrip()
 
     def _plan_profile(self, plan: LoadPlan, folder: Path) -> tuple[Path, str | None]:
-        """Return the trace folder, and the reason if there will be no profile."""
         dialect, nowhere = self._dialect, folder / ".work" / "traces"
         if not plan.profile.is_wanted:
             return nowhere, "no profile: --no-profile"
@@ -298,7 +289,6 @@ class HttpEngine:
             return None
 
     def _answer_of(self, method: str, path: str, data: bytes = b"") -> bytes | None:
-        """Return the server's answer to a query, or None."""
         answer = self._ask(method, path, data, self._setup_end_s - time.monotonic())
         return bytes(answer.data) if answer.problem is None and answer.status == 200 else None
 
@@ -313,7 +303,6 @@ class HttpEngine:
 
 
 def _key_headers(credentials: str | None) -> dict[str, str]:
-    """Return the authorization header from the API key in the environment or the URL's user."""
     key = (os.environ.get(_KEY_VARIABLE) or "").strip()
     if key:
         if not (key.isascii() and key.isprintable()):
@@ -328,10 +317,7 @@ def _key_headers(credentials: str | None) -> dict[str, str]:
 
 
 def _base_url(text: str) -> tuple[str, str | None]:
-    """Return the server's address, without a trailing `/v1`, and the credentials of the URL.
-
-    The dialect adds `/v1` itself. The credentials are `user:password`, or None.
-    """
+    """Return the server's address without a trailing `/v1`, and its `user:password`."""
     url = text.strip().rstrip("/").removesuffix("/v1")
     wrong = UsageError(
         f"--url {mask_text(text)!r} is not the address of a server", hint="http://HOST:PORT"
@@ -364,7 +350,6 @@ def _extra_body(text: str | None) -> dict[str, Any]:
 
 
 def listens_everywhere(port: int) -> bool:
-    """Return whether a port is open on all interfaces; False if unknown."""
     try:
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
@@ -377,11 +362,6 @@ def listens_everywhere(port: int) -> bool:
 
 
 def raise_file_limit(connection_count: int) -> None:
-    """Raise the limit on open files for a number of connections.
-
-    Raises:
-        WorkloadError: the system refuses.
-    """
     needed = connection_count + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -405,13 +385,6 @@ _TAIL_BYTES = 4096
 
 
 class ServerProcess(Child):
-    """A server in its own session, so that tracekit can end it with all its descendants.
-
-    Raises:
-        UsageError: the command cannot be split into words.
-        WorkloadError: the command cannot be run.
-    """
-
     def __init__(
         self,
         command: str,
@@ -440,7 +413,6 @@ class ServerProcess(Child):
             raise WorkloadError(f"--launch: cannot run {words[0]}: {reason}") from error
 
     def log_tail(self) -> str:
-        """Return the last lines of the log, for error messages."""
         size = os.fstat(self._output.fileno()).st_size
         # Read more than is shown, because a secret may begin earlier.
         begin = max(0, size - _TAIL_BYTES - self._redactor.longest_bytes)
@@ -448,10 +420,6 @@ class ServerProcess(Child):
         return last_lines(data[-_TAIL_BYTES:].decode("utf-8", "replace"))
 
     def stop(self) -> None:
-        """Stop the server and everything in its session, and keep its log.
-
-        Processes are terminated, and killed after 15 s.
-        """
         end([self], _TERM_S)
         with self._output, self._log.open("wb") as log:
             self._output.seek(0)

@@ -1,11 +1,8 @@
 """Asyncio load generator that times every request.
 
-One thread with one event loop handles all requests. Each request has its own connection, so no
-request waits for another or fails with it, and each ends with a recorded outcome. Connections of a
-burst are opened in advance. Packets are timestamped when they are read, before any parsing. The
-CPU load of the client itself is measured and reported.
-
-If the server is known to have exited, the load ends, too.
+Each request has its own connection, so no request waits for another or fails with it, and each ends
+with a recorded outcome. Connections of a burst are opened in advance. The CPU load of the client
+itself is measured and reported.
 """
 
 from __future__ import annotations
@@ -54,11 +51,10 @@ _REASON_LENGTH = 200
 
 
 class LoadGenerator:
-    """Executes one load plan against one server.
+    """Executes one load plan against one server; without `start_call`, there is no profile.
 
-    Without `start_call`, there is no profile. `stop_timeout_s` limits the call that stops the
-    profile, during which some engines write traces. `ended` returns the exit description of a
-    server that has exited, else None.
+    `stop_timeout_s` limits the call that stops the profile, during which some engines write traces.
+    `ended` returns the exit description of a server that has exited, else None.
     """
 
     def __init__(
@@ -86,10 +82,6 @@ class LoadGenerator:
         self._is_trace_over = False
 
     def run(self) -> LoadResult:
-        """Run the load in its own event loop; see `ServingEngine.run`.
-
-        A second Ctrl-C raises `KeyboardInterrupt`.
-        """
         return asyncio.run(self._run())
 
     async def _run(self) -> LoadResult:
@@ -116,7 +108,6 @@ class LoadGenerator:
         return self._runner.finish()
 
     async def _end_of_server(self) -> str:
-        """Wait until the server exits, and return its exit description."""
         while (how := self._ended()) is None:
             await asyncio.sleep(_POLL_S)
         return how
@@ -134,10 +125,7 @@ class LoadGenerator:
                     self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
-        """Send the load again until the profile window is over.
-
-        Errors of the profile become a note.
-        """
+        """Send the load again until the profile window is over; its errors become a note."""
         plan = self._profile_plan()
         if plan.after is None:
             await self._start_profile(start_call)
@@ -155,7 +143,6 @@ class LoadGenerator:
             await load
 
     async def _profile(self, part: Pass, plan: ProfilePlan, start_call: Call) -> None:
-        """Start the profile, unless it is running, and stop it."""
         result = self._result
         if plan.after is not None:
             await self._until(plan.after, part, time.perf_counter_ns())
@@ -189,7 +176,6 @@ class LoadGenerator:
             await asyncio.sleep(_POLL_S)
 
     async def _call(self, call: Call, timeout_s: float) -> str | None:
-        """Make a call; return the error, or None."""
         data = b"" if call.body is None else json.dumps(call.body).encode()
         answer = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
         if answer.problem is not None:
@@ -199,11 +185,7 @@ class LoadGenerator:
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
 
     def _profile_plan(self) -> ProfilePlan:
-        """Fill in defaults of the profile window from the duration of the load.
-
-        Short loads are profiled completely, longer ones in the middle, where requests start and
-        end all the time.
-        """
+        """Profile short loads completely, longer ones by default in the middle."""
         plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
         if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
             return plan
@@ -211,7 +193,6 @@ class LoadGenerator:
         return replace(plan, after=after, length=Mark(duration_ns=DEFAULT_LENGTH_NS))
 
     async def _send(self, part: Pass) -> None:
-        """Send all requests of a pass on schedule, and wait for them."""
         limit = self._plan.concurrency
         gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
         ready = await self._ready(part)
@@ -245,10 +226,7 @@ class LoadGenerator:
             )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Prepare requests that are due at the start, with open connections.
-
-        Otherwise, connecting would spread out a burst.
-        """
+        """Encode and connect requests of a burst; connecting later would spread it out."""
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._plan.timeout_ns / NS_PER_S)
@@ -294,11 +272,7 @@ class LoadGenerator:
     async def _attempt(
         self, record: RequestRecord, data: bytes, connection: Connection | None
     ) -> float | None:
-        """Send a request once and receive its answer.
-
-        Returns None if the answer is final, else the time to wait before a retry, 0 if the server
-        did not specify one.
-        """
+        """Send a request once; return the pause before a retry, s, None if the answer is final."""
         limit_s = self._plan.timeout_ns / NS_PER_S
         deadline = asyncio.timeout(limit_s)
         attempt = Attempt(self._dialect, record, time.perf_counter_ns, deadline)
@@ -331,7 +305,6 @@ class LoadGenerator:
         return None if attempt.is_final else _pause_s(attempt.headers)
 
     async def _report(self, part: Pass) -> None:
-        """Report progress, and measure delays of the event loop."""
         due_ns = time.perf_counter_ns()
         while True:
             if part.stage == "load":
@@ -341,7 +314,6 @@ class LoadGenerator:
             await asyncio.sleep(_POLL_S)
 
     def _state_client(self, wall_ns: int, cpu_ns: int) -> None:
-        """Record the CPU load of this client, and warn if it affects the results."""
         result = self._result
         cpu_pct = 100 * cpu_ns / max(1, wall_ns)
         lags_ns = sorted(self._lags_ns) or [0]
@@ -363,7 +335,6 @@ class LoadGenerator:
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds of the server's Retry-After header, or 0 without one."""
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
     except ValueError:  # a date

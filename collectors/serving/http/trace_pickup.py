@@ -1,7 +1,6 @@
 """Collects complete traces from the server's trace folder.
 
-Servers answer the stop call before their traces are written: files appear late and grow. A trace is
-used only when it is complete.
+Servers answer the stop call before their traces are written: files appear late and grow.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ _BLOCK_BYTES = 1 << 20
 class TraceFolder:
     """A server's trace folder; existing files do not belong to this run.
 
-    The folder need not exist yet. `order` returns the sort key of a trace by rank, or None for a
-    file that belongs to no rank. The redactor removes secrets from copied traces.
+    `order` returns the sort key of a trace by rank, or None for a file that belongs to no rank.
     """
 
     def __init__(self, path: Path, glob: str, order: TraceOrder, redactor: Redactor) -> None:
@@ -40,17 +38,15 @@ class TraceFolder:
     def collect(
         self, into: Path, expected_count: int | None, timeout_s: float, tick: Callable[[], None]
     ) -> tuple[list[str], str | None]:
-        """Wait until the new traces are complete, and copy them as `rank<N>.json.gz`.
-
-        `expected_count` is the number of ranks, or None if it is unknown. `tick` is called while
-        waiting. Returns the names, and a note if not all traces were complete in time.
-        """
+        """Wait for complete new traces and copy them; return their names, and a note if not all."""
         deadline = time.monotonic() + timeout_s
         seen: dict[Path, tuple[int, int]] = {}
         complete: set[Path] = set()
         quiet_since = time.monotonic()
         while True:
-            sizes = self._new()
+            sizes = {
+                path: size for path, size in self._sizes().items() if self._old.get(path) != size
+            }
             if sizes != seen:
                 complete -= {path for path in complete if sizes.get(path) != seen.get(path)}
                 quiet_since = time.monotonic()
@@ -81,9 +77,6 @@ class TraceFolder:
             return names, f"no trace appeared in {self.path} within {timeout_s:g} s"
         return names, f"no trace: {self.path} is not a folder on this machine (--trace-dir)"
 
-    def _new(self) -> dict[Path, tuple[int, int]]:
-        return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}
-
     def _sizes(self) -> dict[Path, tuple[int, int]]:
         sizes = {}
         for path in self.path.glob(self._glob):
@@ -98,10 +91,6 @@ class TraceFolder:
 
 
 def is_complete(path: Path) -> bool:
-    """Return whether a trace is completely written.
-
-    Compressed traces end in their length and checksum.
-    """
     try:
         size_bytes = path.stat().st_size
         if path.suffix == ".gz":

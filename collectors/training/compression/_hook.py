@@ -37,14 +37,13 @@ Received = Sequence[list[torch.Tensor]]
 class Codec(ABC):
     """Encodes the gradient matrix of a parameter, with state per parameter.
 
-    State is per parameter, not per bucket, because DDP rebuilds its buckets after the first step.
+    State is not per bucket, because DDP rebuilds its buckets after the first step.
     """
 
     is_summable: bool
     """Whether the sum of the messages can be decoded (all-reduce); else all messages are needed."""
 
     def takes(self, gradient: torch.Tensor) -> bool:
-        """Return whether to compress a gradient; the others are averaged exactly."""
         return gradient.dim() >= 2
 
     @abstractmethod
@@ -64,9 +63,8 @@ class Codec(ABC):
 class Compression:
     """A hook's properties and the bytes it has sent so far, as seen by this rank.
 
-    `dense_bytes` is the size of the gradients, and `sent_bytes` the size of the messages sent
-    instead, both summed over the steps. With all-gather, a rank receives the messages of all
-    others. With all-reduce, it receives the size of one message for any number of ranks.
+    `sent_bytes` is the size of the messages sent instead of `dense_bytes`. With all-gather, a rank
+    receives the messages of all others; with all-reduce, the size of one.
     """
 
     method: str
@@ -113,7 +111,6 @@ class BucketHook:
         return self._compression
 
     def send(self, bucket: Any) -> Any:
-        """Encode a bucket and start to send it; the future holds the result for DDP."""
         buffer = bucket.buffer()
         pairs = list(zip(bucket.parameters(), bucket.gradients(), strict=True))
         finish = self._start(buffer, pairs)
@@ -131,10 +128,7 @@ class BucketHook:
         return future
 
     def _finish_all(self) -> None:
-        """Decode all sent buckets.
-
-        DDP queues its own callback, which waits for the results, after this one.
-        """
+        """Decode all sent buckets; DDP's own callback, which waits for them, follows."""
         pending, self._pending = self._pending, []
         for sent in pending:
             sent.future.set_result(sent.finish())
@@ -208,7 +202,6 @@ def pack(messages: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 def unpack(
     packed: torch.Tensor, like: Sequence[Sequence[torch.Tensor]]
 ) -> list[list[torch.Tensor]]:
-    """Return the tensors in the result of `pack` as views, with the shapes and types of `like`."""
     places = iter(_places(packed, [tensor for message in like for tensor in message]))
     return [
         [next(places).view(tensor.dtype).view(tensor.shape) for tensor in message]

@@ -7,10 +7,8 @@ computes and sends only one of the two factors per step, in turn:
 - a step that sends P: Q of the previous step is orthogonalized, P = M Q;
 - a step that sends Q: P of the previous step is orthogonalized, Q = Mᵀ P.
 
-Two steps are one power iteration. The orthogonal factor is the same on every rank, so the mean of
-the sent factors decodes to the mean of the ranks' approximations: one all-reduce per step, needed
-only at the end of the step. A rank's approximation error, including the rounding of the sent
-factor, is added to its next gradient (error feedback).
+The orthogonal factor is the same on every rank, so one all-reduce of the sent factors gives the
+mean approximation. A rank's approximation error is added to its next gradient (error feedback).
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ _SEED = 20230718
 
 
 class _Matrix:
-    """State of one parameter: both factors, the residual, and which factor is sent next."""
-
     __slots__ = ("basis", "residual", "sends_left")
 
     def __init__(self, basis: torch.Tensor, residual: torch.Tensor) -> None:
@@ -36,12 +32,10 @@ class _Matrix:
 
 
 class AlternatingLowRank(Codec):
-    """The codec of ACP-SGD.
+    """The codec of ACP-SGD; a matrix with a side shorter than `rank` gets that many columns.
 
     The residual has at least single precision: in bf16 a small gradient would be lost next to a
     large residual instead of adding up.
-
-    A matrix with a side shorter than `rank` gets that many columns.
     """
 
     is_summable = True
@@ -54,14 +48,12 @@ class AlternatingLowRank(Codec):
         self._generator = torch.Generator().manual_seed(_SEED)
 
     def takes(self, gradient: torch.Tensor) -> bool:
-        """Return whether the factors of two steps are smaller than two gradients."""
         if not super().takes(gradient):
             return False
         row_count, column_count = as_matrix(gradient).shape
         return self._rank * (row_count + column_count) < 2 * row_count * column_count
 
     def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Return this step's factor of the gradient and the residual."""
         state = self._matrices.get(parameter)
         if state is None:
             state = self._matrices[parameter] = self._new(gradient)
@@ -73,7 +65,6 @@ class AlternatingLowRank(Codec):
         return [converted]
 
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Write the mean approximation; the mean factor becomes the basis of the next step."""
         state = self._matrices[parameter]
         ((mean,),) = received
         mean = mean.to(state.residual.dtype)
@@ -98,7 +89,6 @@ class AlternatingLowRank(Codec):
 
 
 def as_matrix(gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient as a matrix, a view of it: all dimensions but the first are columns."""
     return gradient.view(gradient.shape[0], -1)
 
 

@@ -1,8 +1,4 @@
-"""Power-SGD, as implemented in torch.
-
-Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
-NeurIPS 2019. This file only sets it up; the hook is part of `torch.distributed`.
-"""
+"""Power-SGD, as implemented in torch (Vogels et al., NeurIPS 2019)."""
 
 from __future__ import annotations
 
@@ -18,18 +14,11 @@ _ORTHOGONALIZATION_EPSILON = 1e-8
 
 
 def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compression:
-    """Hook a model with torch's Power-SGD.
+    """Hook a model with torch's Power-SGD from `start_step`, counted from 0.
 
     The second factor and the gradient are computed in callbacks of the collectives: with gloo on
-    gloo's threads, which a profile of the calling thread misses; with NCCL on the caller's. With
-    gloo a bucket finishes before the next begins, so nothing overlaps.
-
-    `rank` is the number of columns of the factors. Steps before `start_step`, counted from 0, are
-    not compressed.
-
-    Raises:
-        UsageError: `rank` is below 1, or `start_step` below 2: the state is per bucket, and DDP
-            rebuilds its buckets after the first step.
+    its threads, which a profile of the calling thread misses; with NCCL on the caller's. The state
+    is per bucket, and DDP rebuilds its buckets after the first step.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (

@@ -1,12 +1,8 @@
 """Sign-SGD with majority vote: one bit per element.
 
-Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018: each rank
-sends the signs of its gradient, and the majority sign wins. The vote is scaled by the mean
-magnitude of the elements, as in Karimireddy et al., "Error Feedback Fixes SignSGD and other
-Gradient Compression Schemes", ICML 2019, so that the gradient has its usual size.
-
-Error feedback is not used, because it requires a mean of compressed gradients, not a majority.
-Bits cannot be summed in transit, so each rank receives the bits of all ranks (all-gather).
+Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018; the vote is
+scaled by the mean magnitude of the elements, as in Karimireddy et al., ICML 2019, so that the
+gradient has its usual size. Error feedback requires a mean of compressed gradients, not a majority.
 """
 
 from __future__ import annotations
@@ -24,9 +20,8 @@ _BITS = 8
 class MajorityVote(Codec):
     """The codec of Sign-SGD: eight signs per byte, and the mean magnitude in single precision.
 
-    A tie leaves an element unchanged. One bit cannot encode zero, and entire rows of an embedding
-    are zero: a zero votes + and - alternately, by element, rank, and step, so that zeros cancel
-    between neighboring ranks or between steps instead of drifting.
+    One bit cannot encode zero, and entire rows of an embedding are zero: a zero votes + and -
+    alternately, by element, rank, and step, so that zeros cancel instead of drifting.
     """
 
     is_summable = False
@@ -36,7 +31,6 @@ class MajorityVote(Codec):
         self._steps: dict[torch.Tensor, int] = {}
 
     def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Return the packed signs and the mean magnitude."""
         step = self._steps[parameter] = self._steps.get(parameter, -1) + 1
         flat = gradient.reshape(-1)
         scale = flat.abs().mean(dtype=torch.float32).view(1)
@@ -47,7 +41,6 @@ class MajorityVote(Codec):
         return [pack_bits(votes), scale]
 
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Write the majority's sign times the mean of the ranks' magnitudes."""
         del parameter
         votes = torch.zeros(gradient.numel(), dtype=torch.int16, device=gradient.device)
         scale = torch.zeros(1, dtype=torch.float32, device=gradient.device)
@@ -69,7 +62,6 @@ def pack_bits(values: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the first `count` bits of bytes, as 0 and 1."""
     shifts = torch.arange(_BITS, dtype=torch.uint8, device=packed.device)
     return (packed[:, None] >> shifts).bitwise_and_(1).view(-1)[:count]
 

@@ -1,9 +1,7 @@
 """Top-k sparsification: sends only the elements of largest magnitude.
 
-Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017, with the
-error feedback of Stich et al., "Sparsified SGD with Memory", NeurIPS 2018: unsent values are added
-to the next gradient. The ranks choose different elements, so messages cannot be summed in transit:
-each rank receives all of them (all-gather) and averages them.
+Aji and Heafield, EMNLP 2017, with the error feedback of Stich et al., NeurIPS 2018: unsent values
+are added to the next gradient.
 """
 
 from __future__ import annotations
@@ -19,12 +17,10 @@ from ._hook import BucketHook, Codec, Compression, Received
 
 
 class Sparsifier(Codec):
-    """The codec of Top-k: indices and values, selected per parameter.
+    """The codec of Top-k: indices and values of a fraction of elements, at least one.
 
     The residual has at least single precision: in bf16 a small gradient would be lost next to a
     large residual instead of adding up.
-
-    `density` is the fraction of elements to send, above 0 and up to 1; at least one is sent.
     """
 
     is_summable = False
@@ -34,7 +30,6 @@ class Sparsifier(Codec):
         self._residuals: dict[torch.Tensor, torch.Tensor] = {}
 
     def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Return the indices and values of the largest elements of gradient plus residual."""
         flat = gradient.reshape(-1)
         residual = self._residuals.get(parameter)
         if residual is None:
@@ -50,7 +45,6 @@ class Sparsifier(Codec):
         return [indices.to(torch.int32) if is_short else indices, values]
 
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Write the mean of the ranks' sparse gradients, added in rank order."""
         total = torch.zeros_like(self._residuals[parameter])
         for indices, values in received:
             # Indices are unique within a message, so the sum does not depend on their order.

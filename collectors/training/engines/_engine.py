@@ -21,11 +21,8 @@ WEIGHT_DECAY = 0.0
 class Engine(ABC):
     """A framework that trains a model.
 
-    Attributes:
-        module: the module whose submodule names appear in the trace.
-        notes: notes for the manifest.
-        needs_all_threads: whether it computes on threads that a profile of the calling thread
-            misses.
+    `module` has the submodule names of the trace. `needs_all_threads`: it computes on threads that
+    a profile of the calling thread misses.
     """
 
     needs_all_threads = False
@@ -55,7 +52,6 @@ def trained(parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter
 
 
 def adamw(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim.Optimizer:
-    """Return AdamW over the trained parameters, or LoRA-FA's optimizer if the spec selects it."""
     if spec.opt.adapter == "LFA":
         from ..methods import lora_fa_optimizer
 

@@ -19,8 +19,6 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 
 
 class DdpEngine(Engine):
-    """A model under DDP with AdamW: in pure bf16, in fp32, or in fp16 with loss scaling."""
-
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         super().__init__(model)
         is_half = spec.precision == "fp16"
@@ -50,7 +48,6 @@ class DdpEngine(Engine):
             return self.ddp(**batch).loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass; DDP meanwhile reduces the gradients bucket by bucket."""
         self._scaler.scale(loss).backward()
 
     def optimize(self) -> None:

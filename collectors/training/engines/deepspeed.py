@@ -31,11 +31,10 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 def construction(
     spec: TrainingSpec, size_bytes: int, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return the context for creating a model: under stage 3, it shards large models on the fly.
+    """Return the context for creating a model: under stage 3, it shards large models.
 
     A model sharded this way keeps torch's per-layer initial weights, because transformers'
-    initialization sees empty ones. 4-bit weights can only be packed unsharded, so their model is
-    created unsharded.
+    initialization sees empty ones. 4-bit weights can only be packed unsharded.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -43,7 +42,7 @@ def construction(
         return contextlib.nullcontext()
     deepspeed = _import(device)
     zero: dict[str, Any] = {"stage": 3}
-    if spec.opt.is_offloaded:
+    if "O" in spec.opt:
         zero["offload_param"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
     config = {
         "train_micro_batch_size_per_gpu": spec.batch_size,
@@ -74,7 +73,6 @@ class DeepSpeedEngine(Engine):
         self._engine.backward(loss)
 
     def optimize(self) -> None:
-        """Update this rank's shards and gather the updated weights."""
         self._engine.step()
 
     def report(self) -> dict[str, Any]:
@@ -86,13 +84,11 @@ ENGINE = DeepSpeedEngine
 
 def _memory_bytes(device: torch.device) -> int:
     if device.type == "cuda":
-        total: int = torch.cuda.get_device_properties(device).total_memory
-        return total
+        return torch.cuda.get_device_properties(device).total_memory
     return (memory_bytes() or 0) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _import(device: torch.device) -> Any:
-    """Import DeepSpeed and join the existing process group."""
     if device.type != "cuda":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
@@ -115,13 +111,13 @@ def _config(
 ) -> dict[str, Any]:
     opt = spec.opt
     zero: dict[str, Any] = {"stage": opt.zero_stage}
-    if opt.is_offloaded:
+    if "O" in opt:
         pin = device.type == "cuda"
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pin}
         if opt.zero_stage == 3:
             zero["offload_param"] = {"device": "cpu", "pin_memory": pin}
     zero |= _sizes(model, opt.zero_stage)
-    uses_native = device.type == "cuda" and _can_build(opt.is_offloaded, notes)
+    uses_native = device.type == "cuda" and _can_build("O" in opt, notes)
     return {
         "train_micro_batch_size_per_gpu": spec.batch_size,
         "gradient_accumulation_steps": 1,
@@ -144,11 +140,10 @@ def _config(
 
 
 def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
-    """Return bucket sizes and stage 3 thresholds if DeepSpeed's are too large.
+    """Return bucket sizes and stage 3 thresholds, in elements, for small models.
 
-    Sizes are in elements. DeepSpeed allocates entire buckets, 1 GB by default, so a small model
-    would need more memory with ZeRO than without. A reuse distance of 0 frees the parameters that
-    the forward pass has gathered, as models that need stage 3 require.
+    DeepSpeed allocates entire buckets, 1 GB by default. A reuse distance of 0 frees the parameters
+    that the forward pass has gathered, as models that need stage 3 require.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:
@@ -166,7 +161,6 @@ def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
 
 
 def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
-    """Return whether DeepSpeed's Adam exists or compiles; if not, add the reason to `notes`."""
     from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
     from torch.utils.cpp_extension import CUDA_HOME
 

@@ -1,9 +1,4 @@
-"""Sharded training by torch's FSDP2 (`fully_shard`).
-
-Z3 frees the gathered parameters after the forward pass and gathers them again for the backward
-pass. Z2 keeps them (`reshard_after_forward=False`), so that only gradients and optimizer state are
-sharded during the step. O keeps parameters, gradients, and optimizer state on the host.
-"""
+"""Sharded training by torch's FSDP2 (`fully_shard`)."""
 
 from __future__ import annotations
 
@@ -23,24 +18,18 @@ from ._engine import Engine, adamw
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type of the sharded weights.
-
-    Trained weights are fp32, as under ZeRO, and are cast for each pass. With an adapter, the frozen
-    weights would not benefit from fp32.
-    """
+    """Return the type of the sharded weights; frozen ones would not benefit from fp32."""
     if spec.precision == "bf16" and spec.opt.adapter:
         return torch.bfloat16
     return torch.float32
 
 
 class Fsdp2Engine(Engine):
-    """A model sharded over all ranks: one group per decoder layer, and one for the rest."""
-
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         super().__init__(model)
         compute = torch.bfloat16 if spec.precision == "bf16" else torch.float32
         offload = OffloadPolicy()
-        if spec.opt.is_offloaded:
+        if "O" in spec.opt:
             offload = CPUOffloadPolicy(pin_memory=device.type == "cuda")
         options = {
             "mesh": init_device_mesh(device.type, (spec.rank_count,)),
@@ -68,11 +57,7 @@ ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
-    """Return the parameters that FSDP2 of this torch version cannot shard: packed 4-bit weights.
-
-    As of torch 2.11, FSDP2 first creates every shard as a parameter that requires gradients, which
-    integers cannot.
-    """
+    """Return packed 4-bit weights, if this FSDP2 cannot shard integers (torch 2.11)."""
     packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
     if not packed:
         return set()

@@ -1,10 +1,4 @@
-"""Training with megatron-core: tensor parallelism inside data parallelism.
-
-Layers, parallel embedding, and parallel loss are megatron-core's (`GPTModel` with its local layer
-specification). torch's DDP joins the data-parallel ranks over megatron's group, with AdamW.
-megatron-core requires CUDA. Pipeline parallelism, sequence parallelism, and Transformer Engine are
-not supported.
-"""
+"""Training with megatron-core: tensor parallelism inside data parallelism by torch's DDP."""
 
 from __future__ import annotations
 
@@ -17,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tracekit.errors import UsageError
 
+from ...model.models import describe
 from ..result import RankResult
 from ..spec import TrainingSpec
 from ._engine import Engine, adamw
@@ -26,8 +21,6 @@ _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class MegatronEngine(Engine):
-    """A `GPTModel`, split over tensor-parallel ranks and replicated by DDP over the others."""
-
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         from megatron.core import parallel_state
 
@@ -77,13 +70,8 @@ def build(
     ).to(device, _DTYPES[spec.precision])
     result.attention_backend = "megatron local"
     total = _parameter_count(model, spec.tensor_size)
-    result.model = {
-        "model_class": type(model).__name__,
-        "parameter_count": total,
-        "trainable_parameter_count": total,
-        "layer_count": config.num_hidden_layers,
-        "config": config.to_diff_dict(),
-    }
+    counts = {"parameter_count": total, "trainable_parameter_count": total}
+    result.model = describe(type(model).__name__, model, config) | counts
     return MegatronEngine(model, spec, device)
 
 
@@ -102,7 +90,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
     from megatron.core.transformer import TransformerConfig
 
     recompute: dict[str, Any] = {}
-    if spec.opt.is_recomputed:
+    if "R" in spec.opt:
         recompute = {
             "recompute_granularity": "full",
             "recompute_method": "uniform",
@@ -134,7 +122,6 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameter count of the complete model, derived from this rank's part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)

@@ -1,8 +1,4 @@
-"""The ranks of `test_collectives.py`: `python _ranks.py FOLDER`.
-
-Every rank calls each collective once on different numbers, and writes its tensors into
-FOLDER/<rank>.json.
-"""
+"""The ranks of `test_collectives.py`: each calls each collective once on different numbers."""
 
 import json
 import os

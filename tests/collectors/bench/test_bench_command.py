@@ -21,7 +21,6 @@ nightly = pytest.mark.nightly("starts processes that import torch; points are me
 
 
 def start(tmp_path, *arguments):
-    """Start the command in its own process."""
     return subprocess.Popen(
         [sys.executable, "-m", "tracekit", "bench", *arguments, *SMALL],
         cwd=tmp_path,
@@ -36,7 +35,6 @@ def lines_of(folder):
 
 
 def measured(folder):
-    """Return how many points have a line while the run is being made."""
     found = folder.glob(".run.partial-*/.work/lines-*.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in found)
 

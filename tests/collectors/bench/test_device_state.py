@@ -7,6 +7,14 @@ from tracekit.collectors.bench.measuring import DeviceState
 NOTHING = {"clock_hz": None, "memory_clock_hz": None, "power_w": None, "temperature_c": None}
 
 
+FIGURES = {
+    ("nvmlDeviceGetClockInfo", 1): 1410,
+    ("nvmlDeviceGetClockInfo", 2): 1593,
+    ("nvmlDeviceGetPowerUsage",): 305_250,
+    ("nvmlDeviceGetTemperature", 0): 54,
+}
+
+
 class Library:
     """NVML with one device, `GPU-abc`; `missing` functions return that they are not supported."""
 
@@ -23,22 +31,15 @@ class Library:
         handle._obj.value = 77
         return 0 if uuid == b"GPU-abc" else 6
 
-    def nvmlDeviceGetClockInfo(self, handle, which, value):  # noqa: N802
-        assert handle.value == 77
-        return self._tell("clock", {1: 1410, 2: 1593}[which], value)
+    def __getattr__(self, name):
+        def tell(handle, *rest):
+            *which, value = rest
+            assert handle.value == 77
+            assert isinstance(value._obj, ctypes.c_uint)
+            value._obj.value = FIGURES[name, *which]
+            return 3 if name.endswith(self._missing) else 0
 
-    def nvmlDeviceGetPowerUsage(self, handle, value):  # noqa: N802
-        assert handle.value == 77
-        return self._tell("power", 305_250, value)
-
-    def nvmlDeviceGetTemperature(self, handle, sensor, value):  # noqa: N802
-        assert (handle.value, sensor) == (77, 0)
-        return self._tell("temperature", 54, value)
-
-    def _tell(self, name, figure, value):
-        assert isinstance(value._obj, ctypes.c_uint)
-        value._obj.value = figure
-        return 3 if name in self._missing else 0
+        return tell
 
 
 def test_figures_in_base_units():
@@ -52,7 +53,7 @@ def test_figures_in_base_units():
 
 
 def test_missing_figures_are_null():
-    read = DeviceState("abc", lambda _: Library("power", "temperature")).read()
+    read = DeviceState("abc", lambda _: Library("PowerUsage", "Temperature")).read()
     assert read["clock_hz"] == 1_410_000_000
     assert read["power_w"] is read["temperature_c"] is None
     unknown = Library()

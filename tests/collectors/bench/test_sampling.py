@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -19,8 +20,6 @@ BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, most_inne
 
 
 class Machine:
-    """A call that takes given times, on a clock that moves with it."""
-
     def __init__(self, times_ns):
         self._times_ns = times_ns
         self.now_ns = 0.0
@@ -116,61 +115,34 @@ def test_all_ranks_stop_at_the_slowest_ones_figures():
     assert 100 <= len(timing.sample_ns) <= 150
 
 
-class Cuda:
-    """A fake torch.cuda that logs its calls."""
-
-    def __init__(self, elapsed_ms=1.5):
-        self.told: list[str] = []
-        self._elapsed_ms = elapsed_ms
-        self._count = 0
-
-    def synchronize(self, device):
-        self.told.append(f"synchronize {device}")
-
-    def _sleep(self, cycles):
-        self.told.append(f"sleep {cycles}")
-
-    def Event(self, *, enable_timing):  # noqa: N802 - torch's name
-        assert enable_timing
-        cuda, self._count = self, self._count + 1
-        number = self._count
-
-        class Event:
-            def record(self):
-                cuda.told.append(f"record {number}")
-
-            def synchronize(self):
-                cuda.told.append(f"wait {number}")
-
-            def elapsed_time(self, other):
-                del other
-                return cuda._elapsed_ms
-
-        return Event()
+def event_clock(elapsed_ms=1.5):
+    cuda = Mock()
+    cuda.Event.side_effect = (cuda.begin, cuda.end)
+    cuda.begin.elapsed_time.return_value = elapsed_ms
+    return EventClock("cuda:0", cuda), cuda
 
 
 def test_events_hold_nothing_but_the_calls():
-    cuda = Cuda()
-    clock = EventClock("cuda:0", cuda)
-    took = clock.time_ns(lambda: cuda.told.append("call"), 2)
-    assert took == 1_500_000
-    assert cuda.told == [
-        "synchronize cuda:0", "sleep 75000", "record 1", "call", "call", "record 2", "wait 2",
-    ]  # fmt: skip
+    clock, cuda = event_clock()
+    assert clock.time_ns(cuda.work, 2) == 1_500_000
+    assert cuda.mock_calls[2:] == [
+        *(call.synchronize("cuda:0"), call._sleep(75_000), call.begin.record()),
+        *(call.work(), call.work(), call.end.record(), call.end.synchronize()),
+        call.begin.elapsed_time(cuda.end),
+    ]
 
 
 @pytest.mark.parametrize(("count", "cycles"), [(1, 75_000), (100, 1_500_000), (9999, 15_000_000)])
 def test_the_device_is_held_for_as_long_as_calls_are_queued(count, cycles):
-    cuda = Cuda()
-    EventClock("cuda:0", cuda).time_ns(lambda: None, count)
-    assert cuda.told[1] == f"sleep {cycles}"
+    clock, cuda = event_clock()
+    clock.time_ns(lambda: None, count)
+    cuda._sleep.assert_called_once_with(cycles)
 
 
 def test_a_device_without_that_kernel_is_timed_all_the_same():
-    cuda = Cuda(2.0)
+    clock, cuda = event_clock(2.0)
     cuda._sleep = None
-    assert EventClock("cuda:0", cuda).time_ns(lambda: None, 1) == 2e6
-    assert not any(told.startswith("sleep") for told in cuda.told)
+    assert clock.time_ns(lambda: None, 1) == 2e6
 
 
 def test_the_wall_clock_waits_outside_of_the_time():

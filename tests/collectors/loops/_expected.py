@@ -39,7 +39,6 @@ def lines_of(stdout: str, files: list[str]) -> list[str]:
 
 
 def expected() -> dict[str, list[str]]:
-    """Return the expected lines of each program."""
     sections: dict[str, list[str]] = {}
     for line in FILE.read_text("utf-8").splitlines():
         if line.startswith("$ "):
@@ -50,7 +49,6 @@ def expected() -> dict[str, list[str]]:
 
 
 def is_same(found: str, wanted: str) -> bool:
-    """Return whether two lines have the same words, and floating-point numbers within tolerance."""
     pairs = list(zip(found.split(), wanted.split(), strict=False))
     return len(found.split()) == len(wanted.split()) and all(
         one == other or ("." in one + other and _is_close(one, other)) for one, other in pairs
@@ -65,7 +63,6 @@ def _is_close(one: str, other: str) -> bool:
 
 
 def assert_unharmed(result: Outcome, program: str) -> None:
-    """Check that output and files of a recorded program match the bare program."""
     assert result.exit_code == 0, result.stderr
     found, wanted = lines_of(result.stdout, result.files), expected()[program]
     assert len(found) == len(wanted), (found, wanted)

@@ -8,7 +8,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -35,8 +35,6 @@ _DRAWN = re.compile(r"(?<=_)[a-z0-9_]{8}(?=/|$)|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run folder, read without tracekit."""
-
     path: Path
 
     @property
@@ -56,18 +54,15 @@ class RunFolder:
         return Counter(event["name"] for event in self.events(rank))
 
     def spans(self, prefix: str, rank: int = 0) -> list[tuple[float, float]]:
-        """Return begin and end of the events whose name starts with a prefix."""
         events = self.events(rank)
         return [(e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].startswith(prefix)]
 
     def phases(self, rank: int = 0) -> dict[str, int]:
-        """Return the number of ranges of each phase in the recorded steps."""
         prefix = "tk/phase/"
         names = self.names(rank).items()
         return {name.removeprefix(prefix): n for name, n in names if name.startswith(prefix)}
 
     def inside(self, outer: str, inner: str) -> int:
-        """Return how many events of one name begin inside an event of another on its thread."""
         events = self.events()
         spans = [(e["ts"], e["ts"] + e["dur"], e["tid"]) for e in events if e["name"] == outer]
         return sum(
@@ -77,10 +72,7 @@ class RunFolder:
         )
 
     def steps(self, rank: int = 0) -> dict[int, set[int]]:
-        """Return the loop's own step numbers inside each recorded step.
-
-        The end of the loop's mark decides, as the mark may begin before tracekit opens its range.
-        """
+        """Return the loop's own steps whose mark ends inside each recorded step."""
         events = self.events(rank)
         # A restarted step follows the range that it replaces.
         marks = sorted((e["name"], e["ts"], e["ts"] + e["dur"]) for e in events)
@@ -99,7 +91,6 @@ class RunFolder:
         return own
 
     def tokens_per_step(self) -> float | None:
-        """Return the number of tokens per timed step, summed over the ranks."""
         made = self.manifest
         if not made["repeats"] or made["repeats"][0]["tokens_per_s"] is None:
             return None
@@ -110,16 +101,7 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a command.
-
-    Attributes:
-        exit_code: as a shell shows it, 128 + n for signals.
-        stdout: what the program printed.
-        stderr: output of the program and tracekit.
-        files: names in its folder, home, and temporary folder, without the run folder.
-        left: command lines of processes that outlived it.
-        folder: its working folder.
-    """
+    """The result of a command: `exit_code` as in a shell, and `left`, the processes after it."""
 
     exit_code: int
     stdout: str
@@ -135,8 +117,6 @@ class Outcome:
 
 @dataclass(slots=True)
 class Process:
-    """A command that runs."""
-
     command: list[str]
     folder: Path
     token: str
@@ -144,7 +124,6 @@ class Process:
     seen: list[str] = field(default_factory=list)
 
     def wait_for(self, line: str) -> None:
-        """Wait until it prints a line that begins with a text."""
         assert self.popen.stdout is not None
         for text in self.popen.stdout:
             self.seen.append(text)
@@ -153,12 +132,7 @@ class Process:
         pytest.fail(f"ended without {line!r}: {self.seen}\n{self.end().stderr}")
 
     def end(self, stdin: str | None = None, *, wait_s: float = _LEAVING_S) -> Outcome:
-        """Wait for the end, and return the outcome; kill remaining processes.
-
-        Args:
-            stdin: its standard input.
-            wait_s: how long its children may outlive it.
-        """
+        """Wait for the end, and return the outcome; its children have `wait_s` to follow it."""
         try:
             stdout, stderr = self.popen.communicate(stdin, timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -195,14 +169,7 @@ class Loops:
         name: str = "",
         **options: Any,
     ) -> Process:
-        """Start a command.
-
-        Args:
-            command: the command line.
-            env: added to the environment.
-            name: of the folder; commands of one name share it. Empty for a new folder.
-            options: of `subprocess.Popen`.
-        """
+        """Start a command; commands of one `name` share their folder."""
         folder = self._folder / (name or uuid.uuid4().hex[:8])
         for part in ("work", "home", "tmp"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -235,13 +202,10 @@ class Loops:
         return Process(list(command), folder / "work", token, popen)
 
     def run(self, script: str, *words: str, ranks: int = 1, **how: Any) -> Outcome:
-        """Run a program under `tracekit collect`, or return the outcome of the same earlier run.
+        """Run a file of `programs` under `tracekit collect`, once per session.
 
-        Args:
-            script: a file of `programs`, without its suffix.
-            words: its arguments.
-            ranks: how many; `ranks.sh` starts them, or torchrun if `is_torchrun`.
-            how: `options` of `tracekit collect`, `stdin`, `is_torchrun`, `is_bare`.
+        If `is_torchrun`, torchrun starts the `ranks`, else `ranks.sh`; if `is_bare`, without
+        tracekit.
         """
         key = (script, words, ranks, *sorted(how.items()))
         if key not in self._done:
@@ -253,7 +217,6 @@ class Loops:
 
     @staticmethod
     def program(script: str, *words: str, ranks: int = 1, is_torchrun: bool = False) -> list[str]:
-        """Return the command that runs a file of `programs`; see `run`."""
         command = [sys.executable, str(PROGRAMS / f"{script}.py"), *words]
         if ranks == 1:
             return command
@@ -268,7 +231,6 @@ class Loops:
 
     @staticmethod
     def collect(*options: str, out: str = "run") -> list[str]:
-        """Return `tracekit collect` up to the program, with the usual options by default."""
         return [str(TRACEKIT), "collect", "--out", out, *(options or OPTIONS), "--"]
 
     @staticmethod
@@ -280,21 +242,18 @@ class Loops:
                 return int(server.getsockname()[1])
 
     def close(self) -> None:
-        """Kill the remaining processes, and remove the files."""
         for token in self._tokens:
             end_all(token)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def needs(*packages: str) -> None:
-    """Skip the test if a package of the `loops` extra is missing."""
     for name in packages:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: pip install -e '.[loops]'")
 
 
 def files_of(work: Path) -> list[str]:
-    """Return the file names around a program, with the varying parts replaced."""
     while True:
         # Another program of the folder may be removing a file.
         with contextlib.suppress(FileNotFoundError):
@@ -306,33 +265,23 @@ def files_of(work: Path) -> list[str]:
 
 
 def left_of(token: str, wait_s: float) -> list[str]:
-    """Return the processes that still run after some time; return immediately if none does."""
     deadline = time.monotonic() + wait_s
     while True:
-        found = [_words(pid) for pid in _pids(token)]
+        found = [" ".join(one.info["cmdline"] or ()) for one in _processes(token)]
         if not found or time.monotonic() > deadline:
             return sorted(found)
         time.sleep(0.1)
 
 
 def end_all(token: str) -> None:
-    for pid in _pids(token):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    for one in _processes(token):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
-def _pids(token: str) -> list[int]:
-    """Return the processes that have a token in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if token.encode() in (path / "environ").read_bytes():
-                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [int(path.name)] if state != "Z" else []
-    return found
-
-
-def _words(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    return ""
+def _processes(token: str) -> list[psutil.Process]:
+    return [
+        one
+        for one in psutil.process_iter(["environ", "status", "cmdline"])
+        if (one.info["environ"] or {}).get(_TOKEN) == token and one.info["status"] != "zombie"
+    ]

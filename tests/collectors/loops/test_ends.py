@@ -7,7 +7,6 @@ import select
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 
 import pytest
 from _expected import assert_unharmed, expected, is_same, lines_of
@@ -21,48 +20,38 @@ nightly = pytest.mark.nightly("exit codes and signals of programs are tested in 
 BEFORE, WITHIN, AFTER = 3, 7, 10  # the recorded steps are 6 and 7
 
 
-@dataclass(frozen=True)
-class End:
-    """How a program ends in a step, and the result."""
-
-    step: int
-    how: str
-    exit_code: int
-    outcome: str
-    reason: str
-
-
-ENDS = {
-    "fails before": End(BEFORE, "raise", 1, "failed", "on purpose"),
-    "fails within": End(WITHIN, "raise", 1, "failed", "on purpose"),
-    "fails after": End(AFTER, "raise", 1, "failed", "on purpose"),
-    "device memory": End(WITHIN, "torch-oom", 1, "oom", "memory"),
-    "host memory": End(WITHIN, "no-memory", 1, "oom", "memory"),
-    "os._exit": End(WITHIN, "exit", 3, "failed", "3"),
-    "sys.exit": End(WITHIN, "sys-exit", 4, "failed", "4"),
-    "crashes": End(WITHIN, "SIGSEGV", 139, "failed", "SIGSEGV"),
-}
-
-
 @nightly
-@pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-def test_a_program_that_ends_badly(case, loops):
-    result = loops.run("ends", str(case.step), case.how)
-    assert result.exit_code == case.exit_code, result.stderr
+@pytest.mark.parametrize(
+    ("step", "how", "exit_code", "outcome", "reason"),
+    [
+        (BEFORE, "raise", 1, "failed", "on purpose"),
+        (WITHIN, "raise", 1, "failed", "on purpose"),
+        (AFTER, "raise", 1, "failed", "on purpose"),
+        (WITHIN, "torch-oom", 1, "oom", "memory"),
+        (WITHIN, "no-memory", 1, "oom", "memory"),
+        (WITHIN, "exit", 3, "failed", "3"),
+        (WITHIN, "sys-exit", 4, "failed", "4"),
+        (WITHIN, "SIGSEGV", 139, "failed", "SIGSEGV"),
+    ],
+)
+def test_a_program_that_ends_badly(step, how, exit_code, outcome, reason, loops):
+    result = loops.run("ends", str(step), how)
+    assert result.exit_code == exit_code, result.stderr
     # Its output equals the plain loop's, up to the unfinished step.
     (printed,) = lines_of(result.stdout, result.files)
-    assert is_same(printed, " ".join(expected()["plain"][0].split()[: 4 + case.step]))
+    assert is_same(printed, " ".join(expected()["plain"][0].split()[: 4 + step]))
     assert result.left == []
     made = result.run.manifest
-    assert (made["outcome"], made["exit_code"]) == (case.outcome, case.exit_code)
-    assert case.reason in made["reason"]
+    assert (made["outcome"], made["exit_code"]) == (outcome, exit_code)
+    assert reason in made["reason"]
+    assert made["command"][-2:] == [str(step), how]
     assert made["traces"] == result.run.traces
-    if case.step == AFTER:
+    if step == AFTER:
         assert result.run.steps() == {6: {6}, 7: {7}}
-    elif case.step == WITHIN and case.how in ("raise", "sys-exit", "torch-oom"):
+    elif step == WITHIN and how in ("raise", "sys-exit", "torch-oom"):
         # Step 6 is complete, and Python had the time to write it.
         assert result.run.steps()[6] == {6}
-    if case.how == "raise":
+    if how == "raise":
         assert "ValueError: on purpose" in result.stderr
 
 
@@ -115,11 +104,7 @@ TAKE_TERMINAL = (
 
 
 def on_a_terminal(loops, command, wait_for, keys):
-    """Run a command on its own terminal, and press keys once it has printed a text.
-
-    Returns:
-        The text on the terminal, and the outcome.
-    """
+    """Press keys in a terminal once a command prints a text; return its text and outcome."""
     ours, theirs = pty.openpty()
     wrapped = [sys.executable, "-c", TAKE_TERMINAL, *command]
     process = loops.start(wrapped, stdin=theirs, stdout=theirs, stderr=theirs)

@@ -23,23 +23,11 @@ GATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A loop program, and what its run folder must contain.
+    """A loop program with its arguments, and what its run folder must contain.
 
-    Attributes:
-        program: the script and its arguments.
-        ranks: number of ranks.
-        is_torchrun: whether torchrun starts the ranks, not a shell script.
-        needs: packages of the `loops` extra.
-        tokens: trained by all ranks in one step; None without token ids.
-        model: class of the model.
-        parameters: number of parameters; None to skip the check.
-        phases: ranges of each checked phase in the two recorded steps; empty if the calls inside
-            a step cannot be seen.
-        accumulation: micro-batches of a step; None if unknown.
-        data_size: number of data-parallel ranks.
-        precision: data type of the computation.
-        steps: the recorded steps; None if only that each holds its own mark is checked.
-        note: part of a note of the run.
+    `tokens` are trained by all ranks in one step. `phases` has the ranges of each checked phase in
+    the two recorded steps; it is empty if the calls inside a step cannot be seen. Without `steps`,
+    only that each recorded step holds its own mark is checked. `note` is a part of a note.
     """
 
     program: str
@@ -63,7 +51,6 @@ class Loop:
 
     @property
     def section(self):
-        """Heading of the expected output."""
         ranks = f"{self.ranks} ranks{', torchrun' * self.is_torchrun}"
         return f"{self.program} ({ranks})" if self.ranks > 1 else self.program
 
@@ -81,7 +68,6 @@ def calls(kind, note="", tokens=TOKENS, **phases):
 
 
 def in_turn(kind, note):
-    """Return the last of several loops of one process, which is recorded."""
     return Loop(program=f"loops_in_turn {kind}", parameters=PARAMETERS, note=note)
 
 
@@ -408,7 +394,6 @@ def test_a_pipeline_stage_waits_inside_the_step_it_waits_for(words, loops):
 
 
 def ops(path):
-    """Return the number of each torch operator in a trace, and of the loop's own marks."""
     events = json.loads(path.read_bytes())["traceEvents"]
     kept = ("aten::", "own/", "ProfilerStep#", "Optimizer.")
     return Counter(e["name"] for e in events if e.get("ph") == "X" and e["name"].startswith(kept))

@@ -43,7 +43,6 @@ for task in $tasks; do wait $task || exit; done
 
 @pytest.fixture(scope="module")
 def cluster(loops):
-    """Return a function that runs a command of the page, on both nodes if it names a node."""
     folder = loops._folder / "clusters"
     for part in ("bin", "work"):
         (folder / part).mkdir(parents=True)

@@ -13,7 +13,6 @@ STEPS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
 
 
 def step_numbers(run):
-    """Return the steps that tracekit sees in a run folder."""
     with tracekit.open(run, cache=False) as trace:
         return sorted(set(trace.query("steps").column("step")))
 

@@ -1,9 +1,6 @@
 """Hostile servers: each misbehaves at one path, and answers well everywhere else.
 
-`KINDS` is the table of them with the expected result. `hostile_of(random)` returns any of them,
-half of the time with mutated bytes, as a pure function of the random generator.
-`attack(hostile, folder)` runs `--stage serve` against one on loopback, and raises `AssertionError`
-unless the result is a readable run folder or one clear error.
+`attack` raises `AssertionError` unless the result is a readable run folder or one clear error.
 """
 
 from __future__ import annotations
@@ -34,8 +31,6 @@ MOST_SENT_BYTES = 48 << 20
 
 
 class Step(NamedTuple):
-    """Bytes to send: once, or repeatedly until the client hangs up."""
-
     data: bytes = b""
     is_endless: bool = False
     pause_s: float = 0.0
@@ -50,25 +45,17 @@ class Script(NamedTuple):
 
 
 class Hostile(NamedTuple):
-    """A hostile server: its scripts by path."""
-
-    name: str = ""
     engine: str = "vllm"
     scripts: dict[str, Script] = {}  # noqa: RUF012 - never changed
     is_profiled: bool = False
 
 
 class Kind(NamedTuple):
-    """A kind of hostile server.
+    """A kind of hostile server, which behaves as one of `scripts` at a path.
 
-    Attributes:
-        outcome: outcome of each request; `refused` if the run ends in an error without a run
-            folder; `any` if it depends on the variant or on the speed of the machine.
-        path: where it misbehaves.
-        scripts: variants of its behavior there.
-        reason: start of the reason of each failed request.
-        engine: the dialect it speaks.
-        is_profiled: whether the run asks it for a profile.
+    `outcome` is the outcome of each request; `refused` if the run ends in an error without a run
+    folder; `any` if it depends on the variant or on the speed of the machine. The reason of each
+    failed request begins with `reason`.
     """
 
     outcome: str
@@ -78,9 +65,8 @@ class Kind(NamedTuple):
     engine: str = "vllm"
     is_profiled: bool = False
 
-    def hostile(self, name: str, random: Random) -> Hostile:
-        script = random.choice(self.scripts)
-        return Hostile(name, self.engine, {self.path: script}, self.is_profiled)
+    def hostile(self, random: Random) -> Hostile:
+        return Hostile(self.engine, {self.path: random.choice(self.scripts)}, self.is_profiled)
 
 
 def head(status: str = "200 OK", *lines: str) -> bytes:
@@ -105,7 +91,6 @@ DONE = b"data: [DONE]\n\n"
 
 
 def chunk(count: int, **members: Any) -> bytes:
-    """Return the event of one token as vLLM sends it."""
     choice = {"index": 0, "text": "x", "finish_reason": "length" if count == NEW_TOKENS else None}
     usage = {"prompt_tokens": 4, "completion_tokens": count}
     value = {"id": "cmpl-1", "choices": [choice], "usage": usage, **members}
@@ -113,7 +98,6 @@ def chunk(count: int, **members: Any) -> bytes:
 
 
 def used(**usage: Any) -> bytes:
-    """Return the event of the last token with other token counts."""
     return chunk(NEW_TOKENS, usage=usage)
 
 
@@ -122,7 +106,6 @@ def stream(*events: bytes) -> Script:
 
 
 def token_event(count: int) -> bytes:
-    """Return the event of one token with the members of both LightLLM and TGI."""
     is_last = count == NEW_TOKENS
     token = {"id": 7, "text": "x", "count_output_tokens": count, "prompt_tokens": 8}
     value = {"token": token, "finished": is_last, "generated_text": "xxx" if is_last else None}
@@ -335,8 +318,7 @@ KINDS: dict[str, Kind] = {
 
 def hostile_of(random: Random) -> Hostile:
     """Return any hostile server, half of the time with mutated bytes."""
-    name = random.choice(sorted(KINDS))
-    chosen = KINDS[name].hostile(name, random)
+    chosen = KINDS[random.choice(sorted(KINDS))].hostile(random)
     if random.random() < 0.5:
         return chosen
     paths = [*chosen.scripts, *random.sample(sorted(GOOD), k=2)]
@@ -371,8 +353,6 @@ def _mutated(script: Script, random: Random) -> Script:
 
 
 class HostileServer:
-    """Plays a hostile server on loopback, each connection on its own thread."""
-
     def __init__(self, hostile: Hostile) -> None:
         self._scripts = GOOD | hostile.scripts
         self._first = next((s for s in hostile.scripts.values() if s.speaks_first), None)
@@ -427,7 +407,6 @@ class HostileServer:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
     def _path(self, connection: socket.socket) -> str:
-        """Read a request, and return its path."""
         data = b""
         while b"\r\n\r\n" not in data:
             data += connection.recv(65536) or b"\r\n\r\n"
@@ -442,8 +421,6 @@ class HostileServer:
 
 
 class Ended(NamedTuple):
-    """The result of an attack: the error, or the run and its requests."""
-
     error: str | None
     run: manifest.Manifest | None
     requests: list[dict[str, Any]]
@@ -454,17 +431,7 @@ class Ended(NamedTuple):
 def attack(
     hostile: Hostile, folder: Path, *, startup_s: float = 0.3, request_s: float = 0.3
 ) -> Ended:
-    """Run `--stage serve` against a hostile server.
-
-    Args:
-        hostile: the server.
-        folder: receives the run folder, which is removed again.
-        startup_s: how long the server may take to be healthy.
-        request_s: how long a request may take.
-
-    Raises:
-        AssertionError: the result is neither a readable run folder nor one clear error.
-    """
+    """Run `--stage serve` against a hostile server; the run folder is removed again."""
     from tracekit.collectors.collect import run
     from tracekit.collectors.serving.http import answer as request_attempt
     from tracekit.collectors.serving.http import engine as _http
@@ -512,8 +479,6 @@ def attack(
 
 
 def _checked(out: Path) -> tuple[manifest.Manifest, list[dict[str, Any]]]:
-    """Read a run folder with a strict parser; return its manifest and requests."""
-
     def refuse(text: str) -> None:
         raise AssertionError(f"{text} is no JSON")
 

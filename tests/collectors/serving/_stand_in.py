@@ -54,8 +54,6 @@ class GoneError(Exception):
 
 
 class Connection:
-    """One request, and the means to answer it."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.head = ""
@@ -99,8 +97,6 @@ class Connection:
 
 
 class Engine:
-    """The shared part of all engines; a subclass is one protocol."""
-
     name = ""
     generate_path = "/v1/completions"
     health_path = "/health"
@@ -179,7 +175,6 @@ class Engine:
         await connection.writer.drain()
 
     async def paced(self, count: int) -> AsyncIterator[int]:
-        """Yield the number of tokens so far, event by event."""
         total = 0
         while total < count:
             if self.quirks.token_gap_s:
@@ -437,7 +432,6 @@ def usage(prompt: int, completion: int) -> dict[str, int]:
 
 
 def trace(rank: int, world_size: int) -> dict[str, Any]:
-    """Return a trace of one op, large enough to be written in several parts."""
     event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
     return {
         "schemaVersion": 1,

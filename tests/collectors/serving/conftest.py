@@ -19,8 +19,6 @@ STAND_IN = Path(__file__).with_name("_stand_in.py")
 
 
 class StandIn:
-    """A stand-in server in its own process."""
-
     def __init__(self, engine, folder):
         port_file = folder / "port"
         self.engine = engine
@@ -29,7 +27,6 @@ class StandIn:
         self.url = f"http://127.0.0.1:{port_file.read_text()}"
 
     def behave(self, **quirks):
-        """Restart the server with these quirks (see `_stand_in.Quirks`)."""
         self._ask(json.dumps(quirks).encode())
         return self
 
@@ -48,7 +45,6 @@ class StandIn:
 
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory):
-    """Return a function that returns the stand-in of an engine, with quirks given by keyword."""
     servers = {}
 
     def get(engine, **quirks):
@@ -63,10 +59,7 @@ def stand_in(tmp_path_factory):
 
 @pytest.fixture
 def stand_in_command(tmp_path):
-    """Return a function that returns the command of a stand-in, and its URL.
-
-    The server writes its port into the test's folder.
-    """
+    """Return a function that returns the command of a stand-in, and its URL."""
 
     def command(engine="lightllm", **quirks):
         port = free_port()
@@ -77,14 +70,11 @@ def stand_in_command(tmp_path):
 
 
 def told_of(folder):
-    """Replacement for the figures that `tracekit collect` computes."""
     return [f"figures of {folder.name}"]
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRun:
-    """One run of `--stage serve`: its output lines and its run folder."""
-
     folder: Path
     lines: list[str]
 
@@ -110,18 +100,12 @@ class ServeRun:
 
     @property
     def requests(self):
-        """The requests that count."""
         return [r for r in self.all_requests if not r["is_warmup"] and not r["is_profiled"]]
 
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
-    """Return a function that runs `--stage serve` against a stand-in, in this process.
-
-    Its keywords are the arguments by key; small values are the default. Errors of the run are
-    raised; a run that must be incomplete (`is_incomplete`) is returned. The run folder is
-    `tmp_path / "run"`.
-    """
+    """Return a function that runs `--stage serve` in this process; keywords are its arguments."""
     from tracekit.collectors.collect import run
 
     monkeypatch.chdir(tmp_path)
@@ -152,7 +136,6 @@ def serve(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    """Return the embedded engine, started with the tiny model."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from tracekit.collectors.serving.engines import transformers as engine_module

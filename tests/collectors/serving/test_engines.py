@@ -9,7 +9,6 @@ ENGINES = ("lightllm", "vllm", "sglang", "tgi", "openai")
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_load(engine, stand_in, serve):
-    """Every request is answered and every token timed; the manifest holds load and throughput."""
     server = stand_in(engine)
     run = serve(server, no_profile=True, arrival="constant:200", concurrency=4, seed=3)
     made, load = run.manifest, run.load

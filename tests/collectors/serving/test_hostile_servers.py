@@ -12,7 +12,7 @@ def test_a_hostile_server(name, tmp_path):
     # Where the limit does not decide the outcome, a busy machine must not either.
     startup_s = 0.3 if kind.outcome == "refused" else 60
     request_s = 0.3 if kind.outcome in ("timeout", "any") else 60
-    hostile = kind.hostile(name, Random(name))
+    hostile = kind.hostile(Random(name))
     ended = attack(hostile, tmp_path, startup_s=startup_s, request_s=request_s)
     assert ended.sent_bytes < MOST_SENT_BYTES
     outcomes = {request["outcome"] for request in ended.requests}

@@ -8,17 +8,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from processes import running, wait_for
 
 from tracekit import manifest
 from tracekit.errors import UsageError, WorkloadError
-
-Run = Callable[..., Any]
 
 # Starts the stand-in as a child, as engines start workers, and a child that may ignore SIGTERM.
 WRAPPER = """
@@ -35,8 +31,6 @@ child.wait()
 
 @pytest.fixture
 def launcher(tmp_path, stand_in_command):
-    """Return a function that returns a command that starts a stand-in as a child, and its URL."""
-
     def command(engine="lightllm", *, stubborn=True, **quirks):
         script = tmp_path / "wrapper.py"
         script.write_text(f"IS_STUBBORN = {stubborn}\n{WRAPPER}")
@@ -113,17 +107,7 @@ def test_a_running_server_is_not_taken_for_the_launched_one(stand_in, serve):
     assert server.url in caught.value.message
 
 
-@dataclass(frozen=True)
-class Interrupted:
-    """A collector that a signal ended, and the processes of its server."""
-
-    exit_code: int
-    stderr: str
-    pids: list[int]
-
-
 def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
-    """Run the collector as a process, and send it a signal while requests are under way."""
     command, url = launch
     words = [
         sys.executable, "-m", "tracekit.collectors", "--stage", "serve", "--engine", "lightllm",
@@ -150,7 +134,7 @@ def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
     os.kill(pid, sign)
     _, said = process.communicate(timeout=600)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    return Interrupted(process.returncode, said, pids)
+    return SimpleNamespace(exit_code=process.returncode, stderr=said, pids=pids)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,6 @@ def test_a_run_without_an_answer_fails(stand_in, serve, tmp_path):
 
 @pytest.fixture
 def unused_url():
-    """Return the URL of a port without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -171,25 +170,20 @@ def test_more_connections_than_the_system_allows(monkeypatch):
     assert "--concurrency" in str(caught.value.hint)
 
 
-# -- a server that is lost under the load ----------------------------------------------------------
-
-
-def test_a_launched_server_that_is_killed(serve, stand_in_command, tmp_path):
+def test_a_launched_server_that_is_killed(serve, stand_in_command):
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
-    with pytest.raises(WorkloadError, match="incomplete"):
-        serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
-    folder = tmp_path / "run"
-    run = manifest.read(folder)
-    assert run.outcome == "incomplete"
-    assert "SIGKILL" in str(run.reason)
-    outcomes = Counter(record["outcome"] for record in records(folder))
+    launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
+    run = serve(None, **launch, **ONE_BY_ONE, is_incomplete=True)
+    assert run.manifest.outcome == "incomplete"
+    assert "SIGKILL" in str(run.manifest.reason)
+    outcomes = Counter(record["outcome"] for record in run.all_requests)
     assert outcomes["ok"] == 5
     assert outcomes["cancelled"] + outcomes["broken_stream"] + outcomes["refused"] == 3
     load = run.load
     assert (load.ok_count, load.failed_count, load.request_count) == (5, 3, 8)
-    answered = [record["end_ns"] for record in records(folder) if record["outcome"] == "ok"]
+    answered = [record["end_ns"] for record in run.all_requests if record["outcome"] == "ok"]
     assert load.lost_ns >= max(answered)
-    with tracekit.open(folder, traces=False, cache=False) as trace:
+    with tracekit.open(run.folder, traces=False, cache=False) as trace:
         (row,) = trace.query("throughput").to_dicts()
         latency = trace.query("latency").to_dicts()
         (in_table,) = trace.sql("SELECT outcome, load_lost_ns FROM run").to_dicts()
@@ -212,24 +206,21 @@ def test_a_server_that_tracekit_did_not_start(serve, stand_in_command, tmp_path)
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
     with subprocess.Popen(words) as process:
         wait_for((tmp_path / "port").exists, 300)
-        with pytest.raises(WorkloadError, match="incomplete"):
-            serve(None, engine="lightllm", url=url, **ONE_BY_ONE)
+        run = serve(None, engine="lightllm", url=url, **ONE_BY_ONE, is_incomplete=True)
         process.kill()
-    run = manifest.read(tmp_path / "run")
-    found = records(tmp_path / "run")
+    found = run.all_requests
     assert [record["outcome"] for record in found[:5]] == ["ok"] * 5
     # The next connection may or may not find the socket closed.
     assert {record["outcome"] for record in found[5:]} <= {"broken_stream", "refused"}
     assert run.load.lost_ns == found[5]["end_ns"]
 
 
-def test_a_server_that_is_lost_while_it_is_profiled(serve, stand_in_command, tmp_path):
+def test_a_server_that_is_lost_while_it_is_profiled(serve, stand_in_command):
     quirks = {"behavior": ["ok"] * 9 + ["die"], "profiling": "torch_profiler", "trace_dir": "."}
     words, url = stand_in_command(**quirks)
-    with pytest.raises(WorkloadError, match="incomplete"):
-        serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
-    run = manifest.read(tmp_path / "run")
-    assert (run.outcome, run.load.ok_count, run.traces) == ("incomplete", 8, [])
+    launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
+    run = serve(None, **launch, **ONE_BY_ONE, is_incomplete=True)
+    assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("incomplete", 8, [])
 
 
 def test_a_server_that_is_lost_before_its_first_answer(stand_in_command, tmp_path):

@@ -46,7 +46,6 @@ def arguments(tmp_path, *more):
 
 
 def collect(tmp_path, *more, program):
-    """Run the collector with a secret in every input, and check its output."""
     words = [sys.executable, *program, *arguments(tmp_path, *more)]
     done = finished(*words, OPENAI_API_KEY=IN_KEY, HF_TOKEN=IN_TOKEN)
     assert "Traceback" not in done.stderr
@@ -56,7 +55,6 @@ def collect(tmp_path, *more, program):
 
 
 def assert_nothing_kept(folder):
-    """Look through every file of a folder, and return their names."""
     names = []
     for path in sorted(folder.rglob("*")):
         names.append(str(path.relative_to(folder)))

@@ -174,10 +174,6 @@ def test_sglang_receives_the_trace_folder(stand_in, serve):
 TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
 
 
-def nothing():
-    pass
-
-
 def test_a_compressed_trace_is_complete_or_not(tmp_path):
     path = tmp_path / "t.json.gz"
     data = gzip.compress(TRACE)
@@ -200,13 +196,13 @@ def test_plain_traces_are_compressed_on_the_way(tmp_path):
     target.mkdir()
     folder = TraceFolder(source, "*.json*", Vllm().trace_order, Redactor([]))
     (source / "rank0.1.pt.trace.json").write_bytes(TRACE)
-    assert folder.collect(target, None, 5, nothing) == (["rank0.json.gz"], None)
+    assert folder.collect(target, None, 5, lambda: None) == (["rank0.json.gz"], None)
     assert gzip.decompress((target / "rank0.json.gz").read_bytes()) == TRACE
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
-    traces, note = folder.collect(tmp_path, 1, 0.1, nothing)
+    traces, note = folder.collect(tmp_path, 1, 0.1, lambda: None)
     assert traces == []
     assert f"{tmp_path}/no" in str(note)
 

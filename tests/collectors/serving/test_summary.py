@@ -1,7 +1,4 @@
-"""The summary and the manifest of a serving run agree with the analyses of its folder.
-
-Times are below a microsecond, where the summary shows every nanosecond.
-"""
+"""The summary and the manifest of a serving run agree with the analyses of its folder."""
 
 import json
 
@@ -14,7 +11,6 @@ from tracekit.manifest import Load, Manifest
 
 
 def request(number, outcome, sent_ns, end_ns, **members):
-    """A request with one token per chunk by default."""
     token_ns = members.get("token_ns", [])
     derived = {
         "first_token_ns": token_ns[0] if token_ns else None,
@@ -44,7 +40,6 @@ REQUESTS = [
 
 
 def write(folder, records):
-    """Write the folder of a run and return the part of its manifest with figures."""
     folder.mkdir()
     measured = serving_manifest.counted(records)
     run = Manifest(

@@ -5,15 +5,14 @@ import json
 import re
 import threading
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.plan import LoadPlan, LoadResult, Mark, ProfilePlan
+from tracekit.collectors.serving.plan import LoadPlan, Mark, ProfilePlan
 from tracekit.collectors.serving.run import token_id_prompts
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
@@ -46,7 +45,6 @@ def ignore(_):
 
 
 def records_of(result, *, is_profiled=False):
-    """Return the measured requests, or the profiled ones."""
     return [
         record
         for record in result.records
@@ -54,16 +52,10 @@ def records_of(result, *, is_profiled=False):
     ]
 
 
-@dataclass(frozen=True)
-class Run:
-    folder: Path
-    result: LoadResult
-
-
 @pytest.fixture(scope="module")
 def run(engine, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serve")
-    return Run(folder, engine.run(plan_of(), folder, ignore))
+    return SimpleNamespace(folder=folder, result=engine.run(plan_of(), folder, ignore))
 
 
 @pytest.fixture(scope="module")

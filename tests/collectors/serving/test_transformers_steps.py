@@ -6,11 +6,7 @@ from collections import Counter
 import pytest
 
 from tracekit.collectors.model import models
-from tracekit.collectors.serving.embedded.continuous_batching import (
-    ContinuousBatching,
-    EngineSize,
-    running,
-)
+from tracekit.collectors.serving.embedded.continuous_batching import ContinuousBatching
 from tracekit.collectors.serving.embedded.steps import Batch, Share, StepRecorder, add_step
 from tracekit.collectors.serving.run import token_id_prompts
 from tracekit.errors import WorkloadError
@@ -22,6 +18,7 @@ nightly = pytest.mark.nightly("one load on the embedded engine runs in the gate"
 
 PROMPT_LEN = 40
 NEW_TOKEN_COUNT = 10
+SIZES = ("page_size", "num_blocks", "max_batch_tokens", "max_requests_per_batch")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +34,6 @@ def prompts_of(count, prompt_len=PROMPT_LEN):
 
 
 class Recorder(StepRecorder):
-    """Keeps the batches."""
-
     def __init__(self):
         super().__init__()
         self.batches: list[Batch] = []
@@ -52,10 +47,9 @@ class Recorder(StepRecorder):
 
 
 def generate_all(model, prompts, size, new_token_count):
-    """Return the output for simultaneous prompts, and the batches of the steps."""
     recorder = Recorder()
     outputs = {}
-    with running(ContinuousBatching(model, size, recorder)) as engine:
+    with ContinuousBatching(model, dict(zip(SIZES, size, strict=True)), recorder) as engine:
         for index, prompt in enumerate(prompts):
             engine.submit(str(index), prompt, new_token_count)
         while len(outputs) < len(prompts):
@@ -82,7 +76,7 @@ def reference(model, prompts, new_token_count):
 def test_outputs_are_those_of_generate(model):
     prompts = prompts_of(6)
     # Small steps cut the prompts up, and a small cache makes requests wait for others.
-    outputs, batches = generate_all(model, prompts, EngineSize(16, 24, 32, 6), NEW_TOKEN_COUNT)
+    outputs, batches = generate_all(model, prompts, (16, 24, 32, 6), NEW_TOKEN_COUNT)
     assert outputs == reference(model, prompts, NEW_TOKEN_COUNT)
     assert {batch.phase for batch in batches} == {"prefill", "mixed", "decode"}
 
@@ -91,7 +85,7 @@ def test_outputs_are_those_of_generate(model):
 def test_a_request_that_is_evicted_from_the_cache(model):
     prompts = prompts_of(4)
     # The prompts fit, and their answers do not.
-    outputs, batches = generate_all(model, prompts, EngineSize(16, 12, 64, 4), 40)
+    outputs, batches = generate_all(model, prompts, (16, 12, 64, 4), 40)
     assert outputs == reference(model, prompts, 40)
     shares = [share for batch in batches for share in batch.shares]
     prefilled = sum(share.token_count for share in shares if share.is_prefill)
@@ -102,7 +96,7 @@ def test_a_request_that_is_evicted_from_the_cache(model):
 
 @nightly
 def test_one_token_of_a_prompt_is_prefill(model):
-    _, batches = generate_all(model, prompts_of(1, 17), EngineSize(16, 8, 16, 1), 3)
+    _, batches = generate_all(model, prompts_of(1, 17), (16, 8, 16, 1), 3)
     assert [batch.range_name for batch in batches] == [
         "tk/batch/prefill_1(16)_decode_0(0)",
         "tk/batch/prefill_1(1)_decode_0(0)",
@@ -121,7 +115,7 @@ def test_another_version_of_transformers_is_named(model, monkeypatch):
     monkeypatch.setattr(FIFOScheduler, "__abstractmethods__", frozenset())
     monkeypatch.delattr(FIFOScheduler.__mro__[1], "schedule_batch")
     with pytest.raises(WorkloadError) as caught:
-        generate_all(model, prompts_of(1), EngineSize(16, 8, 16, 1), 3)
+        generate_all(model, prompts_of(1), (16, 8, 16, 1), 3)
     assert transformers.__version__ in caught.value.message
     assert "FIFOScheduler.schedule_batch" in caught.value.message
     assert "pip install" in str(caught.value.hint)

@@ -58,8 +58,6 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder of two layers. It returns logits, or with labels their loss."""
-
     def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, width)
@@ -76,7 +74,6 @@ class Decoder(nn.Module):
 
 
 def decoder(width: int = WIDTH) -> Decoder:
-    """Return the same decoder every time."""
     torch.manual_seed(0)
     return Decoder(width).to(DEVICE)
 
@@ -92,7 +89,6 @@ def batches(count: int = STEPS, seed: int = 1, device: str = DEVICE) -> Iterator
 
 
 def llama() -> Any:
-    """Return a Llama of two layers, without asking any hub."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -114,7 +110,6 @@ def marked(number: int) -> AbstractContextManager[Any]:
 
 
 def step(number: int, loss: torch.Tensor, *optimizers: torch.optim.Optimizer) -> None:
-    """Run the backward pass under the loop's mark, step the optimizers, and print the loss."""
     with marked(number):
         loss.backward()
     for optimizer in optimizers:
@@ -131,7 +126,6 @@ def train(
     before: Callable[[int], Any] = int,
     after: Callable[[int], Any] = int,
 ) -> None:
-    """Train for some steps, and call functions before and after each of them."""
     model = model or decoder()
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
     for number, ids in enumerate(batches(count)):
@@ -141,7 +135,6 @@ def train(
 
 
 def say(number: int, loss: torch.Tensor | float) -> None:
-    """Print the loss of a step."""
     tell(f"step {number} loss {float(loss):.7g}")
     _times_ns.append(time.perf_counter_ns())
 
@@ -155,7 +148,6 @@ def tell(text: str) -> None:
 
 
 def join() -> None:
-    """Join the process group, whose backend depends on the device."""
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     rank = next(os.environ[name] for name in _RANKS if name in os.environ)
@@ -182,7 +174,6 @@ def leave() -> None:
 
 
 def _gloo_states() -> list[str]:
-    """Return the state of each gloo thread, as in proc(5)."""
     states = []
     for path in Path("/proc/self/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # the thread has ended
@@ -193,7 +184,6 @@ def _gloo_states() -> list[str]:
 
 
 def tell_compiled() -> None:
-    """Print the numbers of Dynamo graphs, graph breaks, compilations, and recompilations."""
     from torch._dynamo.utils import compilation_time_metrics, counters
 
     stats = {name: counters["stats"][name] for name in ("unique_graphs", "calls_captured")}
