@@ -1,0 +1,110 @@
+"""Cost of each kind of recording per step; and a window that switches from full to light."""
+
+import statistics
+import time
+from collections import Counter
+
+import pytest
+from devices import on_each_device
+
+_STEPS = 4
+_WIDTH = 512
+_LIGHT_AT_MOST_PCT = 10.0
+
+
+def loop_of(trial):
+    """Return a host-bound step of a decoder, so that recording lengthens it."""
+    import tiny
+    import torch
+
+    model = tiny.decoder(_WIDTH if trial.is_cuda else 16).to(trial.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = next(tiny.batches()).to(trial.device)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(ids, labels=ids).backward()
+        optimizer.step()
+
+    return step
+
+
+def timed(trial, step):
+    from tracekit.collectors.machine import accelerator
+
+    times = []
+    for _ in range(_STEPS):
+        accelerator.synchronize(trial.device)
+        begin = time.perf_counter_ns()
+        step()
+        accelerator.synchronize(trial.device)
+        times.append(time.perf_counter_ns() - begin)
+    return times
+
+
+@pytest.mark.alone
+@on_each_device
+def test_what_kinds_of_recording_cost(trial):
+    """Light steps (work and launches alone) cost at most 10 % of a step, and have every kernel."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    step = loop_of(trial)
+    light = [ProfilerActivity.CUDA] if trial.is_cuda else [ProfilerActivity.CPU]
+    full = [*{*light, ProfilerActivity.CPU}]
+    kinds = {
+        "light": {"activities": light},
+        "full": {"activities": full},
+        "shapes": {"activities": full, "record_shapes": True},
+        "stacks": {"activities": full, "record_shapes": True, "with_stack": True},
+    }
+    times = {name: [] for name in ("plain", *kinds)}
+    counts = {}
+    timed(trial, step)
+    for _ in range(3 if trial.is_cuda else 1):
+        for name, options in kinds.items():
+            times["plain"] += timed(trial, step)
+            with profile(**options) as session:
+                timed(trial, step)
+                times[name] += timed(trial, step)
+            counts[name] = Counter(str(event.device_type()) for event in kineto(session))
+    middle = {name: statistics.median(ns) for name, ns in times.items()}
+    cost_pct = {name: 100 * (ns / middle["plain"] - 1) for name, ns in middle.items()}
+    trial.figures(step_ns=middle, cost_pct=cost_pct, torch=torch.__version__)
+    if trial.is_cuda:
+        work = [counts[name]["DeviceType.CUDA"] for name in ("light", "full")]
+        trial.claim("light steps have all work", work[0] == work[1] > 0, work)
+        is_light = cost_pct["light"] <= _LIGHT_AT_MOST_PCT
+        trial.claim("light steps cost little", is_light, cost_pct)
+
+
+@pytest.mark.alone
+@on_each_device
+def test_a_window_goes_from_full_to_light(trial):
+    """Without ops from its middle on, a session has the kernels of all steps."""
+    from torch.profiler import ProfilerActivity, profile
+
+    step = loop_of(trial)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trial.is_cuda else [])]
+    timed(trial, step)
+    with profile(activities=activities) as session:
+        before = timed(trial, step)
+        middle = time.time_ns()
+        session.toggle_collection_dynamic(False, [ProfilerActivity.CPU])
+        after = timed(trial, step)
+    sides = {"ops": [0, 0], "kernels": [0, 0]}
+    for event in kineto(session):
+        kind = "ops" if str(event.device_type()) == "DeviceType.CPU" else "kernels"
+        if kind == "kernels" or event.name().startswith("aten::"):
+            sides[kind][event.start_ns() >= middle] += 1
+    trial.figures(
+        full_step_ns=statistics.median(before), light_step_ns=statistics.median(after), **sides
+    )
+    trial.claim("no ops from there on", sides["ops"][0] > 0 == sides["ops"][1], sides["ops"])
+    if trial.is_cuda:
+        kernels = sides["kernels"]
+        trial.claim("all the kernels", kernels[0] == kernels[1] > 0, kernels)
+
+
+def kineto(session):
+    return session.profiler.kineto_results.events()
