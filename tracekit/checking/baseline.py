@@ -53,8 +53,7 @@ _MAX_MODULE_DEPTH = 500
 class Baseline:
     """Summary of a run: its side of a comparison, and its figures.
 
-    `repeats` has the tokens per second of each repeat of its measured steps, and `step_ns` the
-    times of the steps. `latencies` has the latencies of its requests by metric, ns; for many
+    `repeats` has the tokens per second of each repeat. `latencies` are by metric, ns; for many
     requests, only the latencies that a comparison of percentiles needs.
     """
 
@@ -70,12 +69,7 @@ class Baseline:
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
-    """Write a baseline atomically; return its location and size in bytes.
-
-    Raises:
-        UsageError: the name is invalid, or the baseline already exists.
-        StoreError: the file cannot be written.
-    """
+    """Write a baseline atomically; return its location and size in bytes."""
     place = path_of(baseline.name, folder)
     side = baseline.side
     document = {
@@ -115,12 +109,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
 
 
 def load(name: str, folder: Folder) -> Baseline:
-    """Load a baseline by name, or by the path or URL of its file.
-
-    Raises:
-        UsageError: the baseline does not exist, or the file is not a baseline.
-        StoreError: the folder cannot be listed, or the file cannot be read.
-    """
+    """Load a baseline by name, or by the path or URL of its file."""
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
         return _loaded(msgspec.convert(parse_json(read_small(place)), _Document))
@@ -145,11 +134,6 @@ def is_file_of_one(text: str) -> bool:
 
 
 def names(folder: Folder) -> list[str]:
-    """Return the names of the baselines in a folder.
-
-    Raises:
-        StoreError: the folder cannot be listed.
-    """
     place = Location.of(folder)
     try:
         entries = place.entries()
@@ -159,11 +143,6 @@ def names(folder: Folder) -> list[str]:
 
 
 def path_of(name: str, folder: Folder) -> Location:
-    """Return the file of a baseline.
-
-    Raises:
-        UsageError: the name is invalid.
-    """
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid baseline name", hint="use letters, digits, . _ and -"

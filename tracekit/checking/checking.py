@@ -87,7 +87,6 @@ def check(
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
-    """Measure a run for rules: its time per unit, as in :func:`check`, and its figures."""
     side = None
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
@@ -97,7 +96,6 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
-    """Return the baseline of a run measured by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
     facts = facts_of([trace]), health_of([trace]), measured.figures
@@ -107,7 +105,6 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
-    """Return whether a text names a baseline in the folder or a baseline file."""
     if not isinstance(against, str | Path):
         return False
     text = str(against)
@@ -120,7 +117,6 @@ def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
 def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
-    """Open a run and close it at the end; a trace that is already open stays open."""
     from tracekit.opening import OpenRequest, open_request
 
     if isinstance(one, str | Path):
@@ -131,7 +127,6 @@ def opened(
 
 
 def label_of(one: str | Path | Trace) -> str:
-    """Return the label of a run: the name of its file or folder."""
     if isinstance(one, str | Path):
         return Location.of(one).name  # without the signature of a URL
     return one.store_path.name if one.store_path else "trace"

@@ -26,8 +26,6 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of a rule. Values and `limit` are in the base unit of the target."""
-
     rule: Rule
     outcome: Outcome
     value: float | None
@@ -39,7 +37,6 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """Value, limit, change, and reason."""
         parts = []
         if self.value is not None:
             limit = amount_text(self.limit, self.unit)
@@ -51,7 +48,6 @@ class Judgement:
 
 
 def amount_text(amount: float | None, unit: Unit | None) -> str | None:
-    """Return an amount with a suitable unit, or None for None."""
     if amount is None:
         return None
     if unit == "ns":
@@ -142,7 +138,6 @@ def _joined(*reasons: str) -> str:
 
 
 def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
-    """Decide a relative rule with the noise of its target."""
     if new.is_exact and base.is_exact:
         return "passed" if is_kept else "failed", "one value each"
     if rule.operator == "=":

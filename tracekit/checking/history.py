@@ -27,8 +27,6 @@ LEAST_RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the history: a measure with its name in rules of `tracekit check`."""
-
     column: str
     subject: str
     unit: Unit | None
@@ -48,8 +46,6 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Measurements of one run by column, per step if available."""
-
     name: str
     created_at: str | None
     commit: str | None
@@ -84,24 +80,9 @@ def history(
 ) -> dict[str, Result]:
     """Return the measures of runs over time, and where they changed.
 
-    Args:
-        runs: run folders, traces, or names or files of baselines; one or more.
-        baselines: the folder of baselines, or its URL.
-        by_date: whether to sort by date if every run has a date; otherwise, the order is unchanged.
-        margin_pct: largest ignored change, percent of the earlier runs; for shares (idle time),
-            percentage points.
-        cache: whether to cache ingested traces.
-        progress: called at intervals while a trace is read.
-
-    Returns:
-        `history` has one row per run: medians over steps if steps have the measure (`step_ns` is
-        profiled, `plain_step_ns` unprofiled), NULL if a run lacks it. `history_changes` has one row
-        per measure and run in which it changed.
-
-    Raises:
-        UsageError: a name is not a run.
-        TraceError: a trace cannot be read.
-        StoreError: a store cannot be opened.
+    Runs are sorted by date if every run has a date. `history` has one row per run: medians over
+    steps if steps have the measure, NULL if a run lacks it. `history_changes` has one row per
+    measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
@@ -116,7 +97,6 @@ def history(
 
 
 def _date(text: str | None) -> datetime | None:
-    """Return the date of a manifest, or None if it is invalid."""
     try:
         date = datetime.fromisoformat(text or "")
     except ValueError:
@@ -156,7 +136,6 @@ def _series(measured: Measured) -> dict[str, Sequence[float]]:
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
-    """Return runs in order and the changes of their measures as tables."""
     columns = ", ".join(f"{one.column} {_type(one)}" for one in MEASURES)
     rows = [
         (run.name, run.created_at, run.commit and run.commit[:12], *map(_middle(run), MEASURES))
@@ -194,7 +173,6 @@ def _middle(run: Run) -> Callable[[Measure], float | None]:
 def _changed(
     one: Measure, runs: Sequence[Run], margin_pct: float
 ) -> Iterator[tuple[str | float | int, ...]]:
-    """Yield the changes of a measure over the runs that have it."""
     measured = [run for run in runs if one.column in run.series]
     series = [run.series[one.column] for run in measured]
     for change in changes(series, margin_pct, is_share=one.unit == "pct"):
@@ -212,17 +190,9 @@ def changes(
 
     Runs are split where the two parts differ most, and each part is split again (binary
     segmentation, Scott and Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test
-    with equal variance decides on the medians of runs, even with one run on a side; its p-value is
-    multiplied by the number of possible splits. With fewer runs, their steps decide as in a
-    comparison, which ignores the variation between runs.
-
-    Args:
-        series: the measurements of each run.
-        margin_pct: largest ignored change, percent of the earlier value.
-        is_share: whether measurements are percentages, and `margin_pct` is in percentage points.
-
-    Returns:
-        The changes, in the order of runs.
+    with equal variance decides on the medians of runs; its p-value is multiplied by the number of
+    possible splits. With fewer runs, their steps decide as in a comparison, which ignores the
+    variation between runs. For shares, `margin_pct` is in percentage points.
     """
     middles = [median(one) for one in series]
     places: list[tuple[int, float, str]] = []

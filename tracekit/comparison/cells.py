@@ -49,10 +49,9 @@ ORDER BY place NULLS LAST
 
 @dataclass(slots=True)
 class Cell:
-    """Time of one kind in one place, summed over all samples.
+    """Time of one kind in one place, summed over all samples; columns as in analysis `split`.
 
-    The columns are the columns of analysis `split`. `samples` has the time of each sample, by its
-    index in the side's list.
+    `samples` has the time of each sample, by its index in the side's list.
     """
 
     part: str
@@ -79,11 +78,10 @@ class ModuleNode:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Time of one side of a comparison.
+    """Time of one side of a comparison; displayed figures are sums divided by `unit_count`.
 
-    Displayed figures are sums divided by `unit_count`. `sample_units` is the number of units in
-    each sample, which makes a sample's time comparable to the figures. `outside_ns` is device time
-    outside all units: before the first step and after the last.
+    `sample_units` is the number of units in each sample. `outside_ns` is device time before the
+    first step and after the last.
     """
 
     label: str
@@ -109,8 +107,6 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class SplitRow:
-    """One cell of one step, over all devices."""
-
     step: int | None
     key: Key
     kernel_count: int
@@ -132,8 +128,6 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Data of one side before its unit is chosen."""
-
     label: str
     runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]
@@ -142,7 +136,6 @@ class Reading:
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
-    """Query the runs of one side for the data that a comparison needs."""
     runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0
@@ -167,13 +160,7 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
 
 
 def split_rows(trace: Trace) -> SplitRows:
-    """Query a run for the cells of each step, over all devices.
-
-    Rows are in the order of analysis `split`.
-
-    Raises:
-        QueryError: the run has no trace.
-    """
+    """Query a run for the cells of each step over all devices, in the order of analysis `split`."""
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
         trace.query("split")  # raises with the reason
@@ -200,11 +187,7 @@ def usual_per(base: Reading, new: Reading) -> Per:
 
 
 def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
-    """Sum the data of one side and divide it by its units.
-
-    Raises:
-        UsageError: the side has no such unit, or no step is left.
-    """
+    """Sum the data of one side and divide it by its units."""
     is_stepped = per == "step" or (per != "window" and reading.has_steps)
     if per == "step" and not any(row.step is not None for run in reading.runs for row in run.rows):
         raise UsageError(
@@ -280,7 +263,6 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
 
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
-    """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
     result = reading.unit_counts[run]

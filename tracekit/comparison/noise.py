@@ -71,11 +71,9 @@ _MANY = 100_000
 class Difference:
     """Difference of two series of times, in the unit of the series; shares are percent.
 
-    `low` and `high` are the bounds of the interval of the difference; None if there are too few
-    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is the p-value
-    of the rank test. `more_count` is the number of additional measurements per side that would
-    likely decide; None if it is already decided, or if no number would. `correlation` is the lag-1
-    autocorrelation if it is significant, else 0; it increases `p_value` and widens the interval.
+    `low` and `high` are None if there are too few measurements. The interval contains 0 if the
+    verdict is inconclusive. `more_count` is the number of additional measurements per side that
+    would likely decide. `correlation` is the lag-1 autocorrelation if it is significant, else 0.
     `is_apart` is whether all measurements of one side are below all measurements of the other.
     """
 
@@ -95,34 +93,28 @@ class Difference:
 
     @property
     def needed_count(self) -> int | None:
-        """Minimum number of measurements per side for the rank test; None if there are enough."""
         least = least_count()
         return least if min(self.base_count, self.new_count) < least else None
 
     @property
     def difference_pct(self) -> float | None:
-        """The difference in percent of the base's median; None if the median is 0."""
         return share_pct(self.difference, self.base_median)
 
     @property
     def low_pct(self) -> float | None:
-        """The lower end of the interval in percent of the base's median."""
         return share_pct(self.low, self.base_median)
 
     @property
     def high_pct(self) -> float | None:
-        """The upper end of the interval in percent of the base's median."""
         return share_pct(self.high, self.base_median)
 
     @property
     def gain(self) -> Gain:
-        """The reduction on the new side, with its bounds and verdict."""
         least, most = (None if pct is None else -pct for pct in (self.high_pct, self.low_pct))
         return -(self.difference_pct or 0.0), least, most, self.verdict
 
     @property
     def within_pct(self) -> float | None:
-        """Largest absolute difference within the interval, percent of the base's median."""
         if self.low_pct is None or self.high_pct is None:
             return None
         return max(abs(self.low_pct), abs(self.high_pct))
@@ -139,20 +131,9 @@ def compare_series(
 ) -> Difference:
     """Compare two series of times, or of anything where less is better.
 
-    Args:
-        base: the measurements of the base.
-        new: the measurements of the other side.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base's median.
-        margin: the same as an amount, which overrides `margin_pct`.
-        is_in_order: whether the measurements are in order of time.
-
-    Returns:
-        The difference. Its verdict is None if a side has fewer than two measurements: one
-        measurement does not show noise.
-
-    Raises:
-        ValueError: a side has no measurement.
+    `margin_pct` is the largest difference that counts as none, in percent of the base's median;
+    `margin` is the same as an amount. The verdict is None if a side has fewer than two
+    measurements.
     """
     if not base or not new:
         raise ValueError("a series without measurements cannot be compared")
@@ -199,7 +180,6 @@ def compare_series(
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a total; None if the part is None or the total is 0."""
     return 100 * part / whole if whole and part is not None else None
 
 
@@ -208,8 +188,7 @@ def _more_count(
 ) -> int | None:
     """Return the number of additional measurements per side that would likely decide.
 
-    They must show either that the observed difference is real or that it is within the margin,
-    whichever needs fewer measurements.
+    They must show that the observed difference is real, or that it is within the margin.
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)

@@ -30,8 +30,8 @@ LEAST_BLOCKS = 8
 class Ordered:
     """The sorted values of a series, or only the values at some indices of a long series.
 
-    `count` is the number of values in the series. `values` are the known values in ascending order,
-    and `places` are their indices, or None if all are known.
+    `count` is the number of values in the series. `places` are the indices of the known values, or
+    None if all are known.
     """
 
     count: int
@@ -40,16 +40,10 @@ class Ordered:
 
     @classmethod
     def of(cls, series: Iterable[int]) -> Ordered:
-        """Sort values."""
         values = sorted(series)
         return cls(len(values), values)
 
     def at(self, place: int) -> int:
-        """Return the value at an index.
-
-        Raises:
-            KeyError: the index is out of range or was omitted.
-        """
         places = range(self.count) if self.places is None else self.places
         low = bisect_left(places, place)
         if places[low : low + 1] and places[low] == place:
@@ -57,25 +51,18 @@ class Ordered:
         raise KeyError(place)
 
     def thinned(self, places: Iterable[int]) -> Ordered:
-        """Return the series with only the values at some indices.
-
-        Args:
-            places: the indices to keep.
-        """
         indices = sorted(set(places))
         return Ordered(self.count, [self.at(place) for place in indices], indices)
 
     def scaled(self, factor: float) -> Ordered:
-        """Return the series with every value multiplied."""
         return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One figure on both sides, and the interval of its difference, in the unit of the figure.
+    """One figure on both sides, and the interval of its difference; None with too few values.
 
-    With too few values, `low` and `high` are None, and `verdict` is `inconclusive`. `more_count` is
-    then the number of additional values per side that would give an interval, if known.
+    `more_count` is the number of additional values per side that would give an interval.
     """
 
     base_count: int
@@ -89,7 +76,6 @@ class Interval:
 
     @property
     def difference(self) -> float:
-        """Difference of the figure, new − base."""
         return self.new - self.base
 
 
@@ -101,15 +87,9 @@ def quantile_difference(
     alpha: float = ALPHA,
     margin_pct: float = 1.0,
 ) -> Interval:
-    """Compare a percentile of two series of times.
+    """Compare a percentile (nearest rank, 1 to 99) of two nonempty series of times.
 
-    Args:
-        base: the values of the base, at least one, in any order.
-        new: the values of the new side, at least one.
-        quantile: the percentile (nearest rank), 1 to 99; for a thinned series, a percentile that
-            was passed to :func:`thinned`.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base.
+    `margin_pct` is the largest difference that counts as no difference, percent of the base.
     """
     sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
     counts = sides[0].count, sides[1].count
@@ -164,14 +144,7 @@ def rate_difference(
     alpha: float = ALPHA,
     margin_pct: float = 1.0,
 ) -> Interval:
-    """Compare a rate per second; more is faster.
-
-    Args:
-        base: pairs of an amount and its time in ns, in order; at least one.
-        new: the same for the new side.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base.
-    """
+    """Compare a rate per second, from pairs of an amount and its time in ns, in order."""
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
     blocks = [_blocks(side) for side in (base, new)]
@@ -213,7 +186,6 @@ def _blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _rank(count: int, quantile: int) -> int:
-    """Return the nearest rank of a percentile, from 1."""
     return max(1, -(-quantile * count // 100))
 
 

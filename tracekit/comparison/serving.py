@@ -31,10 +31,7 @@ _PARTS_OF_DOUBLE = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One measured, successful request, with the time since the previous answer was complete.
-
-    The times of a run's answers add up to its interval, as in analysis `throughput`.
-    """
+    """A measured, successful request, with the time since the previous answer was complete."""
 
     since_last_ns: int
     output_token_count: int | None
@@ -42,8 +39,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ServingStep:
-    """One engine step: batch composition, and busy and idle time of a device, ns."""
-
     phase: str
     prefill_token_count: int | None
     decode_request_count: int | None
@@ -51,10 +46,7 @@ class ServingStep:
 
     @property
     def batch(self) -> tuple[str, int, int] | None:
-        """Key of equal batches; None if the trace has no batch composition.
-
-        Counts up to 16 must be equal, larger ones within about 4 %.
-        """
+        """Key of equal batches: counts up to 16 must be equal, larger ones within about 4 %."""
         if self.prefill_token_count is None or self.decode_request_count is None:
             return None
         return self.phase, _about(self.prefill_token_count), _about(self.decode_request_count)
@@ -66,8 +58,6 @@ def _about(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Serving data of one side."""
-
     latencies: Mapping[str, Sequence[int]]
     answers: Sequence[Answer]
     steps: Sequence[ServingStep]
@@ -96,15 +86,12 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Serving compared: latency by metric and percentile, rates, steps by phase."""
-
     latency: Mapping[tuple[str, int], Interval]
     rates: Mapping[str, Interval]
     batches: Sequence[Batches]
 
 
 def served_by(traces: Sequence[Trace]) -> Served:
-    """Query the runs of one side for requests and steps."""
     latencies: dict[str, list[int]] = {}
     answers: list[Answer] = []
     steps: list[ServingStep] = []
@@ -157,7 +144,6 @@ def _steps(trace: Trace) -> Iterable[ServingStep]:
 
 
 def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | None:
-    """Compare the serving of two sides; None if they have no serving data in common."""
     latency = {
         (metric, quantile): quantile_difference(
             base.latencies[metric], new.latencies[metric], quantile, margin_pct=margin_pct
@@ -180,17 +166,7 @@ def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | N
 
 
 def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_PCT) -> Gain:
-    """Return the reduction of a figure of a load; for tokens/s, of the time per token.
-
-    Args:
-        base: a serving run.
-        new: the other one.
-        figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT starts at the arrival.
-        margin_pct: largest difference that counts as no difference, percent of the base.
-
-    Raises:
-        UsageError: a run lacks the figure.
-    """
+    """Return the reduction of one of the FIGURES of advice; for tokens/s, of the time per token."""
     metric, _, statistic = figure.partition("_")
     statement = f"SELECT value_ns FROM request_latency('arrival') WHERE metric = '{metric}'"
     values = [[value_ns for (value_ns,) in trace.sql(statement)] for trace in (base, new)]
@@ -266,8 +242,8 @@ def _parts(
 ) -> list[Fraction]:
     """Split the difference of two means into batch frequency, batches of one side, and cost.
 
-    A batch on both sides has a share and a mean time on each side. The difference of the products
-    is split symmetrically (Kitagawa 1955), so that swapping base and new only changes signs.
+    The difference of the products is split symmetrically (Kitagawa 1955), so that swapping base and
+    new only changes signs.
     """
     shared = [[group[key] for key in sorted(common)] for group in groups]
     shares = [[Fraction(len(steps), sum(map(len, side))) for steps in side] for side in shared]
@@ -292,7 +268,6 @@ def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[Se
 
 
 def serving_tables(serving: Serving) -> dict[str, Result]:
-    """Return latency, throughput, and steps by batch as tables by name."""
     latencies = [((name, f"p{rank}"), one) for (name, rank), one in serving.latency.items()]
     rates = [((name.removesuffix("_per_s"),), one) for name, one in serving.rates.items()]
     tables = (

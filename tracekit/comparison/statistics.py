@@ -42,12 +42,6 @@ _REACH = 6.0
 
 @cache
 def drawn_places(count: int, rank: int, *, is_whole: bool = False) -> Sequence[tuple[int, float]]:
-    """Return the indices that one order statistic of a resample can have, with probabilities.
-
-    Indices refer to the sorted series, from 0; ranks start at 1. Unless all indices are requested
-    with `is_whole`, indices more than six standard deviations from the rank are omitted, which does
-    not affect intervals of common widths, and one index may represent many adjacent ones.
-    """
     reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
     first, last = max(0, rank - 1 - reach), min(count, rank + reach)
     if is_whole:
@@ -141,10 +135,8 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
 def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's t test of the logarithms.
 
-    Returns:
-        The probability of a difference at least as large by chance, 0 to 1; None for fewer than
-        three measurements on a side, or if the gap between the sides is no larger than the
-        variation within a side.
+    None for fewer than three measurements on a side, or if the gap between the sides is no larger
+    than the variation within a side.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None
@@ -193,11 +185,9 @@ def bootstrap_interval(
 def shift_interval(
     base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
 ) -> tuple[float, float] | None:
-    """Return the interval of the shift from base to new that the rank test does not exclude.
+    """Return the interval of the shift that the rank test does not exclude (Moses 1965).
 
-    Returns:
-        Its bounds, two of the pairwise differences (Moses 1965); None if there are too few
-        measurements to exclude anything.
+    None if there are too few measurements to exclude anything.
     """
     cut = _excluded_pairs(len(base), len(new), alpha)
     if cut == 0:
@@ -216,10 +206,7 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
-    """Return the number of selections with each rank sum.
-
-    The counts of all sums are stored in the bits of one integer.
-    """
+    """Return the number of selections with each rank sum, packed in the bits of one integer."""
     width = math.comb(len(ranks), sample_size).bit_length() + 1
     ways = [1] + [0] * sample_size
     for rank in ranks:
@@ -279,7 +266,6 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def spread(series: Sequence[float]) -> float:
-    """Return the standard deviation estimated from the median absolute deviation."""
     middle = median(series)
     return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
 
@@ -291,14 +277,10 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
-    """Return the lag-1 autocorrelation if it is significant.
+    """Return the lag-1 autocorrelation, 0 to 0.9, or 0 if it is not significant.
 
     It is the correlation of adjacent ranks within each side, over both sides, corrected for the
     estimated mean. 5 % of independent series count as dependent, which costs a little power.
-
-    Returns:
-        The correlation, 0 to 0.9; 0 if it is not significant, or a side has fewer than five
-        measurements.
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
@@ -314,11 +296,7 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
 
 
 def inflation(correlation: float) -> float:
-    """Return the factor by which autocorrelation increases the variance of a mean.
-
-    Args:
-        correlation: of each measurement with the previous one (AR(1)), 0 or more and below 1.
-    """
+    """Return the factor by which an AR(1) correlation increases the variance of a mean."""
     return (1 + correlation) / (1 - correlation)
 
 
@@ -346,15 +324,10 @@ def widened(p_value: float, factor: float) -> float:
 
 
 def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> float:
-    """Return one of the sorted pairwise differences new − base, by its index.
+    """Return one of the sorted pairwise differences new − base, by its index from 0.
 
     Pairs are counted, not built: one pass over both sorted series counts the differences below a
     bound, and bisection finds the bound.
-
-    Args:
-        base: measurements of one side, at least one.
-        new: measurements of the other side.
-        place: index from 0 (the smallest difference) to the number of pairs minus one.
     """
     first, second = sorted(base), sorted(new)
     if len(first) * len(second) <= _FEW_PAIRS:

@@ -26,7 +26,6 @@ _EFFECT_COLUMNS = ", ".join(f"{name} BIGINT" for name in EFFECTS)
 
 
 def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
-    """Return a comparison as tables by name."""
     tree = comparison.tree(by)
     tables = {
         "comparison_setup": _setup(comparison),
@@ -172,7 +171,6 @@ def _split(comparison: Comparison, tree: Node) -> Result:
 
 
 def _numbered(tree: Node) -> Iterator[tuple[int, int | None, int, Node]]:
-    """Return inner nodes with number, parent number, and depth."""
     waiting: list[tuple[Node, int | None, int]] = [(tree, None, 0)]
     number = 0
     while waiting:

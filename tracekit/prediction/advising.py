@@ -85,8 +85,6 @@ BOTH = ("compile on", "optimizer fused")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row of a rule."""
-
     rule: str
     what: str
     place: str | None
@@ -98,15 +96,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A candidate with its predicted gain.
+    """A candidate with its predicted gain; `figure` is :data:`STEP` or one of :data:`FIGURES`.
 
-    Attributes:
-        candidate: the observation and the suggested change.
-        prediction: the result of `tracekit predict`; for a load, the prediction of :attr:`figure`.
-        joint_gain_pct: gain together with all earlier advice for the same figure.
-        figure: the figure that decreases: :data:`STEP` or one of :data:`FIGURES` (for tokens/s, the
-            time per token).
-        load: the prediction of all figures of a load; None for a replay.
+    `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a load,
+    `load` has all its figures.
     """
 
     candidate: Candidate
@@ -158,7 +151,6 @@ class Advised(ShownAsTable):
     run_step: RunStep | None = None
 
     def as_result(self) -> Result:
-        """Return the advice as a table."""
         texts = ("rule", "figure", "what", "where", "change", "remedy", "evidence", "rests_on")
         pcts = ("gain_pct", "low_pct", "high_pct", "joint_gain_pct")
         columns = (
@@ -216,7 +208,6 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
 
 
 def is_rule(spec: Spec) -> bool:
-    """Return whether an analysis is a rule."""
     return spec.column_names == COLUMNS
 
 
@@ -228,15 +219,8 @@ def advise(
 ) -> Advised:
     """Return the advice for a run, largest gain first.
 
-    Args:
-        rules: the name of each rule, and a function that returns its rows.
-        predictor: creates the replay; called only if a rule has a row.
-        load_predictor: creates the simulation of a serving load; called only if needed.
-        window_ns: the longest device window, ns. Candidates that cost less than 1 % of it are left
-            out.
-
-    Raises:
-        QueryError: a rule failed, or a change is not valid.
+    Candidates that cost less than 1 % of the longest device window, `window_ns`, are left out. The
+    replay and the simulation of a load are created only if needed.
     """
     candidates = [
         Candidate(
@@ -284,14 +268,12 @@ def advise(
 
 
 def _least_pct(low: float, high: float) -> float:
-    """Return the minimum listed gain, %. It is larger if the interval contains 0."""
     if low > 0:
         return 100 * LEAST_GAIN
     return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidate that combines :data:`BOTH`, if each of them is a candidate."""
     parts = [one for text in BOTH for one in candidates if one.changes == (text,)]
     if len(parts) < len(BOTH):
         return []
@@ -313,7 +295,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return advice for a load: changes that gain more in one figure than they lose in others."""
+    """Return changes of a load that gain more in one figure than they lose in others."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:

@@ -41,13 +41,9 @@ INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
 class Contention:
     """Slowdown of a run's kernels that overlap with other work on the same device.
 
-    Args:
-        edges: the edges without changes.
-        at: name of the table for the times of nodes.
-
-    Attributes:
-        summary: text with the slopes and their basis; None if the trace has no information.
-        is_sure: whether they are reliable enough for the prediction, not only for its interval.
+    `at` is the name of the table for the times of nodes. `summary` describes the slopes; None if
+    the trace has no information. `is_sure` is whether they affect the prediction, not only its
+    interval.
     """
 
     def __init__(self, edges: Edges, at: str) -> None:
@@ -100,7 +96,6 @@ class Contention:
         self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
 
     def change(self) -> None:
-        """Adjust kernel durations to the work that overlaps them after a change."""
         remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
             self._measure("changed_beside")

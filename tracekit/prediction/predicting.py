@@ -70,28 +70,12 @@ _TIMES = ("before", "predicted", "low", "high")
 class Prediction(ShownAsTable):
     """Step time and device window of a run under changes.
 
-    Attributes:
-        changes: as written by the user.
-        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the same window before the changes: of the unprofiled run if its basis is
-            known, else as recorded, ns.
-        predicted_ns: the same window after the changes, ns; None if unknown.
-        low_ns: lower end of the interval, ns.
-        high_ns: upper end of the interval, ns.
-        replay_error_pct: error of the unchanged replay, percent of the recorded window.
-        inferred_pct: share of the critical path on inferred or assumed edges, percent.
-        assumptions: assumptions of the prediction.
-        reason: why there is no prediction; None if there is one.
-        step_count: number of marked steps; 0 if the window counts as one step.
-        before_step_ns: step time before the changes, ns, as in `tracekit query unprofiled`.
-        predicted_step_ns: step time after the changes, ns.
-        low_step_ns: lower end of its interval, ns.
-        high_step_ns: upper end of its interval, ns.
-        base: base of the changes: the run with its measured or estimated unprofiled step, or the
-            recording.
-        base_reason: why the base is the recording.
-        is_upper_bound: whether the gain of the recording is an upper bound for the gain of the run,
-            because the profiler slows the host by an unknown amount.
+    `recorded_ns` and `before_ns` are the window from the first device event of all ranks to the end
+    of the last, as recorded and (if known) of the unprofiled run. Intervals range from `low_*` to
+    `high_*`. `replay_error_pct` is the error of the unchanged replay, and `inferred_pct` the share
+    of the critical path on inferred or assumed edges. `reason` is why there is no prediction.
+    `step_count` is 0 if the window counts as one step. `is_upper_bound` is true if the profiler
+    slows the host by an unknown amount.
     """
 
     changes: tuple[str, ...]
@@ -114,12 +98,10 @@ class Prediction(ShownAsTable):
     is_upper_bound: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """Return the members by name, the changes as one text."""
         members = asdict(self)
         return {"change": "; ".join(members.pop("changes"))} | members
 
     def as_result(self) -> Result:
-        """Return the prediction as a table with one row, without assumptions."""
         columns = (
             *(Column(f"{name}_step_ns", "BIGINT") for name in _TIMES),
             *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "low", "high")),
@@ -143,7 +125,6 @@ class Prediction(ShownAsTable):
 
     @property
     def gain_ns(self) -> int:
-        """Gain per step, ns."""
         if self.before_step_ns is None or self.predicted_step_ns is None:
             return self.before_ns - (self.predicted_ns or 0)
         return self.before_step_ns - self.predicted_step_ns
@@ -157,7 +138,6 @@ class Prediction(ShownAsTable):
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that includes another prediction's interval."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),
@@ -176,18 +156,11 @@ class Prediction(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A step of a run with and without the profiler.
+    """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
-    Attributes:
-        recorded_ns: mean profiled step, ns.
-        run_ns: unprofiled step, ns; the middle of the interval if the interval is wide; None if
-            unknown.
-        low_ns: lower bound of the unprofiled step, ns.
-        high_ns: upper bound of the unprofiled step, ns.
-        busy_ns: device work in a step, ns; None on CPUs.
-        basis: basis of the unprofiled step: ``plain step`` (measured) or ``constants`` (estimated
-            from the costs of profiler events).
-        reason: why the unprofiled run cannot be replayed; None if it can.
+    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``plain step``
+    (measured) or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
+    run cannot be replayed.
     """
 
     recorded_ns: int
@@ -200,7 +173,6 @@ class RunStep:
 
     @property
     def ratio(self) -> float | None:
-        """Slowdown factor of the step under the profiler."""
         return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
 
@@ -246,20 +218,8 @@ def _step_ns(begin_ns: int, ends_ns: Sequence[int]) -> float:
 class Predictor:
     """Replays one recorded run with changes, any number of times.
 
-    Args:
-        connection: connection to a store of the run's traces.
-        further: query functions for additional runs: with another batch size or sequence length, or
-            from `tracekit bench`.
-        is_recorded: whether to replay the recording instead of the unprofiled run.
-
-    Attributes:
-        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the replayed window, ns: of the unprofiled run if its basis is known.
-        run_step: unprofiled and profiled step; None if unknown.
-        is_of_run: whether the unprofiled run is replayed instead of the recording.
-
-    Raises:
-        QueryError: the store has no trace, or no device work is recorded.
+    `further` are query functions for runs with another size or from `tracekit bench`. `is_of_run`
+    is whether the unprofiled run is replayed instead of the recording.
     """
 
     def __init__(
@@ -309,25 +269,17 @@ class Predictor:
 
     @property
     def step_count(self) -> int:
-        """The largest number of marked steps of a rank."""
         return max((len(ends) for ends in self._before[0].step_ends_ns), default=0)
 
     @cached_property
     def has_device(self) -> bool:
-        """Whether accelerator work is recorded."""
         return self._edges.count("part = 'work' AND device <> 'cpu'") > 0
 
     def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
         """Predict the step and the window with all of these changes.
 
-        Args:
-            changes: texts in the language of :mod:`tracekit.prediction.changes`.
-            timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
-                rank.
-
-        Raises:
-            UsageError: a text is not a change.
-            QueryError: the trace has nothing that matches, or lacks required information.
+        `timeline` is the output path for the predicted run as a Chrome trace; in a folder, one file
+        per rank.
         """
         usual, most, reasons = self._expanded(changes)
         result = self._predicted(usual, timeline)
@@ -413,7 +365,6 @@ class Predictor:
 
     @property
     def base(self) -> str:
-        """Base of the prediction; see :attr:`Prediction.base`."""
         if not self.is_of_run or self.run_step is None:
             return RECORDING
         return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
@@ -426,10 +377,7 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Return the parts of changes, the parts with the largest gain, and the assumptions.
-
-        Changes that repeat work come after changes that scale it.
-        """
+        """Return the parts of changes, the parts with the largest gain, and the assumptions."""
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         results = [expand(self._edges, change) for change in parsed]
         usual, most, reasons = (
@@ -543,16 +491,7 @@ def predict(
 ) -> Prediction | ServingPrediction:
     """Predict the step of a run, or the load of a serving run, under changes.
 
-    Args:
-        connection: connection to a store of the run's traces.
-        predictor: creates the replay.
-        changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
-            rank.
-
-    Raises:
-        UsageError: a text is not a change, or changes of a load are mixed with other changes.
-        QueryError: the trace has nothing that matches, or lacks required information.
+    Raises a UsageError if a text is not a change, or if changes of a load are mixed with others.
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
@@ -579,11 +518,7 @@ def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return the 2.5th and 97.5th percentile of the ratio of step times after and before a change.
-
-    This is a bootstrap: steps of the recorded and the changed run are resampled independently. The
-    list is empty for fewer than three steps.
-    """
+    """Return the 95 % bootstrap interval of the ratio of step times; empty below three steps."""
     old, new = (
         [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]
         for run in (before, after)
