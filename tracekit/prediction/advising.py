@@ -36,18 +36,14 @@ COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 """Columns of a rule. The last one is the command that shows the evidence."""
 
 SEPARATOR = "; "
-"""Separator between the changes of one row."""
 
 LEAST_GAIN = 0.01
 """Minimum listed gain as a share of a step; every interval is at least this wide."""
 
 NOTHING = "no change above 1 % found"
-"""Message if no candidate gains at least :data:`LEAST_GAIN`."""
 NOTHING_KNOWN = "no change has a predicted gain above 1 %"
-"""Message if no candidate gains at least :data:`LEAST_GAIN`, and some gains are unknown."""
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
-"""Note on gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 2.5
 """Minimum listed gain if it is uncertain, percent of a step."""
@@ -71,7 +67,6 @@ _PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"
 """Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
 
 GAIN_UNKNOWN = "the gain is unknown"
-"""Reason for candidates that no replay can evaluate."""
 
 _METHOD_OF = {
     "advice_offload": "offload off",
@@ -80,7 +75,6 @@ _METHOD_OF = {
 """Change for `tracekit predict` that replaces the change in the rows of a rule, by rule."""
 
 BOTH = ("compile on", "optimizer fused")
-"""Changes that are also proposed in combination."""
 
 
 @dataclass(frozen=True, slots=True)

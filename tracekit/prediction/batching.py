@@ -33,7 +33,6 @@ class Work(NamedTuple):
 
 
 MOST_STEPS = 5_000_000
-"""Maximum number of simulated steps."""
 
 StepTime = Callable[[Work], int]
 """Duration of a step, from the end of the previous one, ns."""

@@ -73,7 +73,6 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = {
     "kv": (TOKENS,),
     "prefill": (APART,),
 }
-"""Keywords of changes, with their actions."""
 
 EXAMPLES: Mapping[str, str] = {
     "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",
@@ -109,7 +108,6 @@ EXAMPLES: Mapping[str, str] = {
     "kv tokens=65536": "serving: tokens in the KV cache",
     "prefill apart": "serving: a separate engine for prefill",
 }
-"""Examples of changes with their meaning."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 """Keywords of changes that are simulated instead of replayed."""

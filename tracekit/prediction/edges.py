@@ -129,7 +129,6 @@ def where_of(change: Change, *parts: str) -> str:
 
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
-"""Returns the rows of a statement on the store of a run."""
 
 
 class NothingChosenError(QueryError):
@@ -604,4 +603,3 @@ CHANGES: Mapping[str | None, Apply] = {
     "loading": _change_loading,
     "pauses": _change_pauses,
 }
-"""Functions that apply a change to the edges and return assumptions, by keyword."""

@@ -35,7 +35,6 @@ _READ = (
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
 )
-"""Tables and functions that predictions read."""
 
 _AT = f"{SESSION}.main.changed_at"
 
