@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,26 +39,13 @@ def check(
     cache: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Check a run.
+    """Check a run; its options are as in :func:`tracekit.compare`.
 
-    Args:
-        new: the run: a trace, a run folder, a store, or an open trace.
-        rules: the rules to check.
-        against: the base of relative rules: a run in the same form, the name of a baseline, or the
-            path or URL of its file.
-        baselines: the folder of baselines, or its URL.
-        per: unit of times; the default is as in :func:`tracekit.compare`.
-        skip: number of steps to omit at the beginning of each run.
-        cache: whether to cache ingested traces.
-        progress: called at intervals while a trace is read.
-
-    Raises:
-        UsageError: a rule has an unknown target, or the baseline does not exist.
-        TraceError: a trace cannot be read.
-        StoreError: a store cannot be opened.
-        QueryError: a SQL rule fails to run.
+    `against` is the base of relative rules: a run, the name of a baseline, or the path or URL of
+    its file.
     """
-    with opened(new, cache, progress) as trace:
+    with ExitStack() as resources:
+        trace = resources.enter_context(opened(new, cache, progress))
         if against is None or not any(rule.is_relative for rule in rules):
             base = None
             measured = measure(trace, label_of(new), per, skip)
@@ -73,15 +60,13 @@ def check(
             base = Measured(f"baseline {baseline.name}", baseline.side, baseline.health, *figures)
             measured = measure(trace, label_of(new), per or baseline.side.per, skip)
         else:
-            with opened(against, cache, progress) as other:
-                base = measure(other, label_of(against), per, skip)
-                measured = measure(trace, label_of(new), per, skip)
-                if base.side and measured.side and base.side.per != measured.side.per:
-                    # Both sides must mark steps.
-                    base = measure(other, label_of(against), "window", skip)
-                    measured = measure(trace, label_of(new), "window", skip)
-                judgements = [judge(rule, measured, base) for rule in rules]
-                return Report(measured.label, base.label, judgements)
+            other = resources.enter_context(opened(against, cache, progress))
+            base = measure(other, label_of(against), per, skip)
+            measured = measure(trace, label_of(new), per, skip)
+            if base.side and measured.side and base.side.per != measured.side.per:
+                # Both sides must mark steps.
+                base = measure(other, label_of(against), "window", skip)
+                measured = measure(trace, label_of(new), "window", skip)
         judgements = [judge(rule, measured, base) for rule in rules]
     return Report(measured.label, base.label if base else None, judgements)
 

@@ -72,9 +72,6 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     `step_time` uses unprofiled steps if both sides have enough of them. Tokens per second are
     judged by repeats, latency percentiles by requests. Deterministic values (counts, bytes, SQL
     results) are compared directly. A single time or share leaves a relative rule inconclusive.
-
-    Raises:
-        UsageError: the target does not exist, or a relative rule lacks a base.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])

@@ -136,9 +136,14 @@ def _series(measured: Measured) -> dict[str, Sequence[float]]:
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
-    columns = ", ".join(f"{one.column} {_type(one)}" for one in MEASURES)
+    columns = ", ".join(
+        f"{one.column} {'BIGINT' if one.unit == 'ns' else 'DOUBLE'}" for one in MEASURES
+    )
     rows = [
-        (run.name, run.created_at, run.commit and run.commit[:12], *map(_middle(run), MEASURES))
+        (
+            *(run.name, run.created_at, run.commit and run.commit[:12]),
+            *(_middle(run, one) for one in MEASURES),
+        )
         for run in runs
     ]
     changed = [row for one in MEASURES for row in _changed(one, runs, margin_pct)]
@@ -156,18 +161,11 @@ def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, 
     }
 
 
-def _type(one: Measure) -> str:
-    return "BIGINT" if one.unit == "ns" else "DOUBLE"
-
-
-def _middle(run: Run) -> Callable[[Measure], float | None]:
-    def middle(one: Measure) -> float | None:
-        if one.column not in run.series:
-            return None
-        value = median(run.series[one.column])
-        return round(value) if one.unit == "ns" else value
-
-    return middle
+def _middle(run: Run, one: Measure) -> float | None:
+    if one.column not in run.series:
+        return None
+    value = median(run.series[one.column])
+    return round(value) if one.unit == "ns" else value
 
 
 def _changed(
