@@ -23,7 +23,6 @@ OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
 """Causes of idle time in the part of a step outside its device's window."""
 
 Device = tuple[int | None, str]
-"""A device: rank and device number."""
 
 Key = tuple[str, str, str, str, str | None, str | None, str | None]
 """Part, class, phase, module, op, shape, and name of a cell."""
@@ -195,37 +194,31 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             hint="use --per window to compare the complete window",
         )
     cells: dict[Key, Cell] = {}
-    samples: dict[tuple[int, int | None], int] = {}
-    sample_devices: dict[int, set[tuple[int, Device]]] = {}
-    outside_ns = total_ns = 0
+    counted: list[tuple[tuple[int, int | None], SplitRow]] = []
+    sample_devices: dict[tuple[int, int | None], set[Device]] = {}
+    outside_ns = 0
     for run, split in enumerate(reading.runs):
         # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
         included = set(steps[skip:])
         for row in split.rows:
-            step = row.step
-            if is_stepped and step not in included:
+            if is_stepped and row.step not in included:
                 outside_ns += row.wall_ns
-                continue
-            if not is_stepped:
-                if row.key[1] in OUTSIDE_WINDOW:
-                    continue
-                step = None
-            sample = samples.setdefault((run, step), len(samples))
-            cell = cells.get(row.key)
-            if cell is None:
-                cell = cells[row.key] = Cell(*row.key)
-            total_ns += row.wall_ns
-            cell.kernel_count += row.kernel_count
-            cell.kernel_ns += row.kernel_ns
-            cell.wall_ns += row.wall_ns
-            cell.samples[sample] = cell.samples.get(sample, 0) + row.wall_ns
-        for place in split.devices:
-            step, device = place
-            if is_stepped or place not in split.idle_only:
-                sample_of = samples.get((run, step if is_stepped else None))
-                if sample_of is not None and (not is_stepped or step in included):
-                    sample_devices.setdefault(sample_of, set()).add((run, device))
+            elif is_stepped or row.key[1] not in OUTSIDE_WINDOW:
+                counted.append(((run, row.step if is_stepped else None), row))
+        for step, device in split.devices:
+            if is_stepped or (step, device) not in split.idle_only:
+                sample = run, step if is_stepped else None
+                sample_devices.setdefault(sample, set()).add(device)
+    order = sorted({sample for sample, _ in counted}, key=lambda one: (one[0], one[1] or 0))
+    samples = {sample: number for number, sample in enumerate(order)}
+    for sample, row in counted:
+        cell = cells.setdefault(row.key, Cell(*row.key))
+        cell.kernel_count += row.kernel_count
+        cell.kernel_ns += row.kernel_ns
+        cell.wall_ns += row.wall_ns
+        number = samples[sample]
+        cell.samples[number] = cell.samples.get(number, 0) + row.wall_ns
     if not cells:
         missing = "step left" if is_stepped else "known device work"
         raise UsageError(
@@ -234,15 +227,11 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             if skip and is_stepped
             else "tracekit query health shows the reason",
         )
-    order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
-    at = {samples[key]: number for number, key in enumerate(order)}
-    for cell in cells.values():
-        cell.samples = {at[sample]: wall_ns for sample, wall_ns in cell.samples.items()}
     units = [
-        len(sample_devices[samples[key]]) * _factor(reading, per, run=key[0], step=key[1])
-        for key in order
+        len(sample_devices[run, step]) * _factor(reading, per, run=run, step=step)
+        for run, step in order
     ]
-    devices = {one for each in sample_devices.values() for one in each}
+    devices = {(sample[0], device) for sample in order for device in sample_devices[sample]}
     return Side(
         reading.label,
         per,
@@ -258,7 +247,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         ],
         units,
         outside_ns,
-        total_ns,
+        sum(cell.wall_ns for cell in cells.values()),
     )
 
 

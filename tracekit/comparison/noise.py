@@ -32,11 +32,12 @@ from typing import Literal, TypeAlias
 from tracekit.comparison.statistics import (
     ALPHA,
     autocorrelation,
-    bootstrap_interval,
     dependent_tail,
     few_test,
     inflation,
+    interval_of_difference,
     least_count,
+    median_atoms,
     rank_test,
     shift_interval,
     spread,
@@ -154,7 +155,7 @@ def compare_series(
     alpha = widened(alpha, inflation(correlation))
     low: float | None
     high: float | None
-    low, high = bootstrap_interval(base, new, alpha=alpha)
+    low, high = interval_of_difference(median_atoms(base), median_atoms(new), alpha)
     if min(*base, *new) >= 0:  # times cannot become negative
         low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)

@@ -50,10 +50,6 @@ class Ordered:
             return self.values[low]
         raise KeyError(place)
 
-    def thinned(self, places: Iterable[int]) -> Ordered:
-        indices = sorted(set(places))
-        return Ordered(self.count, [self.at(place) for place in indices], indices)
-
     def scaled(self, factor: float) -> Ordered:
         return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
 
@@ -121,7 +117,10 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
     interval only, without the rank test.
     """
     whole = Ordered.of(series)
-    return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))
+    if whole.count <= most_count:
+        return whole
+    places = sorted(_looked_at(whole, quantiles))
+    return Ordered(whole.count, [whole.values[place] for place in places], places)
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:

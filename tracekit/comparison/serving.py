@@ -30,14 +30,6 @@ _PARTS_OF_DOUBLE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A measured, successful request, with the time since the previous answer was complete."""
-
-    since_last_ns: int
-    output_token_count: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ServingStep:
     phase: str
     prefill_token_count: int | None
@@ -59,7 +51,9 @@ def _about(count: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Served:
     latencies: Mapping[str, Sequence[int]]
-    answers: Sequence[Answer]
+    # Output tokens of each measured, successful request, and the time since the previous answer was
+    # complete, ns. The times of a run add up to its interval, as in analysis `throughput`.
+    answers: Sequence[tuple[int | None, int]]
     steps: Sequence[ServingStep]
 
 
@@ -93,7 +87,7 @@ class Serving:
 
 def served_by(traces: Sequence[Trace]) -> Served:
     latencies: dict[str, list[int]] = {}
-    answers: list[Answer] = []
+    answers: list[tuple[int | None, int]] = []
     steps: list[ServingStep] = []
     for trace in traces:
         ((has_requests, has_steps),) = trace.sql(
@@ -110,7 +104,7 @@ def served_by(traces: Sequence[Trace]) -> Served:
     return Served(latencies, answers, steps)
 
 
-def _answers(trace: Trace) -> Iterable[Answer]:
+def _answers(trace: Trace) -> Iterable[tuple[int | None, int]]:
     rows = trace.sql(
         "SELECT t.run_id, r.end_ns, r.output_token_count, "
         "min(r.sent_ns) OVER (PARTITION BY t.run_id) AS first_ns, t.is_ok "
@@ -120,7 +114,7 @@ def _answers(trace: Trace) -> Iterable[Answer]:
     last: dict[object, int] = {}
     for run, end_ns, count, first_ns, is_ok in rows:
         if is_ok:
-            yield Answer(end_ns - last.get(run, first_ns), count)
+            yield count, end_ns - last.get(run, first_ns)
             last[run] = end_ns
 
 
@@ -197,11 +191,11 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
     """Return requests or tokens with their times; an empty list if some answers are unknown."""
     results = []
-    for one in side.answers:
-        amount = 1 if rate == "requests_per_s" else one.output_token_count
+    for token_count, ns in side.answers:
+        amount = 1 if rate == "requests_per_s" else token_count
         if amount is None:
             return []
-        results.append((amount, one.since_last_ns))
+        results.append((amount, ns))
     return results
 
 

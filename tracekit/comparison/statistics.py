@@ -171,17 +171,6 @@ def student_tail(t: float, freedom: float) -> float:
     return min(1.0, 2 * norm * area)
 
 
-def bootstrap_interval(
-    base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
-) -> tuple[float, float]:
-    """Return the bootstrap interval of the difference of the medians, new − base.
-
-    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
-    two in the middle with equal probability, which slightly widens the interval.
-    """
-    return interval_of_difference(_median_atoms(base), _median_atoms(new), alpha)
-
-
 def shift_interval(
     base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
 ) -> tuple[float, float] | None:
@@ -237,8 +226,12 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
     return max(0, math.floor(mean - _NORMAL.inv_cdf(1 - alpha / 2) * deviation))
 
 
-def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the possible medians of a resampled series, with their probabilities."""
+def median_atoms(series: Sequence[float]) -> Atoms:
+    """Return the possible medians of a resampled series, with their probabilities.
+
+    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
+    two in the middle with equal probability, which slightly widens the interval.
+    """
     ordered, count = sorted(series), len(series)
     half = count // 2
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
