@@ -50,13 +50,6 @@ FIGURE_ANALYSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class PaperColumn:
-    name: str
-    type: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class PaperTable:
     """One published table; a column of a row overrides the member of `setup` with its name."""
 
@@ -65,7 +58,7 @@ class PaperTable:
     source: str
     setup: Mapping[str, Any]
     notes: tuple[str, ...]
-    columns: tuple[PaperColumn, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
     @property
@@ -87,9 +80,8 @@ class PaperTable:
         return tuple(row for row in self.rows if row.get("platform", platform) == platform)
 
     def to_result(self, platform: str | None = None) -> Result:
-        columns = tuple(Column(column.name, column.type) for column in self.columns)
-        rows = [tuple(row[one.name] for one in columns) for row in self.of_platform(platform)]
-        return Result(self.name, columns, rows)
+        rows = [tuple(row[one.name] for one in self.columns) for row in self.of_platform(platform)]
+        return Result(self.name, self.columns, rows)
 
 
 @cache
@@ -121,20 +113,18 @@ def hint_at_ours(figure: str) -> str:
 
 
 def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
-    columns = [PaperColumn(*column) for column in content["columns"]]
+    columns = [Column(name, kind) for name, kind, _ in content["columns"]]
     names = [column.name for column in columns]
     rows: list[Row] = [
         {key: None if cell == _NO_FIGURE else cell for key, cell in zip(names, cells, strict=True)}
         for cells in _single_rows(content, names)
     ]
     if content.get("missing") == "oom":
-        columns.append(PaperColumn("outcome", "VARCHAR", "ok, or oom: out of memory"))
+        columns.append(Column("outcome", "VARCHAR"))
         for row in rows:
             row["outcome"] = "oom" if row["tokens_per_s"] is None else "ok"
     if marks := content.get("as_printed"):
-        columns.append(
-            PaperColumn("as_printed", "VARCHAR", "why a cell is probably wrong; shown as printed")
-        )
+        columns.append(Column("as_printed", "VARCHAR"))
         for row in rows:
             reasons = [
                 f"{column}: {why}" for where, column, why in marks if where.items() <= row.items()
