@@ -180,7 +180,7 @@ def test_a_module_is_meant_with_what_is_inside(sample):
 )
 def test_a_baseline_with_what_cannot_be_is_refused(members, tmp_path):
     """Baselines are untrusted, and the check depends on their figures."""
-    place, _ = save(Baseline("main", _side(BASE), {}, {}, {}, ""), tmp_path)
+    place, _ = save(Baseline("main", _side(BASE), {}, {}), tmp_path)
     load("main", tmp_path)
     document = json.loads(Path(place.shown).read_text()) | members
     Path(place.shown).write_text(json.dumps(document))
@@ -196,7 +196,7 @@ def test_a_broken_baseline_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no baseline named 'other'"):
         load("other", tmp_path)
     with pytest.raises(UsageError, match="not a valid baseline name"):
-        save(Baseline("../x", _side(BASE), {}, {}, {}, ""), tmp_path)
+        save(Baseline("../x", _side(BASE), {}, {}), tmp_path)
 
 
 @pytest.mark.parametrize(

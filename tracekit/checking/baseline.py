@@ -21,10 +21,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tracekit.analysis.result import Result, columns_of_text
+from tracekit.checking.measured import Measured
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Per, Side
 from tracekit.comparison.quantiles import Ordered, is_enough
 from tracekit.comparison.serving import QUANTILES
-from tracekit.comparison.setup import Facts, Health, Weight
+from tracekit.comparison.setup import Facts, Weight
 from tracekit.errors import StoreError, UsageError
 from tracekit.small_files import parse_json, read_small
 from tracekit.storage import Location
@@ -50,31 +51,21 @@ _MAX_MODULE_DEPTH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
-    """Summary of a run: its side of a comparison, and its figures.
+class Baseline(Measured):
+    """A run with its name as label; of many latencies, only those that a comparison needs."""
 
-    `repeats` has the tokens per second of each repeat. `latencies` are by metric, ns; for many
-    requests, only the latencies that a comparison of percentiles needs.
-    """
-
-    name: str
     side: Side
-    facts: Facts
-    health: Health
-    figures: Mapping[str, float]
-    created_at: str
-    repeats: Sequence[float] = ()
-    latencies: Mapping[str, Ordered] = field(default_factory=dict)
-    step_ns: Sequence[float] = ()
+    facts: Facts = field(default_factory=dict)
+    created_at: str = ""
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
     """Write a baseline atomically; return its location and size in bytes."""
-    place = path_of(baseline.name, folder)
+    place = path_of(baseline.label, folder)
     side = baseline.side
     document = {
         "tracekit_baseline": 1,
-        "name": baseline.name,
+        "name": baseline.label,
         "created_at": baseline.created_at,
         **{name: getattr(side, name) for name in _OF_SIDE},
         "figures": dict(baseline.figures),
@@ -101,7 +92,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         (place.write_bytes if replaces else place.write_new)(data)
     except FileExistsError as error:
         raise UsageError(
-            f"{place}: baseline {baseline.name!r} already exists", hint="--force replaces it"
+            f"{place}: baseline {baseline.label!r} already exists", hint="--force replaces it"
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -243,13 +234,14 @@ def _loaded(result: _Document) -> Baseline:
     return Baseline(
         result.name,
         side,
-        {(subject, name): (text, weight) for subject, name, text, weight in result.facts},
         result.health,
         result.figures,
-        result.created_at,
+        None,
         result.tokens_per_s_of_repeats,
-        _latencies(result.latencies_ns),
         result.plain_step_ns,
+        _latencies(result.latencies_ns),
+        {(subject, name): (text, weight) for subject, name, text, weight in result.facts},
+        result.created_at,
     )
 
 
@@ -290,7 +282,7 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
     )
     rows = [
         (
-            *(one.name, one.side.label, one.created_at, one.side.per),
+            *(one.label, one.side.label, one.created_at, one.side.per),
             len(one.side.sample_units),
             median(one.side.series(one.side.cells)),
         )

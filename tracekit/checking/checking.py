@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,18 +47,17 @@ def check(
     """
     with ExitStack() as resources:
         trace = resources.enter_context(opened(new, cache, progress))
+        base: Measured | None = None
         if against is None or not any(rule.is_relative for rule in rules):
-            base = None
             measured = measure(trace, label_of(new), per, skip)
         elif is_baseline(against, baselines):
             baseline = load(str(against), baselines)
             if per is not None and per != baseline.side.per:
                 raise UsageError(
-                    f"baseline {baseline.name} is per {baseline.side.per}, not per {per}",
+                    f"baseline {baseline.label} is per {baseline.side.per}, not per {per}",
                     hint=f"create one with tracekit check baseline save --per {per}",
                 )
-            figures = baseline.figures, None, baseline.repeats, baseline.step_ns, baseline.latencies
-            base = Measured(f"baseline {baseline.name}", baseline.side, baseline.health, *figures)
+            base = replace(baseline, label=f"baseline {baseline.label}")
             measured = measure(trace, label_of(new), per or baseline.side.per, skip)
         else:
             other = resources.enter_context(opened(against, cache, progress))
@@ -83,10 +83,10 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
-    facts = facts_of([trace]), health_of([trace]), measured.figures
+    series = measured.repeats, measured.step_ns, latencies_of(trace)
     created_at = datetime.now(UTC).isoformat(timespec="seconds")
-    series = measured.repeats, latencies_of(trace), measured.step_ns
-    return Baseline(name, side, *facts, created_at, *series)
+    health, facts = health_of([trace]), facts_of([trace])
+    return Baseline(name, side, health, measured.figures, None, *series, facts, created_at)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

@@ -176,7 +176,7 @@ def _of_series(
 
 
 def _decided(
-    rule: Rule, verdict: Verdict, counts: str, beyond: str, more_count: int | None
+    rule: Rule, verdict: Verdict | None, counts: str, beyond: str, more_count: int | None
 ) -> tuple[Outcome, str]:
     if verdict in ("faster", "slower"):
         is_below = verdict == "faster"

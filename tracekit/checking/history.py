@@ -109,9 +109,7 @@ def _run(
 ) -> Run:
     if is_baseline(one, baselines):
         baseline = load(str(one), baselines)
-        figures = baseline.figures, None, baseline.repeats, baseline.step_ns
-        measured = Measured(baseline.name, baseline.side, baseline.health, *figures)
-        return Run(baseline.name, baseline.created_at, None, _series(measured))
+        return Run(baseline.label, baseline.created_at, None, _series(baseline))
     with opened(one, cache, progress) as trace:
         manifests = trace.sql(
             "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "
