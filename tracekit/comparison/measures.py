@@ -203,7 +203,7 @@ def warm_up_count(series: Sequence[float]) -> int:
     return count
 
 
-def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
+def drift_pct(series: Sequence[float]) -> float | None:
     """Return the increase of a series with a trend (Mann-Kendall), in percent of the median.
 
     It is the Theil-Sen slope over the entire series. Above 1,000 measurements, adjacent ones are
@@ -220,7 +220,7 @@ def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
     )
     variance = count * (count - 1) * (2 * count + 5) / 18
     z = max(0, abs(signs) - 1) / math.sqrt(variance)
-    if 2 * (1 - _NORMAL.cdf(z)) > alpha or median(series) == 0:
+    if 2 * (1 - _NORMAL.cdf(z)) > ALPHA or median(series) == 0:
         return None
     slopes = [
         (series[right] - series[left]) / (right - left)

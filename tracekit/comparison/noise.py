@@ -70,7 +70,7 @@ _MANY = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference of two series of times, in the unit of the series; shares are percent.
+    """Difference of medians, percentiles, or rates, in their unit; shares are percent of the base.
 
     `low` and `high` are None if there are too few measurements. The interval contains 0 if the
     verdict is inconclusive. `more_count` is the number of additional measurements per side that
@@ -80,17 +80,19 @@ class Difference:
 
     base_count: int
     new_count: int
-    base_median: float
-    new_median: float
-    difference: float
+    base: float
+    new: float
     low: float | None
     high: float | None
-    p_value: float | None
-    margin_pct: float
     verdict: Verdict | None
     more_count: int | None
+    p_value: float | None = None
     correlation: float = 0.0
     is_apart: bool = False
+
+    @property
+    def difference(self) -> float:
+        return self.new - self.base
 
     @property
     def needed_count(self) -> int | None:
@@ -99,15 +101,15 @@ class Difference:
 
     @property
     def difference_pct(self) -> float | None:
-        return share_pct(self.difference, self.base_median)
+        return share_pct(self.difference, self.base)
 
     @property
     def low_pct(self) -> float | None:
-        return share_pct(self.low, self.base_median)
+        return share_pct(self.low, self.base)
 
     @property
     def high_pct(self) -> float | None:
-        return share_pct(self.high, self.base_median)
+        return share_pct(self.high, self.base)
 
     @property
     def gain(self) -> Gain:
@@ -142,7 +144,7 @@ def compare_series(
     size = middle[1] - middle[0]
     counts = len(base), len(new)
     if min(counts) < 2:
-        return Difference(*counts, *middle, size, None, None, None, margin_pct, None, None)
+        return Difference(*counts, *middle, None, None, None, None)
     correlation = autocorrelation(base, new) if is_in_order else 0.0
     p_value = rank_test(base, new)
     if correlation:
@@ -175,7 +177,7 @@ def compare_series(
             low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)
     return Difference(
-        *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation),
+        *(*counts, *middle, low, high, verdict, more, p_value, correlation),
         is_apart=max(base) < min(new) or max(new) < min(base),
     )
 

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.noise import Difference, Verdict, compare_series
 from tracekit.comparison.statistics import ALPHA, at_least, drawn_places, interval_of_difference
 from tracekit.units import NS_PER_S
 
@@ -54,27 +54,6 @@ class Ordered:
         return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """One figure on both sides, and the interval of its difference; None with too few values.
-
-    `more_count` is the number of additional values per side that would give an interval.
-    """
-
-    base_count: int
-    new_count: int
-    base: float
-    new: float
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    more_count: int | None
-
-    @property
-    def difference(self) -> float:
-        return self.new - self.base
-
-
 def quantile_difference(
     base: Sequence[int] | Ordered,
     new: Sequence[int] | Ordered,
@@ -82,7 +61,7 @@ def quantile_difference(
     *,
     alpha: float = ALPHA,
     margin_pct: float = 1.0,
-) -> Interval:
+) -> Difference:
     """Compare a percentile (nearest rank, 1 to 99) of two nonempty series of times.
 
     `margin_pct` is the largest difference that counts as no difference, percent of the base.
@@ -93,7 +72,7 @@ def quantile_difference(
     values = float(sides[0].at(ranks[0] - 1)), float(sides[1].at(ranks[1] - 1))
     if not all(_is_inside(count, quantile, alpha) for count in counts):
         more = max(1, _least_count(quantile, alpha) - min(counts))
-        return Interval(*counts, *values, None, None, "inconclusive", more)
+        return Difference(*counts, *values, None, None, "inconclusive", more)
     first, second = (
         [(side.at(place), chance) for place, chance in drawn_places(side.count, rank)]
         for side, rank in zip(sides, ranks, strict=True)
@@ -107,7 +86,7 @@ def quantile_difference(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
         verdict = result.verdict or verdict
-    return Interval(*counts, *values, low, high, verdict, None)
+    return Difference(*counts, *values, low, high, verdict, None)
 
 
 def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
@@ -140,15 +119,14 @@ def rate_difference(
     base: Sequence[tuple[int, int]],
     new: Sequence[tuple[int, int]],
     *,
-    alpha: float = ALPHA,
     margin_pct: float = 1.0,
-) -> Interval:
+) -> Difference:
     """Compare a rate per second, from pairs of an amount and its time in ns, in order."""
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
     blocks = [_blocks(side) for side in (base, new)]
     if min(map(len, blocks)) < LEAST_BLOCKS:
-        return Interval(*counts, *values, None, None, "inconclusive", None)
+        return Difference(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
     # Resample the ratio, because rates are positive and vary by factors if there are few values.
     drawn = sorted(
@@ -156,10 +134,10 @@ def rate_difference(
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)
         for _ in range(_DRAWS)
     )
-    at = int(alpha / 2 * _DRAWS)
+    at = int(ALPHA / 2 * _DRAWS)
     low, high = (values[0] * (ratio - 1) for ratio in (drawn[at], drawn[-at - 1]))
     verdict = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
-    return Interval(*counts, *values, low, high, verdict, None)
+    return Difference(*counts, *values, low, high, verdict, None)
 
 
 def _verdict(low: float, high: float, margin: float) -> Verdict:

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from tracekit.analysis.result import Column, Result, columns_of_text
-from tracekit.comparison.noise import MARGIN_PCT, Difference, Gain, compare_series, share_pct
-from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
+from tracekit.comparison.noise import Difference, Gain, compare_series
+from tracekit.comparison.quantiles import quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
 from tracekit.errors import UsageError
 from tracekit.trace import Trace
@@ -80,8 +80,8 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    latency: Mapping[tuple[str, int], Interval]
-    rates: Mapping[str, Interval]
+    latency: Mapping[tuple[str, int], Difference]
+    rates: Mapping[str, Difference]
     batches: Sequence[Batches]
 
 
@@ -159,7 +159,7 @@ def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | N
     return Serving(latency, rates, batches) if latency or rates or batches else None
 
 
-def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_PCT) -> Gain:
+def load_gain(base: Trace, new: Trace, figure: str) -> Gain:
     """Return the reduction of one of the FIGURES of advice; for tokens/s, of the time per token."""
     metric, _, statistic = figure.partition("_")
     statement = f"SELECT value_ns FROM request_latency('arrival') WHERE metric = '{metric}'"
@@ -171,13 +171,13 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
     if not all(pairs):
         raise UsageError(f"a run has no {figure} to compare")
     if statistic == "p99_ns":
-        result = quantile_difference(values[0], values[1], 99, margin_pct=margin_pct)
+        result = quantile_difference(values[0], values[1], 99)
         times = [
             result.base + part for part in (result.difference, result.high or 0, result.low or 0)
         ]
         ratios = [one / result.base for one in times]
     else:
-        result = rate_difference(pairs[0], pairs[1], margin_pct=margin_pct)
+        result = rate_difference(pairs[0], pairs[1])
         rates = [
             result.base + part for part in (result.difference, result.low or 0, result.high or 0)
         ]
@@ -275,7 +275,7 @@ def serving_tables(serving: Serving) -> dict[str, Result]:
 def _intervals(
     name: str,
     unit: str,
-    intervals: Sequence[tuple[Sequence[str], Interval]],
+    intervals: Sequence[tuple[Sequence[str], Difference]],
     keys: Sequence[str],
 ) -> Result:
     sides, parts = ("base", "new"), ("difference", "low", "high")
@@ -290,7 +290,7 @@ def _intervals(
         (
             *(*key, one.base_count, one.new_count, one.base, one.new),
             *(one.difference, one.low, one.high),
-            *(share_pct(part, one.base) for part in (one.difference, one.low, one.high)),
+            *(one.difference_pct, one.low_pct, one.high_pct),
             *(one.verdict, one.more_count),
         )
         for key, one in intervals
