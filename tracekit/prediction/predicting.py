@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_group_times
 from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result, ShownAsTable
@@ -19,10 +20,10 @@ from tracekit.analysis.run import run_analysis
 from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
-from tracekit.prediction.contention import Contention
-from tracekit.prediction.edges import EDGES, MOMENTS, VARIANTS, Ask, Edges, every_weight
+from tracekit.prediction.edges import EDGES, MOMENTS, VARIANTS, Ask, Edges, every_weight, left_ns
 from tracekit.prediction.methods import APPLY, expand
 from tracekit.prediction.timeline import write_timeline
+from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -189,6 +190,109 @@ HAVING count(*) > 0
 """
 
 
+_LEAST_WORK = 10
+"""Minimum number of overlapping kernels, and of separate kernels, for a slope."""
+
+_LEAST_COMPARED_PCT = 50.0
+"""Minimum share of overlap time that slopes must cover to affect more than the interval."""
+
+_ROUNDS = 2
+"""Number of iterations, because slower kernels overlap with more work. A third iteration changes
+less than 0.1 %."""
+
+# The replayed duration of work, between its two nodes, includes waits for other ranks.
+_BESIDE = f"""
+WITH work AS (
+    SELECT e.edge_id AS id, (e.trace_id, e.device) AS part, e.work_kind,
+        begun.at_ns AS start_ns, ended.at_ns AS end_ns
+    FROM changed_edge AS e
+    INNER JOIN {_AT} AS begun ON e.source_node = begun.node
+    INNER JOIN {_AT} AS ended ON e.target_node = ended.node
+    WHERE e.kind = 'work' AND e.device <> 'cpu'
+),
+compute AS (FROM work WHERE work_kind = 'compute'),
+comm AS (FROM work WHERE work_kind = 'comm'),
+shared AS (FROM interval_shared('compute'))
+SELECT id AS edge_id, m.overlap_ns AS comm_ns, s.overlap_ns AS compute_ns
+FROM interval_overlap('compute', 'comm') AS m
+INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
+"""
+
+
+class Contention:
+    """Slowdown of a run's kernels that overlap with other work on the same device.
+
+    `summary` describes the slopes; None if the trace has no information. `is_sure` is whether they
+    affect the prediction, not only its interval.
+    """
+
+    def __init__(self, edges: Edges) -> None:
+        self._edges = edges
+        self.summary: str | None = None
+        self.is_sure = False
+        if not edges.run(
+            "SELECT 1 FROM changed_edge WHERE kind = 'work' AND device <> 'cpu' "
+            "GROUP BY trace_id, device HAVING count(DISTINCT stream) > 1 LIMIT 1"
+        ):
+            return
+        contention = load_catalog().analysis("contention")
+        rows = [
+            row
+            for row in run_analysis(edges.connection, contention, {}).to_dicts()
+            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _LEAST_WORK
+        ]
+        if not rows:
+            return
+        types = {"rank": "INTEGER", "device": "VARCHAR", "beside": "VARCHAR", "slope": "DOUBLE"}
+        slopes = [
+            (row["rank"], row["device"], row["concurrent_work"], min(row["slope_pct"] / 100, 1.0))
+            for row in rows
+        ]
+        edges.create(
+            "changed_slope",
+            "SELECT t.trace_id, s.device, "
+            "coalesce(any_value(slope) FILTER (beside = 'comm'), 0) AS comm, "
+            "coalesce(any_value(slope) FILTER (beside = 'compute'), 0) AS compute "
+            f"FROM ({select_rows(types, slopes)}) AS s "
+            "INNER JOIN trace AS t ON t.rank IS NOT DISTINCT FROM s.rank GROUP BY ALL",
+        )
+        ensure_named(edges.connection, "interval_overlap() interval_shared()")
+        self._measure("changed_beside_before")
+        parts, least_pct = [], 100.0
+        for beside, what in (("comm", "communication"), ("compute", "another kernel")):
+            if result := [row for row in rows if row["concurrent_work"] == beside]:
+                extra_ns, overlap_ns, count = (
+                    sum(row[name] for row in result)
+                    for name in ("extra_ns", "overlap_ns", "kernel_count")
+                )
+                all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in result)
+                least_pct = min(least_pct, 100 * overlap_ns / all_ns)
+                parts.append(
+                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
+                    f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
+                )
+        self.is_sure = least_pct >= _LEAST_COMPARED_PCT
+        where = "" if self.is_sure else " (only in the interval)"
+        self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
+
+    def change(self) -> None:
+        remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
+        for _ in range(_ROUNDS):
+            self._measure("changed_beside")
+            self._edges.update(
+                "contended_ns = round("
+                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {remaining}) "
+                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {remaining}))::BIGINT",
+                "e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)",
+                "changed_beside AS a LEFT JOIN changed_beside_before AS b USING (edge_id), "
+                "changed_slope AS s",
+            )
+
+    def _measure(self, name: str) -> None:
+        create_swept(self._edges.connection, _AT, REPLAY, EDGES)
+        self._edges.create(name, _BESIDE)
+
+
 @dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
@@ -228,8 +332,6 @@ class Predictor:
         *,
         is_recorded: bool = False,
     ) -> None:
-        from tracekit.analysis.catalog import load_catalog
-
         self._connection = connection
         if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
             raise QueryError(
@@ -406,7 +508,7 @@ class Predictor:
 
     @cached_property
     def _contention(self) -> Contention:
-        return Contention(self._edges, _AT)
+        return Contention(self._edges)
 
     @contextmanager
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
