@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from tracekit.comparison.noise import compare_series, share_pct
 from tracekit.comparison.statistics import ALPHA, student_tail, students_t
 from tracekit.errors import QueryError, UsageError
 from tracekit.ingest.progress import Progress
-from tracekit.units import Unit
+from tracekit.units import unit_of
 
 MARGIN_PCT = 2.0
 """Largest ignored change, percent of the earlier runs; for shares, percentage points."""
@@ -25,23 +26,17 @@ LEAST_RUNS = 5
 """Minimum number of runs for testing by the variation of runs; fewer runs are tested by steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    column: str
-    subject: str
-    unit: Unit | None
-
-
-MEASURES = (
-    Measure("plain_step_ns", "plain_step_time", "ns"),
-    Measure("step_ns", "step_time", "ns"),
-    Measure("idle_pct", "idle_pct", "pct"),
-    Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
+MEASURES = {
+    "plain_step_ns": "plain_step_time",
+    "step_ns": "step_time",
+    "idle_pct": "idle_pct",
+    "exposed_comm_pct": "exposed_comm_pct",
     # Rules prefer the unprofiled value, but the history must not mix the two.
-    Measure("mfu_pct", "mfu.mfu_pct", "pct"),
-    Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
-    Measure("tokens_per_s", "tokens_per_s", "per_s"),
-)
+    "mfu_pct": "mfu.mfu_pct",
+    "run_mfu_pct": "mfu.run_mfu_pct",
+    "tokens_per_s": "tokens_per_s",
+}
+"""Names of measures in rules of `tracekit check`, by column of the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +119,16 @@ def _run(
 
 def _series(measured: Measured) -> dict[str, Sequence[float]]:
     series: dict[str, Sequence[float]] = {}
-    for one in MEASURES:
-        try:
-            values = measured.values(one.subject)
-        except QueryError:
-            continue
-        series[one.column] = values.repeats or values.series
+    for column, subject in MEASURES.items():
+        with suppress(QueryError):
+            values = measured.values(subject)
+            series[column] = values.repeats or values.series
     return series
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
     columns = ", ".join(
-        f"{one.column} {'BIGINT' if one.unit == 'ns' else 'DOUBLE'}" for one in MEASURES
+        f"{one} {'BIGINT' if unit_of(one) == 'ns' else 'DOUBLE'}" for one in MEASURES
     )
     rows = [
         (
@@ -159,21 +152,21 @@ def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, 
     }
 
 
-def _middle(run: Run, one: Measure) -> float | None:
-    if one.column not in run.series:
+def _middle(run: Run, column: str) -> float | None:
+    if column not in run.series:
         return None
-    value = median(run.series[one.column])
-    return round(value) if one.unit == "ns" else value
+    value = median(run.series[column])
+    return round(value) if unit_of(column) == "ns" else value
 
 
 def _changed(
-    one: Measure, runs: Sequence[Run], margin_pct: float
+    column: str, runs: Sequence[Run], margin_pct: float
 ) -> Iterator[tuple[str | float | int, ...]]:
-    measured = [run for run in runs if one.column in run.series]
-    series = [run.series[one.column] for run in measured]
-    for change in changes(series, margin_pct, is_share=one.unit == "pct"):
+    measured = [run for run in runs if column in run.series]
+    series = [run.series[column] for run in measured]
+    for change in changes(series, margin_pct, is_share=unit_of(column) == "pct"):
         yield (
-            *(one.column, measured[change.place].name, change.before, change.after),
+            *(column, measured[change.place].name, change.before, change.after),
             share_pct(change.after - change.before, change.before),  # type: ignore[misc]
             *(change.before_count, change.after_count, change.p_value, change.basis),
         )

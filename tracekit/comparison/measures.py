@@ -52,7 +52,8 @@ def measure(
     is_in_order: bool = True,
 ) -> Measure:
     difference = compare_series(base, new, margin_pct=margin_pct, is_in_order=is_in_order)
-    return Measure(name, base, new, difference, _trend(base), _trend(new))
+    trends = (Trend(warm_up_count(s), outliers(s), drift_pct(s)) for s in (base, new))
+    return Measure(name, base, new, difference, *trends)
 
 
 def measures_of(
@@ -172,10 +173,6 @@ def _by_run(side: Side) -> list[float]:
     for name, value in zip(side.sample_names, side.series(side.cells), strict=True):
         series.setdefault(name.partition(",")[0], []).append(value)
     return [median(values) for values in series.values()]
-
-
-def _trend(series: Sequence[float]) -> Trend:
-    return Trend(warm_up_count(series), outliers(series), drift_pct(series))
 
 
 # -- warm-up, outliers, and drift of a series ---------------------------------------------------
