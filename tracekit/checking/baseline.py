@@ -275,7 +275,6 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:
-    """Return one row per baseline: its run, unit, and median time."""
     columns = columns_of_text(
         "name VARCHAR, run VARCHAR, created_at VARCHAR, per VARCHAR, sample_count BIGINT, "
         "median_ns DOUBLE"

@@ -68,8 +68,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ModuleNode:
-    """A module of a side, with layers rolled up."""
-
     path: str
     parent: str | None
     class_name: str | None
@@ -283,7 +281,6 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
-    """Return the tokens of each serving step, or the tokens of a training step per device."""
     served = {
         row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
         for row in trace.query("serving_steps").to_dicts()

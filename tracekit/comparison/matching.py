@@ -144,7 +144,6 @@ def _match_group(
     around: Mapping[str, tuple[int, str]],
     units: tuple[int, int],
 ) -> list[Pair]:
-    """Match the work of one part and phase by place, innermost first."""
     pairs: list[Pair] = []
     by_depth: dict[int, set[str]] = defaultdict(set)
     for place in (place for pool in pools for place in pool):

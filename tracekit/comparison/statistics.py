@@ -68,7 +68,6 @@ def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
-    """Return the quantile of a distribution of sorted atoms."""
     reached = 0.0
     for value, chance in atoms:
         reached += chance

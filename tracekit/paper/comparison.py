@@ -175,7 +175,6 @@ class _Matching:
         )
 
     def _is_of_stage(self, run: OurRun) -> bool:
-        """Return whether a run has the stage of the table; for hardware, every run matches."""
         return self.table.setup.get("stage") in (None, run.manifest.stage)
 
     def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:

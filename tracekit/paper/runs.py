@@ -49,7 +49,6 @@ class OurRun:
 
     @property
     def model(self) -> str:
-        """The model, with its number of layers if reduced."""
         model, full = self.manifest.model, self.full_layer_count
         if model is None:
             return "unknown"
@@ -112,8 +111,6 @@ class OurRun:
 
 @dataclass(frozen=True, slots=True)
 class OurRuns:
-    """Runs in natural order of their paths, and unreadable files."""
-
     runs: tuple[OurRun, ...]
     problems: tuple[str, ...]
 
@@ -138,7 +135,6 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
 
 
 def _names_of(folders: Sequence[Place]) -> list[str]:
-    """Return names of run folders: their paths below the common folder."""
     local = [folder for folder in folders if isinstance(folder, Path)]
     if len(local) < len(folders):
         return [*map(str, folders)]

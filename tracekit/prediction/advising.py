@@ -188,7 +188,6 @@ def gain_text(row: Mapping[str, Any]) -> str:
 
 
 def recording_text(step: RunStep | None, step_count: int) -> str | None:
-    """Return the note on profiler overhead, or None if it is small or unknown."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_short(step.run_ns)

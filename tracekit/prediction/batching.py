@@ -25,8 +25,6 @@ class Request(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work of a step: number of prefill tokens, decoding requests, and context tokens."""
-
     prefill_token_count: int
     decode_count: int
     context_token_count: int

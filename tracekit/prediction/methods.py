@@ -267,7 +267,6 @@ def _recompute(edges: Edges, change: Change) -> list[str]:
 
 
 def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
-    """Remove recomputation, and the host time for starting and ending it."""
     edges.create("changed_back", _BACK.format(chosen=where_of(change)))
     for keyword in (None, "host"):
         terms = (*change.terms, ("phase", "recompute"))

@@ -120,7 +120,6 @@ class Prediction(ShownAsTable):
 
     @property
     def range_pct(self) -> tuple[float, float]:
-        """Interval of the gain, percent."""
         return self._gain_pct("high"), self._gain_pct("low")
 
     @property

@@ -189,7 +189,6 @@ _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 
 def resize(edges: Edges, change: Change) -> list[str]:
-    """Scale work to another batch size or sequence length, from runs of several sizes."""
     # Bench runs have no traces.
     runs = [ask for ask in edges.every_run if ask("FROM trace LIMIT 1")]
     if len(runs) < 2:
