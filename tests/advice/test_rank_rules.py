@@ -1,9 +1,8 @@
 """Advice about several ranks, on synthetic runs with and without the fault."""
 
-import json
-
 import pytest
 from made_runs import Layout, Step, make_run
+from run_of_ranks import write_ranks
 from traces_by_hand import call, kernel, work
 
 import tracekit
@@ -16,11 +15,7 @@ def _advised(folder):
 
 
 def _ranks(folder, *ranks):
-    folder.mkdir()
-    for rank, events in enumerate(ranks):
-        info = {"rank": rank, "world_size": len(ranks), "backend": "nccl"}
-        text = json.dumps({"distributedInfo": info, "traceEvents": events})
-        (folder / f"rank{rank}.json").write_text(text, "utf-8")
+    write_ranks(folder, len(ranks), events=ranks.__getitem__)
     return folder
 
 

@@ -38,7 +38,7 @@ def test_every_command_of_the_workflows_is_understood():
 
 
 @pytest.mark.nightly("a page of the manual")
-def test_the_gate_of_the_workflows_runs(tracekit_in_process, tmp_path):
+def test_the_gate_of_the_workflows_runs(cli, tmp_path):
     (tmp_path / "pyproject.toml").write_text(
         '[tool.tracekit.check]\nrules = ["timeline.idle_pct <= 20", "timeline.idle_pct <= 1"]\n'
     )
@@ -46,13 +46,13 @@ def test_the_gate_of_the_workflows_runs(tracekit_in_process, tmp_path):
     for command in _commands():
         arguments = [str(places.get(part, part)) for part in command]
         if command[1] == "baseline":
-            assert tracekit_in_process(*arguments).exit_code == 0
+            assert cli(*arguments).exit_code == 0
         elif command[0] == "check":
             more = []
             if "--against" in command:
                 relative = "class.gemm.kernel_count <= +0%"
                 more = ["--rules", "pyproject.toml", "--rule", relative]
-            assert tracekit_in_process(*arguments, *more).exit_code == 1
+            assert cli(*arguments, *more).exit_code == 1
             cases = ET.parse(tmp_path / "check.xml").findall(".//testcase")
             failed = [case.get("name") for case in cases if case.find("failure") is not None]
             # A rule is passed in addition to the project's rules.

@@ -12,7 +12,6 @@ from traces_by_hand import kernel
 from tracekit.checking.baseline import Baseline, load, save
 from tracekit.checking.checking import check, keep
 from tracekit.checking.evaluate import judge
-from tracekit.checking.measured import Measured
 from tracekit.checking.rules import parse_rule
 from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.quantiles import Ordered, quantile_difference, thinned
@@ -31,11 +30,7 @@ def _baseline(series):
     side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
     kept = {"ttft": thinned(series, QUANTILES, 1_000)}
     figures = {"p99(ttft)": 1.0, "p90(ttft)": 1.0, "p50(ttft)": 1.0}
-    return Baseline("main", side, {}, {}, figures, "now", [], kept, [])
-
-
-def _measured(kept):
-    return Measured("x", kept.side, {}, kept.figures, latencies=kept.latencies)
+    return Baseline("main", side, {}, figures, None, [], [], kept, {}, "now")
 
 
 @pytest.mark.parametrize("count", [900, 5_000])
@@ -69,8 +64,8 @@ def test_the_median_of_many_is_judged_by_its_interval():
 @pytest.mark.parametrize("count", [800, 5_000])
 def test_rules_on_percentiles(rule, factor, outcome, count, tmp_path):
     save(_baseline(_latencies(count, seed=3)), tmp_path)
-    new = _measured(_baseline(_latencies(count, factor, seed=3)))
-    found = judge(parse_rule(rule), new, _measured(load("main", tmp_path)))
+    new = _baseline(_latencies(count, factor, seed=3))
+    found = judge(parse_rule(rule), new, load("main", tmp_path))
     assert found.outcome == outcome, found.reason
     assert f"{count:,} vs. {count:,} requests" in found.reason
 
@@ -126,5 +121,5 @@ def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path):
     save(replace(kept, latencies={"ttft": Ordered(5_000, [1, 2], [0, 4_000])}), tmp_path)
     again = load("main", tmp_path)
     assert again.latencies == {}
-    found = judge(parse_rule("p99(ttft) <= +5%"), _measured(kept), _measured(again))
+    found = judge(parse_rule("p99(ttft) <= +5%"), kept, again)
     assert (found.outcome, found.reason) == ("inconclusive", "one value each: noise unknown")

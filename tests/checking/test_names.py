@@ -174,24 +174,6 @@ def test_names_are_those_that_there_are(opened):
     assert all(f"'{metric}'" in statement for metric in LATENCIES)
 
 
-@pytest.mark.parametrize(
-    ("rule", "exit_code"),
-    [
-        ("class.gem.wall_ns <= 1 s", 2),
-        ('module("nothing").wall_ns <= 1 s', 2),
-        ("count(kernl = 'x') = 0", 2),
-        ("SELECT nothing FROM trace", 2),
-        ("p99(ttft) <= 1 s", 7),
-        ("health.requests_missing = 0", 7),
-    ],
-)
-def test_exit_codes_of_wrong_rules(tracekit_in_process, rule, exit_code):
-    sample = REPO / "docs" / "samples" / "made_up_step.json"
-    done = tracekit_in_process("check", sample, "--rule", rule, "--inconclusive", "report")
-    assert done.exit_code == exit_code
-    assert len(done.stderr.splitlines()) <= 2
-
-
 class _TellsMfu:
     """A stand-in for a trace with the given rows of `mfu`."""
 

@@ -5,10 +5,7 @@ from injected import Injected
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.analysis.result import Column, Result
 from tracekit.render.sections import SECTIONS
-from tracekit.render.sections._layout import Screen
-from tracekit.render.sections.comparison import _causes
 
 _MLP = "model.layers.*.mlp"
 
@@ -164,16 +161,6 @@ def test_a_late_host(base, compared):
     found = compared(base)
     (row,) = _rows(found)
     assert row == ("idle", _MLP, "host_bound", row[3], 50_000, {"by_idle_ns": 50_000})
-
-
-def test_why_names_the_causes_of_idle_time():
-    rows = [(0, None, 0, "total", 3_000_000), (1, 0, 1, "idle", 3_000_000)]
-    rows += [(2, 1, 2, "host_sync", 2_600_000), (3, 1, 2, "host_bound", 400_000)]
-    names = ("node", "parent", "depth", "name", "delta_ns")
-    split = Result("comparison_split", tuple(Column(name, "BIGINT") for name in names), rows)
-    screen = Screen({"comparison_split": split}, 80, full=False, wide=False)
-    assert _causes({"effect": "idle"}, screen) == ": host_sync +2.60 ms, host_bound +0.40 ms"
-    assert _causes({"effect": "cost"}, screen) == ""
 
 
 def test_a_fused_pair(base, compared):

@@ -8,7 +8,7 @@ import pytest
 
 import tracekit
 from tracekit.comparison.quantiles import quantile_difference, rate_difference
-from tracekit.comparison.serving import Answer, Served, ServingStep, compare_serving
+from tracekit.comparison.serving import Served, ServingStep, compare_serving
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
@@ -113,7 +113,7 @@ def test_a_rate_is_of_all_answers():
 
 
 def test_answers_without_counts_have_no_token_rate():
-    answers = [Answer(1000, None)] * 20
+    answers = [(None, 1000)] * 20
     found = compare_serving(Served({}, answers, []), Served({}, answers, []), 1.0)
     assert list(found.rates) == ["requests_per_s"]
     assert compare_serving(Served({}, [], []), Served({}, answers, []), 1.0) is None

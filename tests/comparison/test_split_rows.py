@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from run_of_ranks import write_ranks
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -11,35 +12,25 @@ from tracekit.comparison.cells import make_side, read, split_rows
 from tracekit.errors import QueryError
 
 
-@pytest.fixture
-def ranks(tiny_trace, tmp_path):
-    """Return a function that writes a number of ranks with two steps, each rank slightly slower."""
-
-    def write(count):
-        folder = tmp_path / f"ranks{count}"
-        folder.mkdir()
-        for rank in range(count):
-            events = [
-                event
-                for step in range(2)
-                for event in (
-                    span("user_annotation", f"ProfilerStep#{step}", 100 * step, 100 * step + 90),
-                    call(100 * step + 1, 100 * step + 2, step + 1),
-                    kernel("gemm", 100 * step + 10, 100 * step + 50 + rank, step + 1),
-                )
-            ]
-            top = {"distributedInfo": {"rank": rank, "world_size": count}}
-            made = tiny_trace(events, f"rank{rank}.json", **top)
-            made.rename(folder / f"rank{rank}.json")
-        return folder
-
-    return write
+def events_of(rank):
+    """Return the events of two steps, on each rank slightly slower."""
+    return [
+        event
+        for step in range(2)
+        for event in (
+            span("user_annotation", f"ProfilerStep#{step}", 100 * step, 100 * step + 90),
+            call(100 * step + 1, 100 * step + 2, step + 1),
+            kernel("gemm", 100 * step + 10, 100 * step + 50 + rank, step + 1),
+        )
+    ]
 
 
-def test_more_ranks_are_no_more_rows(ranks):
+def test_more_ranks_are_no_more_rows(tmp_path):
     counts = []
     for count in (1, 3):
-        with tracekit.open(ranks(count), cache=False) as trace:
+        folder = tmp_path / f"ranks{count}"
+        write_ranks(folder, count, events=events_of)
+        with tracekit.open(folder, cache=False) as trace:
             found = split_rows(trace)
             counts.append(len(found.rows))
             split = trace.query("split").to_dicts()

@@ -15,6 +15,7 @@ from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import EXAMPLES, KEYWORDS, parse_change
 
 Cli = Callable[..., Any]
+Write = Callable[..., Path]
 STEPS = 4
 
 
@@ -34,11 +35,6 @@ def steps(*events: Event, length: float) -> list[Event]:
         found.append(annotation(f"ProfilerStep#{number}", begin, begin + length))
         found += [event | {"ts": event["ts"] + begin} for event in events]
     return found
-
-
-def written(path: Path, events: list[Event], **top_level: Any) -> Path:
-    path.write_text(json.dumps({**top_level, "traceEvents": events}), "utf-8")
-    return path
 
 
 NUMBER = {"Sequence number": 7}
@@ -76,7 +72,7 @@ LOADED = steps(
 )
 @pytest.mark.nightly("simulates four runs")
 def test_a_rank_begins_as_late_as_its_steps_end(
-    tmp_path: Path, late: float, change: str, window: float
+    tmp_path: Path, tiny_trace: Write, late: float, change: str, window: float
 ) -> None:
     """Rank 1 stalls for 400 µs after each reduction; the other waits for it in the next."""
     for rank in range(2):
@@ -95,7 +91,7 @@ def test_a_rank_begins_as_late_as_its_steps_end(
                 *([annotation("stall", end + 5, end + 405)] if rank else []),
             ]
         info = {"rank": rank, "world_size": 2, "backend": "gloo"}
-        written(tmp_path / f"rank{rank}.json", events, distributedInfo=info)
+        tiny_trace(events, f"rank{rank}.json", distributedInfo=info)
     with tracekit.open(tmp_path, cache=False) as trace:
         found = trace.predict(change, is_recorded=True)
     assert found.recorded_ns == (late + STEPS * 670) * 1000
@@ -132,10 +128,14 @@ def test_a_rank_begins_as_late_as_its_steps_end(
 )
 @pytest.mark.nightly("simulates three runs")
 def test_what_is_added_is_drawn(
-    tmp_path: Path, events: list[Event], change: str, added: list[tuple[str, float, float]]
+    tmp_path: Path,
+    tiny_trace: Write,
+    events: list[Event],
+    change: str,
+    added: list[tuple[str, float, float]],
 ) -> None:
     timeline = tmp_path / "predicted.json"
-    with tracekit.open(written(tmp_path / "recorded.json", events), cache=False) as trace:
+    with tracekit.open(tiny_trace(events, "recorded.json"), cache=False) as trace:
         found = trace.predict(change, timeline=timeline, is_recorded=True)
     assert found.predicted_ns is not None
     if change.startswith("recompute"):
@@ -171,7 +171,7 @@ def test_what_is_added_is_drawn(
     ],
 )
 @pytest.mark.nightly("simulates two runs for each change")
-def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
+def test_sizes_of_two_runs(tiny_trace: Write, change: str, step: float) -> None:
     runs = []
     for number, length in enumerate((200, 700 if change.startswith("sequence") else 300)):
         events = steps(
@@ -181,7 +181,7 @@ def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
             op("aten::mm", length, length + 200),
             length=length + 200,
         )
-        runs.append(written(tmp_path / f"{number}.json", events))
+        runs.append(tiny_trace(events, f"{number}.json"))
     with tracekit.open(runs[0], cache=False) as one, tracekit.open(runs[1], cache=False) as other:
         found = one.predict(change, further=[other], is_recorded=True)
         assert found.predicted_ns == pytest.approx(1000 * STEPS * step, rel=1e-6)
@@ -218,8 +218,8 @@ def measured(make_run: Callable[..., Path]) -> Path:
     return make_run("bench", benchmarks=points, stage="bench")
 
 
-def test_links_as_bench_measured_them(tmp_path: Path, measured: Path) -> None:
-    path = written(tmp_path / "trace.json", REDUCTION)
+def test_links_as_bench_measured_them(tiny_trace: Write, measured: Path) -> None:
+    path = tiny_trace(REDUCTION)
     with (
         tracekit.open(path, cache=False) as trace,
         tracekit.open(measured, traces=False, cache=False) as bench,
@@ -236,10 +236,10 @@ def test_links_as_bench_measured_them(tmp_path: Path, measured: Path) -> None:
             assert found.predicted_ns == pytest.approx(1000 * window, rel=0.02), change
 
 
-def test_bench_is_of_the_same_device(tmp_path: Path, cli: Cli, measured: Path) -> None:
+def test_bench_is_of_the_same_device(tiny_trace: Write, cli: Cli, measured: Path) -> None:
     for name, code in (("X", 0), ("Y", 5)):
         properties = [{"id": 0, "name": name}]
-        path = written(tmp_path / "trace.json", REDUCTION, deviceProperties=properties)
+        path = tiny_trace(REDUCTION, deviceProperties=properties)
         done = cli("predict", path, "--change", "latency x2", "--peak-rates", measured)
         assert done.exit_code == code
 

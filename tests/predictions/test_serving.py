@@ -15,7 +15,6 @@ import pytest
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
-from tracekit.prediction import serving
 from tracekit.prediction.batching import Engine, Request, Serving, Work
 from tracekit.prediction.serving import MEASURES
 from tracekit.prediction.step_times import StepTimes, Timed
@@ -157,23 +156,6 @@ def test_recorded_figures_are_those_of_the_analyses() -> None:
             assert found.recorded[f"{what}_{name}"] == pytest.approx(rows[what][name], abs=1)
     rate = throughput["output_tokens_per_s"]
     assert found.recorded["output_tokens_per_s"] == pytest.approx(rate)
-
-
-def test_the_schedule_is_that_of_the_trace(opened: Callable[[Path], tracekit.Trace]) -> None:
-    """Ranges in the trace show the schedule; the prediction derives it from requests."""
-    trace = opened(SAMPLE)
-    columns = ("prefill_token_count", "decode_request_count")
-    traced = [
-        tuple(row[name] for name in columns)
-        for row in trace.query("serving_steps").to_dicts()
-        if row["step"] is not None
-    ]
-    connection = trace._connection
-    recorded = serving._recorded(connection, connection.execute(serving._RUNS).fetchone())
-    simulated = Serving(recorded.requests, recorded.engine, StepTimes(recorded.steps).usual())
-    assert len(traced) == 50
-    assert [step.works[0][:2] for step in recorded.steps] == traced
-    assert [work[:2] for work, _ in simulated.steps] == traced
 
 
 def test_a_prompt_is_read_in_parts() -> None:

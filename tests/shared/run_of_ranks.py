@@ -1,6 +1,7 @@
 """A run of a few ranks that one can read on a screen."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,12 @@ def events_of(rank: int) -> list[dict[str, Any]]:
     ]
 
 
-def write_ranks(folder: Path, count: int = 3, world_size: int | None = None) -> list[Path]:
+def write_ranks(
+    folder: Path,
+    count: int = 3,
+    world_size: int | None = None,
+    events: Callable[[int], list[dict[str, Any]]] = events_of,
+) -> list[Path]:
     """Write the traces of some ranks; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
@@ -47,7 +53,7 @@ def write_ranks(folder: Path, count: int = 3, world_size: int | None = None) -> 
         info = {"rank": rank, "world_size": world_size or count, "backend": "nccl"}
         file = folder / f"rank{rank}.json"
         file.write_text(
-            json.dumps({"distributedInfo": info, "traceEvents": events_of(rank)}), encoding="utf-8"
+            json.dumps({"distributedInfo": info, "traceEvents": events(rank)}), encoding="utf-8"
         )
         files.append(file)
     return files

@@ -21,10 +21,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tracekit.analysis.result import Result, columns_of_text
+from tracekit.checking.measured import Measured
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Per, Side
 from tracekit.comparison.quantiles import Ordered, is_enough
 from tracekit.comparison.serving import QUANTILES
-from tracekit.comparison.setup import Facts, Health, Weight
+from tracekit.comparison.setup import Facts, Weight
 from tracekit.errors import StoreError, UsageError
 from tracekit.small_files import parse_json, read_small
 from tracekit.storage import Location
@@ -50,37 +51,21 @@ _MAX_MODULE_DEPTH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
-    """Summary of a run: its side of a comparison, and its figures.
+class Baseline(Measured):
+    """A run with its name as label; of many latencies, only those that a comparison needs."""
 
-    `repeats` has the tokens per second of each repeat of its measured steps, and `step_ns` the
-    times of the steps. `latencies` has the latencies of its requests by metric, ns; for many
-    requests, only the latencies that a comparison of percentiles needs.
-    """
-
-    name: str
     side: Side
-    facts: Facts
-    health: Health
-    figures: Mapping[str, float]
-    created_at: str
-    repeats: Sequence[float] = ()
-    latencies: Mapping[str, Ordered] = field(default_factory=dict)
-    step_ns: Sequence[float] = ()
+    facts: Facts = field(default_factory=dict)
+    created_at: str = ""
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
-    """Write a baseline atomically; return its location and size in bytes.
-
-    Raises:
-        UsageError: the name is invalid, or the baseline already exists.
-        StoreError: the file cannot be written.
-    """
-    place = path_of(baseline.name, folder)
+    """Write a baseline atomically; return its location and size in bytes."""
+    place = path_of(baseline.label, folder)
     side = baseline.side
     document = {
         "tracekit_baseline": 1,
-        "name": baseline.name,
+        "name": baseline.label,
         "created_at": baseline.created_at,
         **{name: getattr(side, name) for name in _OF_SIDE},
         "figures": dict(baseline.figures),
@@ -107,7 +92,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         (place.write_bytes if replaces else place.write_new)(data)
     except FileExistsError as error:
         raise UsageError(
-            f"{place}: baseline {baseline.name!r} already exists", hint="--force replaces it"
+            f"{place}: baseline {baseline.label!r} already exists", hint="--force replaces it"
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -115,12 +100,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
 
 
 def load(name: str, folder: Folder) -> Baseline:
-    """Load a baseline by name, or by the path or URL of its file.
-
-    Raises:
-        UsageError: the baseline does not exist, or the file is not a baseline.
-        StoreError: the folder cannot be listed, or the file cannot be read.
-    """
+    """Load a baseline by name, or by the path or URL of its file."""
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
         return _loaded(msgspec.convert(parse_json(read_small(place)), _Document))
@@ -145,11 +125,6 @@ def is_file_of_one(text: str) -> bool:
 
 
 def names(folder: Folder) -> list[str]:
-    """Return the names of the baselines in a folder.
-
-    Raises:
-        StoreError: the folder cannot be listed.
-    """
     place = Location.of(folder)
     try:
         entries = place.entries()
@@ -159,11 +134,6 @@ def names(folder: Folder) -> list[str]:
 
 
 def path_of(name: str, folder: Folder) -> Location:
-    """Return the file of a baseline.
-
-    Raises:
-        UsageError: the name is invalid.
-    """
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid baseline name", hint="use letters, digits, . _ and -"
@@ -264,13 +234,14 @@ def _loaded(result: _Document) -> Baseline:
     return Baseline(
         result.name,
         side,
-        {(subject, name): (text, weight) for subject, name, text, weight in result.facts},
         result.health,
         result.figures,
-        result.created_at,
+        None,
         result.tokens_per_s_of_repeats,
-        _latencies(result.latencies_ns),
         result.plain_step_ns,
+        _latencies(result.latencies_ns),
+        {(subject, name): (text, weight) for subject, name, text, weight in result.facts},
+        result.created_at,
     )
 
 
@@ -304,14 +275,13 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:
-    """Return one row per baseline: its run, unit, and median time."""
     columns = columns_of_text(
         "name VARCHAR, run VARCHAR, created_at VARCHAR, per VARCHAR, sample_count BIGINT, "
         "median_ns DOUBLE"
     )
     rows = [
         (
-            *(one.name, one.side.label, one.created_at, one.side.per),
+            *(one.label, one.side.label, one.created_at, one.side.per),
             len(one.side.sample_units),
             median(one.side.series(one.side.cells)),
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,55 +40,38 @@ def check(
     cache: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Check a run.
+    """Check a run; its options are as in :func:`tracekit.compare`.
 
-    Args:
-        new: the run: a trace, a run folder, a store, or an open trace.
-        rules: the rules to check.
-        against: the base of relative rules: a run in the same form, the name of a baseline, or the
-            path or URL of its file.
-        baselines: the folder of baselines, or its URL.
-        per: unit of times; the default is as in :func:`tracekit.compare`.
-        skip: number of steps to omit at the beginning of each run.
-        cache: whether to cache ingested traces.
-        progress: called at intervals while a trace is read.
-
-    Raises:
-        UsageError: a rule has an unknown target, or the baseline does not exist.
-        TraceError: a trace cannot be read.
-        StoreError: a store cannot be opened.
-        QueryError: a SQL rule fails to run.
+    `against` is the base of relative rules: a run, the name of a baseline, or the path or URL of
+    its file.
     """
-    with opened(new, cache, progress) as trace:
+    with ExitStack() as resources:
+        trace = resources.enter_context(opened(new, cache, progress))
+        base: Measured | None = None
         if against is None or not any(rule.is_relative for rule in rules):
-            base = None
             measured = measure(trace, label_of(new), per, skip)
         elif is_baseline(against, baselines):
             baseline = load(str(against), baselines)
             if per is not None and per != baseline.side.per:
                 raise UsageError(
-                    f"baseline {baseline.name} is per {baseline.side.per}, not per {per}",
+                    f"baseline {baseline.label} is per {baseline.side.per}, not per {per}",
                     hint=f"create one with tracekit check baseline save --per {per}",
                 )
-            figures = baseline.figures, None, baseline.repeats, baseline.step_ns, baseline.latencies
-            base = Measured(f"baseline {baseline.name}", baseline.side, baseline.health, *figures)
+            base = replace(baseline, label=f"baseline {baseline.label}")
             measured = measure(trace, label_of(new), per or baseline.side.per, skip)
         else:
-            with opened(against, cache, progress) as other:
-                base = measure(other, label_of(against), per, skip)
-                measured = measure(trace, label_of(new), per, skip)
-                if base.side and measured.side and base.side.per != measured.side.per:
-                    # Both sides must mark steps.
-                    base = measure(other, label_of(against), "window", skip)
-                    measured = measure(trace, label_of(new), "window", skip)
-                judgements = [judge(rule, measured, base) for rule in rules]
-                return Report(measured.label, base.label, judgements)
+            other = resources.enter_context(opened(against, cache, progress))
+            base = measure(other, label_of(against), per, skip)
+            measured = measure(trace, label_of(new), per, skip)
+            if base.side and measured.side and base.side.per != measured.side.per:
+                # Both sides must mark steps.
+                base = measure(other, label_of(against), "window", skip)
+                measured = measure(trace, label_of(new), "window", skip)
         judgements = [judge(rule, measured, base) for rule in rules]
     return Report(measured.label, base.label if base else None, judgements)
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
-    """Measure a run for rules: its time per unit, as in :func:`check`, and its figures."""
     side = None
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
@@ -97,17 +81,15 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
-    """Return the baseline of a run measured by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
-    facts = facts_of([trace]), health_of([trace]), measured.figures
+    series = measured.repeats, measured.step_ns, latencies_of(trace)
     created_at = datetime.now(UTC).isoformat(timespec="seconds")
-    series = measured.repeats, latencies_of(trace), measured.step_ns
-    return Baseline(name, side, *facts, created_at, *series)
+    health, facts = health_of([trace]), facts_of([trace])
+    return Baseline(name, side, health, measured.figures, None, *series, facts, created_at)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
-    """Return whether a text names a baseline in the folder or a baseline file."""
     if not isinstance(against, str | Path):
         return False
     text = str(against)
@@ -120,7 +102,6 @@ def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
 def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
-    """Open a run and close it at the end; a trace that is already open stays open."""
     from tracekit.opening import OpenRequest, open_request
 
     if isinstance(one, str | Path):
@@ -131,7 +112,6 @@ def opened(
 
 
 def label_of(one: str | Path | Trace) -> str:
-    """Return the label of a run: the name of its file or folder."""
     if isinstance(one, str | Path):
         return Location.of(one).name  # without the signature of a URL
     return one.store_path.name if one.store_path else "trace"

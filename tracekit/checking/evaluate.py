@@ -26,8 +26,6 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of a rule. Values and `limit` are in the base unit of the target."""
-
     rule: Rule
     outcome: Outcome
     value: float | None
@@ -39,7 +37,6 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """Value, limit, change, and reason."""
         parts = []
         if self.value is not None:
             limit = amount_text(self.limit, self.unit)
@@ -51,7 +48,6 @@ class Judgement:
 
 
 def amount_text(amount: float | None, unit: Unit | None) -> str | None:
-    """Return an amount with a suitable unit, or None for None."""
     if amount is None:
         return None
     if unit == "ns":
@@ -76,9 +72,6 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     `step_time` uses unprofiled steps if both sides have enough of them. Tokens per second are
     judged by repeats, latency percentiles by requests. Deterministic values (counts, bytes, SQL
     results) are compared directly. A single time or share leaves a relative rule inconclusive.
-
-    Raises:
-        UsageError: the target does not exist, or a relative rule lacks a base.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])
@@ -142,7 +135,6 @@ def _joined(*reasons: str) -> str:
 
 
 def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
-    """Decide a relative rule with the noise of its target."""
     if new.is_exact and base.is_exact:
         return "passed" if is_kept else "failed", "one value each"
     if rule.operator == "=":
@@ -184,7 +176,7 @@ def _of_series(
 
 
 def _decided(
-    rule: Rule, verdict: Verdict, counts: str, beyond: str, more_count: int | None
+    rule: Rule, verdict: Verdict | None, counts: str, beyond: str, more_count: int | None
 ) -> tuple[Outcome, str]:
     if verdict in ("faster", "slower"):
         is_below = verdict == "faster"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from tracekit.comparison.noise import compare_series, share_pct
 from tracekit.comparison.statistics import ALPHA, student_tail, students_t
 from tracekit.errors import QueryError, UsageError
 from tracekit.ingest.progress import Progress
-from tracekit.units import Unit
+from tracekit.units import unit_of
 
 MARGIN_PCT = 2.0
 """Largest ignored change, percent of the earlier runs; for shares, percentage points."""
@@ -25,31 +26,21 @@ LEAST_RUNS = 5
 """Minimum number of runs for testing by the variation of runs; fewer runs are tested by steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A column of the history: a measure with its name in rules of `tracekit check`."""
-
-    column: str
-    subject: str
-    unit: Unit | None
-
-
-MEASURES = (
-    Measure("plain_step_ns", "plain_step_time", "ns"),
-    Measure("step_ns", "step_time", "ns"),
-    Measure("idle_pct", "idle_pct", "pct"),
-    Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
+MEASURES = {
+    "plain_step_ns": "plain_step_time",
+    "step_ns": "step_time",
+    "idle_pct": "idle_pct",
+    "exposed_comm_pct": "exposed_comm_pct",
     # Rules prefer the unprofiled value, but the history must not mix the two.
-    Measure("mfu_pct", "mfu.mfu_pct", "pct"),
-    Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
-    Measure("tokens_per_s", "tokens_per_s", "per_s"),
-)
+    "mfu_pct": "mfu.mfu_pct",
+    "run_mfu_pct": "mfu.run_mfu_pct",
+    "tokens_per_s": "tokens_per_s",
+}
+"""Names of measures in rules of `tracekit check`, by column of the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Measurements of one run by column, per step if available."""
-
     name: str
     created_at: str | None
     commit: str | None
@@ -84,24 +75,9 @@ def history(
 ) -> dict[str, Result]:
     """Return the measures of runs over time, and where they changed.
 
-    Args:
-        runs: run folders, traces, or names or files of baselines; one or more.
-        baselines: the folder of baselines, or its URL.
-        by_date: whether to sort by date if every run has a date; otherwise, the order is unchanged.
-        margin_pct: largest ignored change, percent of the earlier runs; for shares (idle time),
-            percentage points.
-        cache: whether to cache ingested traces.
-        progress: called at intervals while a trace is read.
-
-    Returns:
-        `history` has one row per run: medians over steps if steps have the measure (`step_ns` is
-        profiled, `plain_step_ns` unprofiled), NULL if a run lacks it. `history_changes` has one row
-        per measure and run in which it changed.
-
-    Raises:
-        UsageError: a name is not a run.
-        TraceError: a trace cannot be read.
-        StoreError: a store cannot be opened.
+    Runs are sorted by date if every run has a date. `history` has one row per run: medians over
+    steps if steps have the measure, NULL if a run lacks it. `history_changes` has one row per
+    measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
@@ -116,7 +92,6 @@ def history(
 
 
 def _date(text: str | None) -> datetime | None:
-    """Return the date of a manifest, or None if it is invalid."""
     try:
         date = datetime.fromisoformat(text or "")
     except ValueError:
@@ -129,9 +104,7 @@ def _run(
 ) -> Run:
     if is_baseline(one, baselines):
         baseline = load(str(one), baselines)
-        figures = baseline.figures, None, baseline.repeats, baseline.step_ns
-        measured = Measured(baseline.name, baseline.side, baseline.health, *figures)
-        return Run(baseline.name, baseline.created_at, None, _series(measured))
+        return Run(baseline.label, baseline.created_at, None, _series(baseline))
     with opened(one, cache, progress) as trace:
         manifests = trace.sql(
             "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "
@@ -146,20 +119,22 @@ def _run(
 
 def _series(measured: Measured) -> dict[str, Sequence[float]]:
     series: dict[str, Sequence[float]] = {}
-    for one in MEASURES:
-        try:
-            values = measured.values(one.subject)
-        except QueryError:
-            continue
-        series[one.column] = values.repeats or values.series
+    for column, subject in MEASURES.items():
+        with suppress(QueryError):
+            values = measured.values(subject)
+            series[column] = values.repeats or values.series
     return series
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
-    """Return runs in order and the changes of their measures as tables."""
-    columns = ", ".join(f"{one.column} {_type(one)}" for one in MEASURES)
+    columns = ", ".join(
+        f"{one} {'BIGINT' if unit_of(one) == 'ns' else 'DOUBLE'}" for one in MEASURES
+    )
     rows = [
-        (run.name, run.created_at, run.commit and run.commit[:12], *map(_middle(run), MEASURES))
+        (
+            *(run.name, run.created_at, run.commit and run.commit[:12]),
+            *(_middle(run, one) for one in MEASURES),
+        )
         for run in runs
     ]
     changed = [row for one in MEASURES for row in _changed(one, runs, margin_pct)]
@@ -177,29 +152,21 @@ def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, 
     }
 
 
-def _type(one: Measure) -> str:
-    return "BIGINT" if one.unit == "ns" else "DOUBLE"
-
-
-def _middle(run: Run) -> Callable[[Measure], float | None]:
-    def middle(one: Measure) -> float | None:
-        if one.column not in run.series:
-            return None
-        value = median(run.series[one.column])
-        return round(value) if one.unit == "ns" else value
-
-    return middle
+def _middle(run: Run, column: str) -> float | None:
+    if column not in run.series:
+        return None
+    value = median(run.series[column])
+    return round(value) if unit_of(column) == "ns" else value
 
 
 def _changed(
-    one: Measure, runs: Sequence[Run], margin_pct: float
+    column: str, runs: Sequence[Run], margin_pct: float
 ) -> Iterator[tuple[str | float | int, ...]]:
-    """Yield the changes of a measure over the runs that have it."""
-    measured = [run for run in runs if one.column in run.series]
-    series = [run.series[one.column] for run in measured]
-    for change in changes(series, margin_pct, is_share=one.unit == "pct"):
+    measured = [run for run in runs if column in run.series]
+    series = [run.series[column] for run in measured]
+    for change in changes(series, margin_pct, is_share=unit_of(column) == "pct"):
         yield (
-            *(one.column, measured[change.place].name, change.before, change.after),
+            *(column, measured[change.place].name, change.before, change.after),
             share_pct(change.after - change.before, change.before),  # type: ignore[misc]
             *(change.before_count, change.after_count, change.p_value, change.basis),
         )
@@ -212,17 +179,9 @@ def changes(
 
     Runs are split where the two parts differ most, and each part is split again (binary
     segmentation, Scott and Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test
-    with equal variance decides on the medians of runs, even with one run on a side; its p-value is
-    multiplied by the number of possible splits. With fewer runs, their steps decide as in a
-    comparison, which ignores the variation between runs.
-
-    Args:
-        series: the measurements of each run.
-        margin_pct: largest ignored change, percent of the earlier value.
-        is_share: whether measurements are percentages, and `margin_pct` is in percentage points.
-
-    Returns:
-        The changes, in the order of runs.
+    with equal variance decides on the medians of runs; its p-value is multiplied by the number of
+    possible splits. With fewer runs, their steps decide as in a comparison, which ignores the
+    variation between runs. For shares, `margin_pct` is in percentage points.
     """
     middles = [median(one) for one in series]
     places: list[tuple[int, float, str]] = []

@@ -54,7 +54,6 @@ class Values:
     rests_on: str = ""
 
     def worst(self, operator: Operator) -> float:
-        """Return the worst value for a bound, or the median for samples."""
         if self.is_sampled:
             return median(self.series)
         return min(self.series) if operator in (">=", ">") else max(self.series)
@@ -62,11 +61,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a check: an open run, or a baseline.
-
-    `repeats` has the tokens per second of each repeat of the run's measured steps, and `step_ns`
-    the times of the steps. `latencies` has the latencies of requests in a baseline.
-    """
+    """One side of a check: an open run, or a baseline, which alone has `latencies`."""
 
     label: str
     side: Side | None
@@ -78,12 +73,6 @@ class Measured:
     latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
     def values(self, subject: str) -> Values:
-        """Return the values of a target on this side.
-
-        Raises:
-            UsageError: the target is unknown.
-            QueryError: this side has no value.
-        """
         for pattern, look in _SUBJECTS:
             match = pattern.fullmatch(subject)
             if match is not None:
@@ -91,11 +80,6 @@ class Measured:
         raise UsageError(f"unknown rule target {subject!r}", hint=_HINT)
 
     def cells(self) -> tuple[Side, Sequence[Cell]]:
-        """Return the side of a comparison, with its cells.
-
-        Raises:
-            QueryError: this side has no trace.
-        """
         if self.side is None:
             run_count = _run_count(self.trace) if self.trace is not None else 0
             if run_count > 1:
@@ -104,7 +88,6 @@ class Measured:
         return self.side, self.side.cells
 
     def module_paths(self) -> set[str]:
-        """Return the module paths and named rows of this side."""
         if self.side is None:
             return set()
         return {*self.side.modules, *(cell.module for cell in self.side.cells)}
@@ -242,11 +225,6 @@ def _count(measured: Measured, match: re.Match[str]) -> Values:
 
 
 def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
-    """Return the rows of a rule's SQL.
-
-    Raises:
-        UsageError: DuckDB rejects the statement.
-    """
     try:
         return list(trace.sql(statement))
     except QueryError as error:
@@ -310,13 +288,9 @@ _MOST_KEPT = 1_000
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
-    """Return the known figures of a complete run.
+    """Return the known figures of a complete run, such as `mfu` (0 to 1) and `p99(ttft)` (ns).
 
     If several runs are open together, there are no figures from manifests and requests.
-
-    Returns:
-        tokens_per_s; peak_memory, bytes, for runs on an accelerator; mfu, 0 to 1; and mean, p50,
-        p90, p99, and max of each latency metric, ns, such as `p99(ttft)`.
     """
     result: dict[str, float] = {}
     run_count = _run_count(trace)
@@ -344,11 +318,6 @@ def figures_of(trace: Trace) -> dict[str, float]:
 
 
 def mfu_of(trace: Trace, label: str) -> Mfu:
-    """Return the MFU of a run, weighted by step time.
-
-    Raises:
-        QueryError: MFU is known for too little of the time.
-    """
     ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
     result = _mfu(trace) if has_trace else None
     if result is None:
@@ -366,11 +335,7 @@ def _mfu(trace: Trace) -> Mfu | None:
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
-    """Return the measured steps of a run, without ranges and profiler.
-
-    Returns:
-        The tokens per second of each repeat, and the times of the steps, ns.
-    """
+    """Return the tokens per second of each repeat, and the times of unprofiled steps, ns."""
     if _run_count(trace) != 1:
         return [], []
     rows = [*trace.sql("SELECT tokens_per_s, step_ns FROM run_repeat ORDER BY repeat")]
@@ -390,7 +355,7 @@ def latencies_of(trace: Trace) -> dict[str, Ordered]:
     """Return the sorted latencies of requests for a baseline by metric, ns.
 
     For more than 1,000 requests, only the latencies that a comparison of percentiles needs are
-    returned, at most 1,000. The result is empty if several runs are open together.
+    returned. The result is empty if several runs are open together.
     """
     ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
     if run_count != 1 or not has_requests:

@@ -41,13 +41,9 @@ _COLUMNS = {
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
-    """Reject a subject with an unknown name.
+    """Raise a UsageError with similar names if a name is unknown to tracekit and all sides.
 
-    A class, phase, cause, metric, or analysis column is known if tracekit defines it or a side has
-    it. The pattern of a module must match a module of a side, unless no side has modules.
-
-    Raises:
-        UsageError: the name is unknown; the hint has similar names.
+    The pattern of a module must match a module of a side, unless no side has modules.
     """
     if match := GROUPED.fullmatch(subject):
         group = match["group"]

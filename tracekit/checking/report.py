@@ -18,20 +18,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of all rules."""
-
     new: str
     base: str | None
     judgements: Sequence[Judgement]
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of all rules: failed, inconclusive, or passed."""
         order: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
         return max((one.outcome for one in self.judgements), key=order.index, default="passed")
 
     def result(self) -> Result:
-        """Return one row per rule."""
         columns = columns_of_text(
             "rule VARCHAR, outcome VARCHAR, value DOUBLE, base_value DOUBLE, limit DOUBLE, "
             "unit VARCHAR, change_pct DOUBLE, reason VARCHAR"
@@ -46,7 +42,6 @@ class Report:
         return Result("check", columns, rows)
 
     def shown(self) -> Result:
-        """Return one row of text per rule."""
         names = ("outcome", "rule", "value", "limit", "base", "reason")
         rows: list[tuple[str | None, ...]] = []
         for one in self.judgements:
@@ -81,11 +76,6 @@ def junit_text(report: Report) -> str:
 
 
 def write_junit(report: Report, path: Path) -> None:
-    """Write JUnit XML to a file.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
     try:
         path.write_text(junit_text(report), encoding="utf-8")
     except OSError as error:

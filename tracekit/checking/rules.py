@@ -66,18 +66,12 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """Title of the rule: its name, or else its text."""
         return self.name or " ".join(self.text.split())
 
     def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
         """Return the bound of an absolute rule, in the unit of its subject.
 
-        Args:
-            unit: unit of the subject.
-            is_share: whether the subject ranges from 0 to 1; a bound in percent is then converted.
-
-        Raises:
-            UsageError: the units do not match, such as time and bytes.
+        If `is_share`, the subject ranges from 0 to 1, and a bound in percent is converted.
         """
         if not self.unit or unit in _UNITS[self.unit][1]:
             return self.bound
@@ -94,15 +88,9 @@ class Rule:
 
 
 def parse_rule(text: str, name: str | None = None) -> Rule:
-    """Parse a rule.
+    """Parse a rule, such as `p99(ttft) <= 300 ms`, or SQL that must return no rows.
 
-    Args:
-        text: a text such as `step_time <= +3%` or `p99(ttft) <= 300 ms`, or SQL that must return no
-            rows. A bound with a sign and a percent sign is relative to the base.
-        name: the title of the rule.
-
-    Raises:
-        UsageError: the text is not a rule.
+    A bound with a sign and a percent sign is relative to the base.
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
@@ -149,18 +137,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_rules(path: Path) -> tuple[list[Rule], Settings]:
-    """Read a rules file.
-
-    Args:
-        path: a TOML file with the members of :class:`Settings`; for a `pyproject.toml`, the table
-            `tool.tracekit.check`.
-
-    Returns:
-        The rules in order, and all other settings of the file.
-
-    Raises:
-        UsageError: the file cannot be read, has no rules, or has an unknown setting.
-    """
+    """Read the rules and settings of a TOML file, or of the table in a `pyproject.toml`."""
     try:
         settings = msgspec.convert(_content(path), Settings)
     except (OSError, ValueError) as error:
@@ -173,7 +150,6 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return the settings in a file; for `pyproject.toml`, its table `tool.tracekit.check`."""
     content = parse_toml(read_small(path, MAX_TOML_BYTES))
     for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
         content = content.get(name) if isinstance(content, dict) else None
@@ -188,7 +164,6 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 
 
 def has_rules(path: Path) -> bool:
-    """Return whether a `pyproject.toml` exists and has a table of rules."""
     try:
         return bool(_content(path))
     except (OSError, ValueError):

@@ -23,7 +23,6 @@ OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
 """Causes of idle time in the part of a step outside its device's window."""
 
 Device = tuple[int | None, str]
-"""A device: rank and device number."""
 
 Key = tuple[str, str, str, str, str | None, str | None, str | None]
 """Part, class, phase, module, op, shape, and name of a cell."""
@@ -49,10 +48,9 @@ ORDER BY place NULLS LAST
 
 @dataclass(slots=True)
 class Cell:
-    """Time of one kind in one place, summed over all samples.
+    """Time of one kind in one place, summed over all samples; columns as in analysis `split`.
 
-    The columns are the columns of analysis `split`. `samples` has the time of each sample, by its
-    index in the side's list.
+    `samples` has the time of each sample, by its index in the side's list.
     """
 
     part: str
@@ -70,8 +68,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ModuleNode:
-    """A module of a side, with layers rolled up."""
-
     path: str
     parent: str | None
     class_name: str | None
@@ -79,11 +75,10 @@ class ModuleNode:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Time of one side of a comparison.
+    """Time of one side of a comparison; displayed figures are sums divided by `unit_count`.
 
-    Displayed figures are sums divided by `unit_count`. `sample_units` is the number of units in
-    each sample, which makes a sample's time comparable to the figures. `outside_ns` is device time
-    outside all units: before the first step and after the last.
+    `sample_units` is the number of units in each sample. `outside_ns` is device time before the
+    first step and after the last.
     """
 
     label: str
@@ -109,8 +104,6 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class SplitRow:
-    """One cell of one step, over all devices."""
-
     step: int | None
     key: Key
     kernel_count: int
@@ -132,8 +125,6 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Data of one side before its unit is chosen."""
-
     label: str
     runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]
@@ -142,7 +133,6 @@ class Reading:
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
-    """Query the runs of one side for the data that a comparison needs."""
     runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0
@@ -167,13 +157,7 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
 
 
 def split_rows(trace: Trace) -> SplitRows:
-    """Query a run for the cells of each step, over all devices.
-
-    Rows are in the order of analysis `split`.
-
-    Raises:
-        QueryError: the run has no trace.
-    """
+    """Query a run for the cells of each step over all devices, in the order of analysis `split`."""
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
         trace.query("split")  # raises with the reason
@@ -200,11 +184,7 @@ def usual_per(base: Reading, new: Reading) -> Per:
 
 
 def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
-    """Sum the data of one side and divide it by its units.
-
-    Raises:
-        UsageError: the side has no such unit, or no step is left.
-    """
+    """Sum the data of one side and divide it by its units."""
     is_stepped = per == "step" or (per != "window" and reading.has_steps)
     if per == "step" and not any(row.step is not None for run in reading.runs for row in run.rows):
         raise UsageError(
@@ -212,37 +192,31 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             hint="use --per window to compare the complete window",
         )
     cells: dict[Key, Cell] = {}
-    samples: dict[tuple[int, int | None], int] = {}
-    sample_devices: dict[int, set[tuple[int, Device]]] = {}
-    outside_ns = total_ns = 0
+    counted: list[tuple[tuple[int, int | None], SplitRow]] = []
+    sample_devices: dict[tuple[int, int | None], set[Device]] = {}
+    outside_ns = 0
     for run, split in enumerate(reading.runs):
         # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
         included = set(steps[skip:])
         for row in split.rows:
-            step = row.step
-            if is_stepped and step not in included:
+            if is_stepped and row.step not in included:
                 outside_ns += row.wall_ns
-                continue
-            if not is_stepped:
-                if row.key[1] in OUTSIDE_WINDOW:
-                    continue
-                step = None
-            sample = samples.setdefault((run, step), len(samples))
-            cell = cells.get(row.key)
-            if cell is None:
-                cell = cells[row.key] = Cell(*row.key)
-            total_ns += row.wall_ns
-            cell.kernel_count += row.kernel_count
-            cell.kernel_ns += row.kernel_ns
-            cell.wall_ns += row.wall_ns
-            cell.samples[sample] = cell.samples.get(sample, 0) + row.wall_ns
-        for place in split.devices:
-            step, device = place
-            if is_stepped or place not in split.idle_only:
-                sample_of = samples.get((run, step if is_stepped else None))
-                if sample_of is not None and (not is_stepped or step in included):
-                    sample_devices.setdefault(sample_of, set()).add((run, device))
+            elif is_stepped or row.key[1] not in OUTSIDE_WINDOW:
+                counted.append(((run, row.step if is_stepped else None), row))
+        for step, device in split.devices:
+            if is_stepped or (step, device) not in split.idle_only:
+                sample = run, step if is_stepped else None
+                sample_devices.setdefault(sample, set()).add(device)
+    order = sorted({sample for sample, _ in counted}, key=lambda one: (one[0], one[1] or 0))
+    samples = {sample: number for number, sample in enumerate(order)}
+    for sample, row in counted:
+        cell = cells.setdefault(row.key, Cell(*row.key))
+        cell.kernel_count += row.kernel_count
+        cell.kernel_ns += row.kernel_ns
+        cell.wall_ns += row.wall_ns
+        number = samples[sample]
+        cell.samples[number] = cell.samples.get(number, 0) + row.wall_ns
     if not cells:
         missing = "step left" if is_stepped else "known device work"
         raise UsageError(
@@ -251,15 +225,11 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
             if skip and is_stepped
             else "tracekit query health shows the reason",
         )
-    order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
-    at = {samples[key]: number for number, key in enumerate(order)}
-    for cell in cells.values():
-        cell.samples = {at[sample]: wall_ns for sample, wall_ns in cell.samples.items()}
     units = [
-        len(sample_devices[samples[key]]) * _factor(reading, per, run=key[0], step=key[1])
-        for key in order
+        len(sample_devices[run, step]) * _factor(reading, per, run=run, step=step)
+        for run, step in order
     ]
-    devices = {one for each in sample_devices.values() for one in each}
+    devices = {(sample[0], device) for sample in order for device in sample_devices[sample]}
     return Side(
         reading.label,
         per,
@@ -275,12 +245,11 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         ],
         units,
         outside_ns,
-        total_ns,
+        sum(cell.wall_ns for cell in cells.values()),
     )
 
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
-    """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
     result = reading.unit_counts[run]
@@ -312,7 +281,6 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
-    """Return the tokens of each serving step, or the tokens of a training step per device."""
     served = {
         row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
         for row in trace.query("serving_steps").to_dicts()

@@ -73,10 +73,7 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
-    """Return the exact nonzero effects of a pair, ns per unit.
-
-    `units` are the unit counts of base and new, by which sums are divided.
-    """
+    """Return the exact nonzero effects of a pair, ns per unit (divided by the sides' `units`)."""
     base, new = _sum(pair, 0), _sum(pair, 1)
     count, kernel, wall = (
         (Fraction(base[at], units[0]), Fraction(new[at], units[1])) for at in range(3)
@@ -109,11 +106,7 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
 
 
 def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
-    """Whether both sides have shapes for the op's arguments, and they differ.
-
-    In traces without shapes, the kernel grid is used, but only for the same kernels and only if
-    both sides lack shapes.
-    """
+    """Whether the op's arguments, or (without shapes) the grids of same kernels, differ."""
     shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
     grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
     own_shapes = [side - grid for side, grid in zip(shapes, grids, strict=True)]
@@ -143,7 +136,6 @@ def shape_change(pairs: Sequence[Pair]) -> str | None:
 
 
 def _is_same(pair: Pair) -> bool:
-    """Return whether both sides run the same kernels, if known."""
     # Baselines contain no kernel names.
     if not pair.base_names or not pair.new_names:
         return True

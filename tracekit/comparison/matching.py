@@ -41,7 +41,6 @@ class Pair:
 
     @property
     def class_name(self) -> str:
-        """The class of the work, or both classes if the sides differ."""
         base, new = (
             "+".join(sorted({cell.class_name for cell in cells})) for cells in (self.base, self.new)
         )
@@ -49,12 +48,10 @@ class Pair:
 
     @property
     def base_names(self) -> list[str]:
-        """The base's kernels, longest total time first."""
         return _names(self.base)
 
     @property
     def new_names(self) -> list[str]:
-        """The new side's kernels, longest total time first."""
         return _names(self.new)
 
 
@@ -67,11 +64,7 @@ def _names(cells: Iterable[Cell]) -> list[str]:
 
 
 def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
-    """Match all work of two sides.
-
-    Returns:
-        Pairs that contain every cell of both sides exactly once.
-    """
+    """Match all work of two sides; the pairs contain every cell exactly once."""
     parents = {node.path: node.parent for node in base.modules.values()}
     places = _places_of(base, new, alignment)
     for node in new.modules.values():
@@ -101,7 +94,6 @@ _DEEPEST = 32
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
-    """Return the module paths of the new side in the common tree."""
     places = dict(alignment.base_of)
     aligned, used = {*places.values()}, base.modules.keys() | new.modules.keys()
     for path in new.modules:
@@ -152,7 +144,6 @@ def _match_group(
     around: Mapping[str, tuple[int, str]],
     units: tuple[int, int],
 ) -> list[Pair]:
-    """Match the work of one part and phase by place, innermost first."""
     pairs: list[Pair] = []
     by_depth: dict[int, set[str]] = defaultdict(set)
     for place in (place for pool in pools for place in pool):
@@ -264,7 +255,6 @@ def _time(cells: Iterable[Cell]) -> int:
 
 
 def _common(cells: Iterable[Cell]) -> str:
-    """Return the place of cells that were matched at the root."""
     places = sorted({cell.module for cell in cells})
     return places[0] if len(places) == 1 else "(several modules)"
 
@@ -272,7 +262,6 @@ def _common(cells: Iterable[Cell]) -> str:
 def _by_key(
     cells: tuple[Sequence[Cell], Sequence[Cell]], key: _Key, match: Match, *, is_idle: bool
 ) -> tuple[list[tuple[list[Cell], list[Cell]]], tuple[list[Cell], list[Cell]]]:
-    """Group cells of both sides by a key; return common groups and remaining cells."""
     grouped: dict[object, tuple[list[Cell], list[Cell]]] = {}
     unmatched: tuple[list[Cell], list[Cell]] = [], []
     for is_new in (0, 1):
@@ -295,6 +284,5 @@ def _by_key(
 
 
 def _are_alike(base: Sequence[Cell], new: Sequence[Cell], match: Match) -> bool:
-    """Return whether work without the same op or name can correspond: similar times."""
     sums = [_time(cells) for cells in (base, new)]
     return max(sums) <= _ALIKE_RATIO[match] * max(min(sums), 1)

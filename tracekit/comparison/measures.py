@@ -35,8 +35,6 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A quantity measured on both sides, in ns."""
-
     name: str
     base: Sequence[float]
     new: Sequence[float]
@@ -53,9 +51,9 @@ def measure(
     margin_pct: float,
     is_in_order: bool = True,
 ) -> Measure:
-    """Compare one series of each side."""
     difference = compare_series(base, new, margin_pct=margin_pct, is_in_order=is_in_order)
-    return Measure(name, base, new, difference, _trend(base), _trend(new))
+    trends = (Trend(warm_up_count(s), outliers(s), drift_pct(s)) for s in (base, new))
+    return Measure(name, base, new, difference, *trends)
 
 
 def measures_of(
@@ -88,7 +86,6 @@ def measures_of(
 
 
 def plain_steps(traces: Sequence[Trace]) -> list[float]:
-    """Return the durations of the runs' unprofiled steps, ns."""
     statement = (
         "SELECT unnest(step_ns) FROM run_repeat WHERE step_ns IS NOT NULL ORDER BY run_id, repeat"
     )
@@ -116,25 +113,19 @@ class RunDifference(NamedTuple):
 
     @property
     def delta_ns(self) -> float:
-        """How much longer the new side takes, ns."""
         return self.new.step_ns - self.base.step_ns
 
     @property
     def delta_pct(self) -> float | None:
-        """How much longer the new side takes, percent of the base."""
         return share_pct(self.delta_ns, self.base.step_ns)
 
     @property
     def basis(self) -> str:
-        """Whether both steps were measured, or at least one is an estimate."""
         return "measured" if self.base.is_measured and self.new.is_measured else "estimated"
 
 
 def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
-    """Return the unprofiled step of one side, the mean over its traces; None if unknown.
-
-    `plain` are the measured unprofiled steps, ns.
-    """
+    """Return the mean unprofiled step over the traces, ns; None if unknown."""
     if plain:
         return RunStep(median(plain), min(plain), max(plain), is_measured=True)
     results = [_run_step(trace) for trace in traces]
@@ -162,7 +153,6 @@ def _run_step(trace: Trace) -> RunStep | None:
 def run_difference(
     base: RunStep | None, new: RunStep | None, measures: Sequence[Measure], margin_pct: float
 ) -> RunDifference | None:
-    """Return the difference of the unprofiled steps; None if one of them is unknown."""
     if base is None or new is None:
         return None
     low_ns, high_ns = new.low_ns - base.high_ns, new.high_ns - base.low_ns
@@ -185,10 +175,6 @@ def _by_run(side: Side) -> list[float]:
     return [median(values) for values in series.values()]
 
 
-def _trend(series: Sequence[float]) -> Trend:
-    return Trend(warm_up_count(series), outliers(series), drift_pct(series))
-
-
 # -- warm-up, outliers, and drift of a series ---------------------------------------------------
 
 
@@ -206,7 +192,6 @@ def outliers(series: Sequence[float]) -> list[int]:
 
 
 def warm_up_count(series: Sequence[float]) -> int:
-    """Return the length of the warm-up: the number of leading outliers above the other values."""
     middle = median(series)
     high = {place for place in outliers(series) if series[place] > middle}
     count = 0
@@ -215,13 +200,11 @@ def warm_up_count(series: Sequence[float]) -> int:
     return count
 
 
-def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
-    """Return the increase of a series from its first to its last measurement, if there is a trend.
+def drift_pct(series: Sequence[float]) -> float | None:
+    """Return the increase of a series with a trend (Mann-Kendall), in percent of the median.
 
-    Returns:
-        The Theil-Sen slope over the entire series in percent of the median; None if the
-        Mann-Kendall test finds no trend. Above 1,000 measurements, adjacent ones are combined by
-        their median, because the test uses every pair.
+    It is the Theil-Sen slope over the entire series. Above 1,000 measurements, adjacent ones are
+    combined by their median, because the test uses every pair.
     """
     series = _thinned(series)
     count = len(series)
@@ -234,7 +217,7 @@ def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
     )
     variance = count * (count - 1) * (2 * count + 5) / 18
     z = max(0, abs(signs) - 1) / math.sqrt(variance)
-    if 2 * (1 - _NORMAL.cdf(z)) > alpha or median(series) == 0:
+    if 2 * (1 - _NORMAL.cdf(z)) > ALPHA or median(series) == 0:
         return None
     slopes = [
         (series[right] - series[left]) / (right - left)

@@ -32,11 +32,12 @@ from typing import Literal, TypeAlias
 from tracekit.comparison.statistics import (
     ALPHA,
     autocorrelation,
-    bootstrap_interval,
     dependent_tail,
     few_test,
     inflation,
+    interval_of_difference,
     least_count,
+    median_atoms,
     rank_test,
     shift_interval,
     spread,
@@ -69,60 +70,54 @@ _MANY = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference of two series of times, in the unit of the series; shares are percent.
+    """Difference of medians, percentiles, or rates, in their unit; shares are percent of the base.
 
-    `low` and `high` are the bounds of the interval of the difference; None if there are too few
-    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is the p-value
-    of the rank test. `more_count` is the number of additional measurements per side that would
-    likely decide; None if it is already decided, or if no number would. `correlation` is the lag-1
-    autocorrelation if it is significant, else 0; it increases `p_value` and widens the interval.
+    `low` and `high` are None if there are too few measurements. The interval contains 0 if the
+    verdict is inconclusive. `more_count` is the number of additional measurements per side that
+    would likely decide. `correlation` is the lag-1 autocorrelation if it is significant, else 0.
     `is_apart` is whether all measurements of one side are below all measurements of the other.
     """
 
     base_count: int
     new_count: int
-    base_median: float
-    new_median: float
-    difference: float
+    base: float
+    new: float
     low: float | None
     high: float | None
-    p_value: float | None
-    margin_pct: float
     verdict: Verdict | None
     more_count: int | None
+    p_value: float | None = None
     correlation: float = 0.0
     is_apart: bool = False
 
     @property
+    def difference(self) -> float:
+        return self.new - self.base
+
+    @property
     def needed_count(self) -> int | None:
-        """Minimum number of measurements per side for the rank test; None if there are enough."""
         least = least_count()
         return least if min(self.base_count, self.new_count) < least else None
 
     @property
     def difference_pct(self) -> float | None:
-        """The difference in percent of the base's median; None if the median is 0."""
-        return share_pct(self.difference, self.base_median)
+        return share_pct(self.difference, self.base)
 
     @property
     def low_pct(self) -> float | None:
-        """The lower end of the interval in percent of the base's median."""
-        return share_pct(self.low, self.base_median)
+        return share_pct(self.low, self.base)
 
     @property
     def high_pct(self) -> float | None:
-        """The upper end of the interval in percent of the base's median."""
-        return share_pct(self.high, self.base_median)
+        return share_pct(self.high, self.base)
 
     @property
     def gain(self) -> Gain:
-        """The reduction on the new side, with its bounds and verdict."""
         least, most = (None if pct is None else -pct for pct in (self.high_pct, self.low_pct))
         return -(self.difference_pct or 0.0), least, most, self.verdict
 
     @property
     def within_pct(self) -> float | None:
-        """Largest absolute difference within the interval, percent of the base's median."""
         if self.low_pct is None or self.high_pct is None:
             return None
         return max(abs(self.low_pct), abs(self.high_pct))
@@ -139,20 +134,9 @@ def compare_series(
 ) -> Difference:
     """Compare two series of times, or of anything where less is better.
 
-    Args:
-        base: the measurements of the base.
-        new: the measurements of the other side.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base's median.
-        margin: the same as an amount, which overrides `margin_pct`.
-        is_in_order: whether the measurements are in order of time.
-
-    Returns:
-        The difference. Its verdict is None if a side has fewer than two measurements: one
-        measurement does not show noise.
-
-    Raises:
-        ValueError: a side has no measurement.
+    `margin_pct` is the largest difference that counts as none, in percent of the base's median;
+    `margin` is the same as an amount. The verdict is None if a side has fewer than two
+    measurements.
     """
     if not base or not new:
         raise ValueError("a series without measurements cannot be compared")
@@ -160,7 +144,7 @@ def compare_series(
     size = middle[1] - middle[0]
     counts = len(base), len(new)
     if min(counts) < 2:
-        return Difference(*counts, *middle, size, None, None, None, margin_pct, None, None)
+        return Difference(*counts, *middle, None, None, None, None)
     correlation = autocorrelation(base, new) if is_in_order else 0.0
     p_value = rank_test(base, new)
     if correlation:
@@ -173,7 +157,7 @@ def compare_series(
     alpha = widened(alpha, inflation(correlation))
     low: float | None
     high: float | None
-    low, high = bootstrap_interval(base, new, alpha=alpha)
+    low, high = interval_of_difference(median_atoms(base), median_atoms(new), alpha)
     if min(*base, *new) >= 0:  # times cannot become negative
         low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)
@@ -193,13 +177,12 @@ def compare_series(
             low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)
     return Difference(
-        *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation),
+        *(*counts, *middle, low, high, verdict, more, p_value, correlation),
         is_apart=max(base) < min(new) or max(new) < min(base),
     )
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a total; None if the part is None or the total is 0."""
     return 100 * part / whole if whole and part is not None else None
 
 
@@ -208,8 +191,7 @@ def _more_count(
 ) -> int | None:
     """Return the number of additional measurements per side that would likely decide.
 
-    They must show either that the observed difference is real or that it is within the margin,
-    whichever needs fewer measurements.
+    They must show that the observed difference is real, or that it is within the margin.
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)

@@ -89,7 +89,6 @@ def _descend(
     renamed: dict[str, str],
     free_base: set[str],
 ) -> None:
-    """Match the children of matched modules, from the roots of both trees downward."""
     # Iterative, because the depth of a file may exceed the recursion limit.
     waiting: list[tuple[str | None, str | None]] = [(None, None)]
     while waiting:
@@ -118,7 +117,6 @@ def _descend(
 def _by_key(
     base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: _Key
 ) -> list[tuple[str, str]]:
-    """Pair modules with the same key in order."""
     waiting: dict[str | None, deque[str]] = {}
     for node in base:
         waiting.setdefault(key(node) or None, deque()).append(node.path)
@@ -129,7 +127,6 @@ def _by_key(
 def _by_inside(
     base: Sequence[str], new: Sequence[str], children: tuple[_Children, _Children]
 ) -> list[tuple[str, str]]:
-    """Pair modules with the most similar contents first."""
     free: tuple[_Alike, _Alike] = {}, {}
     for paths, inside, alike in zip((base, new), children, free, strict=True):
         for number, path in enumerate(paths):

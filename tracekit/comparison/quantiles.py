@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.noise import Difference, Verdict, compare_series
 from tracekit.comparison.statistics import ALPHA, at_least, drawn_places, interval_of_difference
 from tracekit.units import NS_PER_S
 
@@ -30,8 +30,8 @@ LEAST_BLOCKS = 8
 class Ordered:
     """The sorted values of a series, or only the values at some indices of a long series.
 
-    `count` is the number of values in the series. `values` are the known values in ascending order,
-    and `places` are their indices, or None if all are known.
+    `count` is the number of values in the series. `places` are the indices of the known values, or
+    None if all are known.
     """
 
     count: int
@@ -40,57 +40,18 @@ class Ordered:
 
     @classmethod
     def of(cls, series: Iterable[int]) -> Ordered:
-        """Sort values."""
         values = sorted(series)
         return cls(len(values), values)
 
     def at(self, place: int) -> int:
-        """Return the value at an index.
-
-        Raises:
-            KeyError: the index is out of range or was omitted.
-        """
         places = range(self.count) if self.places is None else self.places
         low = bisect_left(places, place)
         if places[low : low + 1] and places[low] == place:
             return self.values[low]
         raise KeyError(place)
 
-    def thinned(self, places: Iterable[int]) -> Ordered:
-        """Return the series with only the values at some indices.
-
-        Args:
-            places: the indices to keep.
-        """
-        indices = sorted(set(places))
-        return Ordered(self.count, [self.at(place) for place in indices], indices)
-
     def scaled(self, factor: float) -> Ordered:
-        """Return the series with every value multiplied."""
         return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """One figure on both sides, and the interval of its difference, in the unit of the figure.
-
-    With too few values, `low` and `high` are None, and `verdict` is `inconclusive`. `more_count` is
-    then the number of additional values per side that would give an interval, if known.
-    """
-
-    base_count: int
-    new_count: int
-    base: float
-    new: float
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    more_count: int | None
-
-    @property
-    def difference(self) -> float:
-        """Difference of the figure, new − base."""
-        return self.new - self.base
 
 
 def quantile_difference(
@@ -100,16 +61,10 @@ def quantile_difference(
     *,
     alpha: float = ALPHA,
     margin_pct: float = 1.0,
-) -> Interval:
-    """Compare a percentile of two series of times.
+) -> Difference:
+    """Compare a percentile (nearest rank, 1 to 99) of two nonempty series of times.
 
-    Args:
-        base: the values of the base, at least one, in any order.
-        new: the values of the new side, at least one.
-        quantile: the percentile (nearest rank), 1 to 99; for a thinned series, a percentile that
-            was passed to :func:`thinned`.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base.
+    `margin_pct` is the largest difference that counts as no difference, percent of the base.
     """
     sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
     counts = sides[0].count, sides[1].count
@@ -117,7 +72,7 @@ def quantile_difference(
     values = float(sides[0].at(ranks[0] - 1)), float(sides[1].at(ranks[1] - 1))
     if not all(_is_inside(count, quantile, alpha) for count in counts):
         more = max(1, _least_count(quantile, alpha) - min(counts))
-        return Interval(*counts, *values, None, None, "inconclusive", more)
+        return Difference(*counts, *values, None, None, "inconclusive", more)
     first, second = (
         [(side.at(place), chance) for place, chance in drawn_places(side.count, rank)]
         for side, rank in zip(sides, ranks, strict=True)
@@ -131,7 +86,7 @@ def quantile_difference(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
         verdict = result.verdict or verdict
-    return Interval(*counts, *values, low, high, verdict, None)
+    return Difference(*counts, *values, low, high, verdict, None)
 
 
 def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
@@ -141,7 +96,10 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
     interval only, without the rank test.
     """
     whole = Ordered.of(series)
-    return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))
+    if whole.count <= most_count:
+        return whole
+    places = sorted(_looked_at(whole, quantiles))
+    return Ordered(whole.count, [whole.values[place] for place in places], places)
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
@@ -161,22 +119,14 @@ def rate_difference(
     base: Sequence[tuple[int, int]],
     new: Sequence[tuple[int, int]],
     *,
-    alpha: float = ALPHA,
     margin_pct: float = 1.0,
-) -> Interval:
-    """Compare a rate per second; more is faster.
-
-    Args:
-        base: pairs of an amount and its time in ns, in order; at least one.
-        new: the same for the new side.
-        alpha: false-positive rate, 0 to 1.
-        margin_pct: largest difference that counts as no difference, percent of the base.
-    """
+) -> Difference:
+    """Compare a rate per second, from pairs of an amount and its time in ns, in order."""
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
     blocks = [_blocks(side) for side in (base, new)]
     if min(map(len, blocks)) < LEAST_BLOCKS:
-        return Interval(*counts, *values, None, None, "inconclusive", None)
+        return Difference(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
     # Resample the ratio, because rates are positive and vary by factors if there are few values.
     drawn = sorted(
@@ -184,10 +134,10 @@ def rate_difference(
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)
         for _ in range(_DRAWS)
     )
-    at = int(alpha / 2 * _DRAWS)
+    at = int(ALPHA / 2 * _DRAWS)
     low, high = (values[0] * (ratio - 1) for ratio in (drawn[at], drawn[-at - 1]))
     verdict = _verdict(-high, -low, abs(values[0]) * margin_pct / 100)
-    return Interval(*counts, *values, low, high, verdict, None)
+    return Difference(*counts, *values, low, high, verdict, None)
 
 
 def _verdict(low: float, high: float, margin: float) -> Verdict:
@@ -213,7 +163,6 @@ def _blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _rank(count: int, quantile: int) -> int:
-    """Return the nearest rank of a percentile, from 1."""
     return max(1, -(-quantile * count // 100))
 
 

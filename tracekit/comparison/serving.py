@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from tracekit.analysis.result import Column, Result, columns_of_text
-from tracekit.comparison.noise import MARGIN_PCT, Difference, Gain, compare_series, share_pct
-from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
+from tracekit.comparison.noise import Difference, Gain, compare_series
+from tracekit.comparison.quantiles import quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
 from tracekit.errors import UsageError
 from tracekit.trace import Trace
@@ -30,20 +30,7 @@ _PARTS_OF_DOUBLE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One measured, successful request, with the time since the previous answer was complete.
-
-    The times of a run's answers add up to its interval, as in analysis `throughput`.
-    """
-
-    since_last_ns: int
-    output_token_count: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ServingStep:
-    """One engine step: batch composition, and busy and idle time of a device, ns."""
-
     phase: str
     prefill_token_count: int | None
     decode_request_count: int | None
@@ -51,10 +38,7 @@ class ServingStep:
 
     @property
     def batch(self) -> tuple[str, int, int] | None:
-        """Key of equal batches; None if the trace has no batch composition.
-
-        Counts up to 16 must be equal, larger ones within about 4 %.
-        """
+        """Key of equal batches: counts up to 16 must be equal, larger ones within about 4 %."""
         if self.prefill_token_count is None or self.decode_request_count is None:
             return None
         return self.phase, _about(self.prefill_token_count), _about(self.decode_request_count)
@@ -66,10 +50,10 @@ def _about(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Serving data of one side."""
-
     latencies: Mapping[str, Sequence[int]]
-    answers: Sequence[Answer]
+    # Output tokens of each measured, successful request, and the time since the previous answer was
+    # complete, ns. The times of a run add up to its interval, as in analysis `throughput`.
+    answers: Sequence[tuple[int | None, int]]
     steps: Sequence[ServingStep]
 
 
@@ -96,17 +80,14 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Serving compared: latency by metric and percentile, rates, steps by phase."""
-
-    latency: Mapping[tuple[str, int], Interval]
-    rates: Mapping[str, Interval]
+    latency: Mapping[tuple[str, int], Difference]
+    rates: Mapping[str, Difference]
     batches: Sequence[Batches]
 
 
 def served_by(traces: Sequence[Trace]) -> Served:
-    """Query the runs of one side for requests and steps."""
     latencies: dict[str, list[int]] = {}
-    answers: list[Answer] = []
+    answers: list[tuple[int | None, int]] = []
     steps: list[ServingStep] = []
     for trace in traces:
         ((has_requests, has_steps),) = trace.sql(
@@ -123,7 +104,7 @@ def served_by(traces: Sequence[Trace]) -> Served:
     return Served(latencies, answers, steps)
 
 
-def _answers(trace: Trace) -> Iterable[Answer]:
+def _answers(trace: Trace) -> Iterable[tuple[int | None, int]]:
     rows = trace.sql(
         "SELECT t.run_id, r.end_ns, r.output_token_count, "
         "min(r.sent_ns) OVER (PARTITION BY t.run_id) AS first_ns, t.is_ok "
@@ -133,7 +114,7 @@ def _answers(trace: Trace) -> Iterable[Answer]:
     last: dict[object, int] = {}
     for run, end_ns, count, first_ns, is_ok in rows:
         if is_ok:
-            yield Answer(end_ns - last.get(run, first_ns), count)
+            yield count, end_ns - last.get(run, first_ns)
             last[run] = end_ns
 
 
@@ -157,7 +138,6 @@ def _steps(trace: Trace) -> Iterable[ServingStep]:
 
 
 def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | None:
-    """Compare the serving of two sides; None if they have no serving data in common."""
     latency = {
         (metric, quantile): quantile_difference(
             base.latencies[metric], new.latencies[metric], quantile, margin_pct=margin_pct
@@ -179,18 +159,8 @@ def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | N
     return Serving(latency, rates, batches) if latency or rates or batches else None
 
 
-def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_PCT) -> Gain:
-    """Return the reduction of a figure of a load; for tokens/s, of the time per token.
-
-    Args:
-        base: a serving run.
-        new: the other one.
-        figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT starts at the arrival.
-        margin_pct: largest difference that counts as no difference, percent of the base.
-
-    Raises:
-        UsageError: a run lacks the figure.
-    """
+def load_gain(base: Trace, new: Trace, figure: str) -> Gain:
+    """Return the reduction of one of the FIGURES of advice; for tokens/s, of the time per token."""
     metric, _, statistic = figure.partition("_")
     statement = f"SELECT value_ns FROM request_latency('arrival') WHERE metric = '{metric}'"
     values = [[value_ns for (value_ns,) in trace.sql(statement)] for trace in (base, new)]
@@ -201,13 +171,13 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
     if not all(pairs):
         raise UsageError(f"a run has no {figure} to compare")
     if statistic == "p99_ns":
-        result = quantile_difference(values[0], values[1], 99, margin_pct=margin_pct)
+        result = quantile_difference(values[0], values[1], 99)
         times = [
             result.base + part for part in (result.difference, result.high or 0, result.low or 0)
         ]
         ratios = [one / result.base for one in times]
     else:
-        result = rate_difference(pairs[0], pairs[1], margin_pct=margin_pct)
+        result = rate_difference(pairs[0], pairs[1])
         rates = [
             result.base + part for part in (result.difference, result.low or 0, result.high or 0)
         ]
@@ -221,11 +191,11 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
     """Return requests or tokens with their times; an empty list if some answers are unknown."""
     results = []
-    for one in side.answers:
-        amount = 1 if rate == "requests_per_s" else one.output_token_count
+    for token_count, ns in side.answers:
+        amount = 1 if rate == "requests_per_s" else token_count
         if amount is None:
             return []
-        results.append((amount, one.since_last_ns))
+        results.append((amount, ns))
     return results
 
 
@@ -266,8 +236,8 @@ def _parts(
 ) -> list[Fraction]:
     """Split the difference of two means into batch frequency, batches of one side, and cost.
 
-    A batch on both sides has a share and a mean time on each side. The difference of the products
-    is split symmetrically (Kitagawa 1955), so that swapping base and new only changes signs.
+    The difference of the products is split symmetrically (Kitagawa 1955), so that swapping base and
+    new only changes signs.
     """
     shared = [[group[key] for key in sorted(common)] for group in groups]
     shares = [[Fraction(len(steps), sum(map(len, side))) for steps in side] for side in shared]
@@ -292,7 +262,6 @@ def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[Se
 
 
 def serving_tables(serving: Serving) -> dict[str, Result]:
-    """Return latency, throughput, and steps by batch as tables by name."""
     latencies = [((name, f"p{rank}"), one) for (name, rank), one in serving.latency.items()]
     rates = [((name.removesuffix("_per_s"),), one) for name, one in serving.rates.items()]
     tables = (
@@ -306,7 +275,7 @@ def serving_tables(serving: Serving) -> dict[str, Result]:
 def _intervals(
     name: str,
     unit: str,
-    intervals: Sequence[tuple[Sequence[str], Interval]],
+    intervals: Sequence[tuple[Sequence[str], Difference]],
     keys: Sequence[str],
 ) -> Result:
     sides, parts = ("base", "new"), ("difference", "low", "high")
@@ -321,7 +290,7 @@ def _intervals(
         (
             *(*key, one.base_count, one.new_count, one.base, one.new),
             *(one.difference, one.low, one.high),
-            *(share_pct(part, one.base) for part in (one.difference, one.low, one.high)),
+            *(one.difference_pct, one.low_pct, one.high_pct),
             *(one.verdict, one.more_count),
         )
         for key, one in intervals

@@ -129,7 +129,6 @@ Health = Mapping[str, float]
 
 
 def health_of(traces: Sequence[Trace]) -> Health:
-    """Return the compared health metrics of one side."""
     result: dict[str, list[float]] = {}
     for trace in traces:
         for row in trace.health().to_dicts():

@@ -42,12 +42,6 @@ _REACH = 6.0
 
 @cache
 def drawn_places(count: int, rank: int, *, is_whole: bool = False) -> Sequence[tuple[int, float]]:
-    """Return the indices that one order statistic of a resample can have, with probabilities.
-
-    Indices refer to the sorted series, from 0; ranks start at 1. Unless all indices are requested
-    with `is_whole`, indices more than six standard deviations from the rank are omitted, which does
-    not affect intervals of common widths, and one index may represent many adjacent ones.
-    """
     reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
     first, last = max(0, rank - 1 - reach), min(count, rank + reach)
     if is_whole:
@@ -74,7 +68,6 @@ def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
-    """Return the quantile of a distribution of sorted atoms."""
     reached = 0.0
     for value, chance in atoms:
         reached += chance
@@ -141,10 +134,8 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
 def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's t test of the logarithms.
 
-    Returns:
-        The probability of a difference at least as large by chance, 0 to 1; None for fewer than
-        three measurements on a side, or if the gap between the sides is no larger than the
-        variation within a side.
+    None for fewer than three measurements on a side, or if the gap between the sides is no larger
+    than the variation within a side.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None
@@ -179,25 +170,12 @@ def student_tail(t: float, freedom: float) -> float:
     return min(1.0, 2 * norm * area)
 
 
-def bootstrap_interval(
-    base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
-) -> tuple[float, float]:
-    """Return the bootstrap interval of the difference of the medians, new − base.
-
-    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
-    two in the middle with equal probability, which slightly widens the interval.
-    """
-    return interval_of_difference(_median_atoms(base), _median_atoms(new), alpha)
-
-
 def shift_interval(
     base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
 ) -> tuple[float, float] | None:
-    """Return the interval of the shift from base to new that the rank test does not exclude.
+    """Return the interval of the shift that the rank test does not exclude (Moses 1965).
 
-    Returns:
-        Its bounds, two of the pairwise differences (Moses 1965); None if there are too few
-        measurements to exclude anything.
+    None if there are too few measurements to exclude anything.
     """
     cut = _excluded_pairs(len(base), len(new), alpha)
     if cut == 0:
@@ -216,10 +194,7 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
-    """Return the number of selections with each rank sum.
-
-    The counts of all sums are stored in the bits of one integer.
-    """
+    """Return the number of selections with each rank sum, packed in the bits of one integer."""
     width = math.comb(len(ranks), sample_size).bit_length() + 1
     ways = [1] + [0] * sample_size
     for rank in ranks:
@@ -250,8 +225,12 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
     return max(0, math.floor(mean - _NORMAL.inv_cdf(1 - alpha / 2) * deviation))
 
 
-def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the possible medians of a resampled series, with their probabilities."""
+def median_atoms(series: Sequence[float]) -> Atoms:
+    """Return the possible medians of a resampled series, with their probabilities.
+
+    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
+    two in the middle with equal probability, which slightly widens the interval.
+    """
     ordered, count = sorted(series), len(series)
     half = count // 2
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
@@ -279,7 +258,6 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def spread(series: Sequence[float]) -> float:
-    """Return the standard deviation estimated from the median absolute deviation."""
     middle = median(series)
     return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
 
@@ -291,14 +269,10 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
-    """Return the lag-1 autocorrelation if it is significant.
+    """Return the lag-1 autocorrelation, 0 to 0.9, or 0 if it is not significant.
 
     It is the correlation of adjacent ranks within each side, over both sides, corrected for the
     estimated mean. 5 % of independent series count as dependent, which costs a little power.
-
-    Returns:
-        The correlation, 0 to 0.9; 0 if it is not significant, or a side has fewer than five
-        measurements.
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
@@ -314,11 +288,7 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
 
 
 def inflation(correlation: float) -> float:
-    """Return the factor by which autocorrelation increases the variance of a mean.
-
-    Args:
-        correlation: of each measurement with the previous one (AR(1)), 0 or more and below 1.
-    """
+    """Return the factor by which an AR(1) correlation increases the variance of a mean."""
     return (1 + correlation) / (1 - correlation)
 
 
@@ -346,15 +316,10 @@ def widened(p_value: float, factor: float) -> float:
 
 
 def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> float:
-    """Return one of the sorted pairwise differences new − base, by its index.
+    """Return one of the sorted pairwise differences new − base, by its index from 0.
 
     Pairs are counted, not built: one pass over both sorted series counts the differences below a
     bound, and bisection finds the bound.
-
-    Args:
-        base: measurements of one side, at least one.
-        new: measurements of the other side.
-        place: index from 0 (the smallest difference) to the number of pairs minus one.
     """
     first, second = sorted(base), sorted(new)
     if len(first) * len(second) <= _FEW_PAIRS:

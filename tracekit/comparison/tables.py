@@ -26,7 +26,6 @@ _EFFECT_COLUMNS = ", ".join(f"{name} BIGINT" for name in EFFECTS)
 
 
 def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
-    """Return a comparison as tables by name."""
     tree = comparison.tree(by)
     tables = {
         "comparison_setup": _setup(comparison),
@@ -104,8 +103,8 @@ _NOISE = {
     "measure": ("VARCHAR", "name"),
     "base_count": ("BIGINT", "difference.base_count"),
     "new_count": ("BIGINT", "difference.new_count"),
-    "base_median_ns": ("DOUBLE", "difference.base_median"),
-    "new_median_ns": ("DOUBLE", "difference.new_median"),
+    "base_median_ns": ("DOUBLE", "difference.base"),
+    "new_median_ns": ("DOUBLE", "difference.new"),
     "difference_ns": ("DOUBLE", "difference.difference"),
     "difference_pct": ("DOUBLE", "difference.difference_pct"),
     "low_pct": ("DOUBLE", "difference.low_pct"),
@@ -172,7 +171,6 @@ def _split(comparison: Comparison, tree: Node) -> Result:
 
 
 def _numbered(tree: Node) -> Iterator[tuple[int, int | None, int, Node]]:
-    """Return inner nodes with number, parent number, and depth."""
     waiting: list[tuple[Node, int | None, int]] = [(tree, None, 0)]
     number = 0
     while waiting:

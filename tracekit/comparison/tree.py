@@ -33,7 +33,7 @@ _OTHERS = (_CLASS, _PHASE, _MODULE)
 class Node:
     """A part of the difference: integer ns per unit that add up to the ns of the parent.
 
-    `base_sum_ns` and `new_sum_ns` are the exact sums over all units, before division.
+    `*_sum_ns` are the exact sums over all units, before division.
     """
 
     level: str
@@ -48,11 +48,9 @@ class Node:
 
     @property
     def delta_ns(self) -> int:
-        """How much longer the new side takes, ns per unit."""
         return self.new_ns - self.base_ns
 
     def walk(self) -> Iterable[Node]:
-        """Return this node and all nodes below it, each before its children."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -95,7 +93,6 @@ def rearranged(root: Node, by: By) -> Node:
 
 
 def _leaf(pair: Pair) -> Node:
-    """Return one row of work, named by its op, or else by its kernel."""
     names = {cell.op or cell.name or "" for cell in pair.base or pair.new}
     name = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
     base_ns, new_ns = (sum(cell.wall_ns for cell in side) for side in (pair.base, pair.new))
@@ -147,14 +144,8 @@ def _sum_up(node: Node) -> None:
 def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
     """Return integers that add up to a total, each adjacent to its exact value.
 
-    Every value is rounded down. The rest is distributed, one each, to the values with the largest
-    remainders (the largest remainder method); the first of equal values comes first. A value of 0
-    stays 0 unless all values are 0.
-
-    Args:
-        total: the sum of the results.
-        exact: the exact values; their sum differs from the total by less than 1, or slightly more
-            if the total is a difference of rounded numbers.
+    Every value is rounded down, and the values with the largest remainders get the rest (the
+    largest remainder method). A value of 0 stays 0 unless all values are 0.
     """
     results = [value.numerator // value.denominator for value in exact]
     missing = total - sum(results)

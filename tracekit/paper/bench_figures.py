@@ -20,10 +20,7 @@ _TENSOR_SCALE = 8
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """Source of our points: the analysis, and its displayed columns.
-
-    `curve` returns the curve of a row, or None if it belongs to no curve.
-    """
+    """Our points: the analysis, its displayed columns, and the curve of a row, if any."""
 
     analysis: str
     curve: Callable[[_Row], str | None]
@@ -72,7 +69,6 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
 
 
 def of_figure(figure: BenchFigure, points: Result) -> Result:
-    """Return the points of a figure, with all columns of their analysis."""
     names = points.column_names
     rows = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
     return Result(points.name, points.columns, rows)
@@ -97,7 +93,6 @@ def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
 
 
 def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
-    """Return a sentence for each curve that only one side has."""
     figure = BENCH_FIGURES[name]
     ours = of_figure(figure, points).to_dicts()
     result = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
@@ -111,7 +106,6 @@ def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
 
 
 def machines(points: Result) -> list[str]:
-    """Return the distinct machines of our points."""
     result: dict[str, None] = {}
     for row in points.to_dicts():
         parts = [row["device_name"] or row["device"], row.get("backend")]

@@ -73,8 +73,6 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference of the setup: its letter, our value, and the paper's value as text."""
-
     mark: str
     ours: str
     paper: str
@@ -85,11 +83,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a comparison: a row of the paper, a run, or both.
+    """A row of the paper, a run, or both; `names` are the cells that identify it.
 
-    `names` are the cells that identify the line. `ours` has our figures by name, or None. `note` is
-    the reason why one side is missing. `differences` are the differences of the setups. `wholes`
-    has the figures of a run with fewer layers, extrapolated to the complete model, by name.
+    `note` is the reason why one side is missing.
     """
 
     names: Row
@@ -102,11 +98,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A published table next to our runs.
+    """A published table next to our runs: lines per row, then the lines of unmatched runs.
 
-    A row of the paper has one line per matching run, or one line without a run. Lines of unmatched
-    runs follow. `name_columns` and `figure_columns` are names with DuckDB types. A figure may be
-    known for the paper, our run, or both.
+    `name_columns` and `figure_columns` are names with DuckDB types.
     """
 
     table: PaperTable
@@ -117,18 +111,16 @@ class Comparison:
 
     @property
     def our_figures(self) -> frozenset[str]:
-        """The figures that tracekit measures."""
         return frozenset(name for name, _ in self.measure.figures)
 
     @property
     def paper_figures(self) -> frozenset[str]:
-        """The figures that the paper has."""
         return frozenset(column.name for column in self.table.columns)
 
 
 @dataclass(slots=True)
 class _Measured:
-    """Figures of one run, with a record of those that already match a row.
+    """Figures of one run, with the keys that already match a row.
 
     `reason` is why there are no figures, and `apart` why they match no row.
     """
@@ -147,11 +139,6 @@ def compare(
     *,
     is_strict: bool = False,
 ) -> Comparison:
-    """Compare runs with a published table.
-
-    Raises:
-        UsageError: the table has no such platform, or no counterpart in tracekit.
-    """
     if table.name not in MEASURES:
         raise UsageError(f"no figure to compare with {table.name}", hint=hint_at_ours(table.name))
     return _Matching(table, MEASURES[table.name], is_strict).comparison(runs, platform)
@@ -159,8 +146,6 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Matching:
-    """Matches runs with the rows of one published table."""
-
     table: PaperTable
     measure: Measure
     is_strict: bool
@@ -190,7 +175,6 @@ class _Matching:
         )
 
     def _is_of_stage(self, run: OurRun) -> bool:
-        """Return whether a run has the stage of the table; for hardware, every run matches."""
         return self.table.setup.get("stage") in (None, run.manifest.stage)
 
     def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:
@@ -225,14 +209,12 @@ class _Matching:
         return tuple(row[name] for name in self.measure.key)
 
     def _key_text(self, keys: set[Key]) -> str:
-        """Return keys as text: `n 688, k 256`."""
         return " or ".join(
             ", ".join(f"{name} {value}" for name, value in zip(self.measure.key, key, strict=True))
             for key in sorted(keys, key=str)
         )
 
     def _lines_next_to(self, row: Row, measured: Sequence[_Measured]) -> Iterator[Line]:
-        """Yield the lines of one row of the paper."""
         if "stage" not in self.table.setup:
             yield Line(row, row, None, None, None)
             return
@@ -253,7 +235,6 @@ class _Matching:
                 yield Line(row, row, one.run, None, note, differing)
 
     def _alone(self, one: _Measured) -> Iterator[Line]:
-        """Yield the lines of a run that matches no row of the paper."""
         run = one.run
         note: str | None = None
         if one.used:
@@ -274,7 +255,6 @@ class _Matching:
                 yield Line(own_names, None, run, self._named(figures), note)
 
     def _named(self, figures: Sequence[object]) -> Row:
-        """Return figures of a run by name."""
         names = (name for name, _ in self.measure.figures)
         return dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
 
@@ -314,7 +294,6 @@ class _Matching:
         return min(models, key=lambda name: abs(math.log(PARAMETER_COUNTS[name] / own)))
 
     def _why_alone(self, run: OurRun) -> str:
-        """Return why a run matches no row: its differences from the nearest rows."""
         manifest = run.manifest
         if not self._is_of_stage(run):
             theirs = self.table.setup["stage"]
@@ -335,7 +314,6 @@ class _Matching:
         return f"{what} {own[name]}: the paper has {listed}"
 
     def _wanted(self, row: Row) -> str:
-        """Return the requirements for matching a row, as text."""
         result = {
             name: str(fact)
             for name in ("model", "method", "framework", "batch_size")
@@ -373,11 +351,7 @@ def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
 
 
 def _is_method(printed: str, method: frozenset[str]) -> bool:
-    """Return whether the method of a run is the printed method.
-
-    `ZeRO-2` matches any pre-training with that stage, because the paper does not state which other
-    techniques were enabled.
-    """
+    """Return whether a run has the printed method; `ZeRO-2` matches any with that stage."""
     if printed.startswith("ZeRO-"):
         return f"Z{printed.removeprefix('ZeRO-')}" in method and not method & _ADAPTERS
     return method == frozenset(printed.split("+"))

@@ -26,10 +26,9 @@ _BYTES_PER_GB = 1e9
 class Measure:
     """How to compute the figures of one table for a run.
 
-    `key` has the columns of the paper's table that distinguish rows of one run. `figures` has names
-    and DuckDB types; figures that the paper also has are named like the paper's columns. `take`
-    returns a list of keys with their figures, or raises a `TracekitError` with the reason. `source`
-    is the analysis with more detail. `by` names figures that distinguish several rows of one key.
+    `key` has the columns of the paper's table that distinguish rows of one run. Figures that the
+    paper also has are named like its columns. `by` names figures that distinguish several rows of
+    one key.
     """
 
     source: str
@@ -40,7 +39,6 @@ class Measure:
 
 
 def _amount(value: Any, unit_ns: int | None) -> Any:
-    """Convert a time to its unit; other values are unchanged."""
     return value if value is None or unit_ns is None else value / unit_ns
 
 
@@ -51,11 +49,6 @@ def _ask(run: OurRun, name: str) -> list[_Row]:
 
 
 def _ask_of_steps(run: OurRun, name: str) -> list[_Row]:
-    """Return the rows of an analysis with figures per step.
-
-    Raises:
-        TraceError: the traces have no marked steps, or the run has no traces.
-    """
     rows = _ask(run, name)
     if not rows:
         raise TraceError("the trace has no marked steps")

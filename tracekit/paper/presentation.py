@@ -20,7 +20,6 @@ _FEW_RUNS = 4
 
 
 def flat_result(comparison: Comparison) -> Result:
-    """Return every line with all facts of both sides, for programs."""
     columns = [*comparison.name_columns]
     for name, kind in comparison.figure_columns:
         if name in comparison.paper_figures:
@@ -46,7 +45,6 @@ def flat_result(comparison: Comparison) -> Result:
 
 
 def comparison_result(comparison: Comparison) -> Result:
-    """Return the rows of the paper next to our runs, shares first, for people."""
     lines = [line for line in comparison.lines if line.paper is not None]
     # A platform that all lines share is in the heading.
     is_said = len({line.names.get("platform") for line in lines}) == 1
@@ -66,11 +64,7 @@ def comparison_result(comparison: Comparison) -> Result:
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
-    """Return our figures that match no row of the paper, for people.
-
-    Returns:
-        The common reason, or None if the reasons differ and are a column; and the rows.
-    """
+    """Return our figures that match no row of the paper, and their common reason, if any."""
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
     columns += [item for item in comparison.name_columns if item[0] != "platform"]
@@ -90,7 +84,6 @@ def _run_column(lines: Sequence[Line]) -> list[tuple[str, str]]:
 
 
 def _cells(line: Line) -> Row:
-    """Return names, figures of both sides, mark, run, and note of a line, by column."""
     cells: Row = dict(line.names)
     cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
     cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
@@ -115,7 +108,6 @@ def _result(
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return each side with the description of its machine; empty for a table about hardware."""
     stage = comparison.table.setup.get("stage")
     if stage is None:
         return []
@@ -133,7 +125,6 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def setup_remarks(comparison: Comparison) -> list[str]:
-    """Return remarks on all lines: differences of the setups."""
     with_ours = [line for line in comparison.lines if line.paper is not None and line.ours]
     differing = [line for line in with_ours if line.differences]
     results = []
@@ -146,7 +137,6 @@ def setup_remarks(comparison: Comparison) -> list[str]:
 
 
 def _differences(lines: Sequence[Line]) -> list[str]:
-    """Return each difference with its letter, its number of rows, and its description."""
     results = []
     for mark, fact in MARKS.items():
         own = [one for line in lines for one in line.differences if one.mark == mark]
@@ -165,7 +155,6 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Return remarks on single lines: cells as printed, and runs without figures."""
     printed: list[str] = []
     apart: dict[str, list[str]] = {}
     missing: dict[tuple[str, str], list[str]] = {}
@@ -189,7 +178,6 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def count_without_run(lines: Sequence[Line]) -> int:
-    """Return the number of rows without a run."""
     return sum(line.paper is not None and line.run is None for line in lines)
 
 

@@ -38,8 +38,6 @@ _NAME = re.compile(r"llama-?2-?(7|13|70)b(?:-hf)?$")
 
 @dataclass(frozen=True, slots=True)
 class OurRun:
-    """One run folder: its label, manifest, and a function to query its traces."""
-
     label: str
     manifest: Manifest
     ask: Ask
@@ -51,7 +49,6 @@ class OurRun:
 
     @property
     def model(self) -> str:
-        """The model, with its number of layers if reduced."""
         model, full = self.manifest.model, self.full_layer_count
         if model is None:
             return "unknown"
@@ -59,10 +56,7 @@ class OurRun:
 
     @property
     def base_model(self) -> str | None:
-        """The paper's name of the model, with all or fewer layers; None if it is another model.
-
-        Matched by shape, or by name if the shape is unknown.
-        """
+        """The paper's name of the model, by shape or else by name; it may have fewer layers."""
         model = self.manifest.model
         if model is None:
             return None
@@ -77,7 +71,6 @@ class OurRun:
 
     @property
     def layer_count(self) -> int | None:
-        """Number of layers of the run's model; None if unknown."""
         model = self.manifest.model
         if model is None:
             return None
@@ -96,19 +89,17 @@ class OurRun:
 
     @property
     def parameter_count(self) -> int | None:
-        """Number of parameters of the model with all layers; None if unknown."""
+        """Number of parameters of the model with all layers."""
         if self.base_model is not None:
             return PARAMETER_COUNTS[self.base_model]
         return self.manifest.model.parameter_count if self.manifest.model else None
 
     @property
     def method(self) -> frozenset[str]:
-        """The set of techniques in `--opt`."""
         return frozenset((self.manifest.opt or "").split("+")) - {""}
 
     @property
     def hardware(self) -> str:
-        """The accelerators of the run, or its processor."""
         environment = self.manifest.environment
         if environment.devices:
             counts = Counter(environment.devices).items()
@@ -120,18 +111,11 @@ class OurRun:
 
 @dataclass(frozen=True, slots=True)
 class OurRuns:
-    """Runs in natural order of their paths, and unreadable files."""
-
     runs: tuple[OurRun, ...]
     problems: tuple[str, ...]
 
 
 def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> OurRuns:
-    """Find runs in run folders, folders of them, and globs of either.
-
-    Raises:
-        TraceError: a path does not exist, or no path contains a run.
-    """
     folders = find_runs(paths)
     if not folders:
         raise TraceError(
@@ -151,7 +135,6 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
 
 
 def _names_of(folders: Sequence[Place]) -> list[str]:
-    """Return names of run folders: their paths below the common folder."""
     local = [folder for folder in folders if isinstance(folder, Path)]
     if len(local) < len(folders):
         return [*map(str, folders)]
@@ -160,5 +143,4 @@ def _names_of(folders: Sequence[Place]) -> list[str]:
 
 
 def layer_count_of(model: str | None) -> int | None:
-    """Return the number of layers of a model of the paper by its name there; None if unknown."""
     return _SHAPES[model][2] if model in _SHAPES else None

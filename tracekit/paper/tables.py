@@ -50,46 +50,26 @@ FIGURE_ANALYSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class PaperColumn:
-    """One column: its name with the unit, its DuckDB type, and its meaning."""
-
-    name: str
-    type: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class PaperTable:
-    """One published table.
-
-    `setup` holds for every row; a column of the same name overrides it. `rows` are in the order of
-    the paper.
-    """
+    """One published table; a column of a row overrides the member of `setup` with its name."""
 
     name: str
     title: str
     source: str
     setup: Mapping[str, Any]
     notes: tuple[str, ...]
-    columns: tuple[PaperColumn, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Platforms of the rows, in the order of the paper; empty if there is only one."""
         names = (row["platform"] for row in self.rows if "platform" in row)
         return tuple(dict.fromkeys(str(name) for name in names))
 
     def fact(self, row: Row, name: str) -> Any:
-        """Return a fact from the row or else from the setup; None if neither has it."""
         return row[name] if name in row else self.setup.get(name)
 
     def of_platform(self, platform: str | None) -> tuple[Row, ...]:
-        """Return the rows of one platform of the paper, or all rows if it is None.
-
-        Raises:
-            UsageError: the table has no such platform.
-        """
         if platform is None:
             return self.rows
         if platform not in (known := self.platforms or (str(self.setup.get("platform")),)):
@@ -100,15 +80,12 @@ class PaperTable:
         return tuple(row for row in self.rows if row.get("platform", platform) == platform)
 
     def to_result(self, platform: str | None = None) -> Result:
-        """Return only the published figures; see :meth:`of_platform`."""
-        columns = tuple(Column(column.name, column.type) for column in self.columns)
-        rows = [tuple(row[one.name] for one in columns) for row in self.of_platform(platform)]
-        return Result(self.name, columns, rows)
+        rows = [tuple(row[one.name] for one in self.columns) for row in self.of_platform(platform)]
+        return Result(self.name, self.columns, rows)
 
 
 @cache
 def load_tables() -> dict[str, PaperTable]:
-    """Read every published table once, by name, in the order of the paper."""
     result = {}
     for entry in files("tracekit.paper").iterdir():
         if entry.name.endswith(".toml"):
@@ -120,11 +97,6 @@ def load_tables() -> dict[str, PaperTable]:
 
 
 def find_table(name: str) -> PaperTable:
-    """Return the table of that name: `table3`, `figure4`.
-
-    Raises:
-        UsageError: it does not exist; the hint has similar names, or the analysis of a figure.
-    """
     tables = load_tables()
     if name in tables:
         return tables[name]
@@ -137,25 +109,22 @@ def find_table(name: str) -> PaperTable:
 
 
 def hint_at_ours(figure: str) -> str:
-    """Return the hint with the analysis of a figure."""
     return f"show only the measured values: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
 def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
-    columns = [PaperColumn(*column) for column in content["columns"]]
+    columns = [Column(name, kind) for name, kind, _ in content["columns"]]
     names = [column.name for column in columns]
     rows: list[Row] = [
         {key: None if cell == _NO_FIGURE else cell for key, cell in zip(names, cells, strict=True)}
         for cells in _single_rows(content, names)
     ]
     if content.get("missing") == "oom":
-        columns.append(PaperColumn("outcome", "VARCHAR", "ok, or oom: out of memory"))
+        columns.append(Column("outcome", "VARCHAR"))
         for row in rows:
             row["outcome"] = "oom" if row["tokens_per_s"] is None else "ok"
     if marks := content.get("as_printed"):
-        columns.append(
-            PaperColumn("as_printed", "VARCHAR", "why a cell is probably wrong; shown as printed")
-        )
+        columns.append(Column("as_printed", "VARCHAR"))
         for row in rows:
             reasons = [
                 f"{column}: {why}" for where, column, why in marks if where.items() <= row.items()
@@ -167,7 +136,6 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
 
 
 def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[Sequence[Cell]]:
-    """Yield the cells of each row; a row of several platforms yields one row per platform."""
     platforms = content.get("by_platform")
     if platforms is None:
         yield from content["rows"]

@@ -36,18 +36,14 @@ COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 """Columns of a rule. The last one is the command that shows the evidence."""
 
 SEPARATOR = "; "
-"""Separator between the changes of one row."""
 
 LEAST_GAIN = 0.01
 """Minimum listed gain as a share of a step; every interval is at least this wide."""
 
 NOTHING = "no change above 1 % found"
-"""Message if no candidate gains at least :data:`LEAST_GAIN`."""
 NOTHING_KNOWN = "no change has a predicted gain above 1 %"
-"""Message if no candidate gains at least :data:`LEAST_GAIN`, and some gains are unknown."""
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
-"""Note on gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 2.5
 """Minimum listed gain if it is uncertain, percent of a step."""
@@ -71,7 +67,6 @@ _PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"
 """Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
 
 GAIN_UNKNOWN = "the gain is unknown"
-"""Reason for candidates that no replay can evaluate."""
 
 _METHOD_OF = {
     "advice_offload": "offload off",
@@ -80,13 +75,10 @@ _METHOD_OF = {
 """Change for `tracekit predict` that replaces the change in the rows of a rule, by rule."""
 
 BOTH = ("compile on", "optimizer fused")
-"""Changes that are also proposed in combination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row of a rule."""
-
     rule: str
     what: str
     place: str | None
@@ -98,15 +90,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A candidate with its predicted gain.
+    """A candidate with its predicted gain; `figure` is :data:`STEP` or one of :data:`FIGURES`.
 
-    Attributes:
-        candidate: the observation and the suggested change.
-        prediction: the result of `tracekit predict`; for a load, the prediction of :attr:`figure`.
-        joint_gain_pct: gain together with all earlier advice for the same figure.
-        figure: the figure that decreases: :data:`STEP` or one of :data:`FIGURES` (for tokens/s, the
-            time per token).
-        load: the prediction of all figures of a load; None for a replay.
+    `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a load,
+    `load` has all its figures.
     """
 
     candidate: Candidate
@@ -158,7 +145,6 @@ class Advised(ShownAsTable):
     run_step: RunStep | None = None
 
     def as_result(self) -> Result:
-        """Return the advice as a table."""
         texts = ("rule", "figure", "what", "where", "change", "remedy", "evidence", "rests_on")
         pcts = ("gain_pct", "low_pct", "high_pct", "joint_gain_pct")
         columns = (
@@ -202,7 +188,6 @@ def gain_text(row: Mapping[str, Any]) -> str:
 
 
 def recording_text(step: RunStep | None, step_count: int) -> str | None:
-    """Return the note on profiler overhead, or None if it is small or unknown."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_short(step.run_ns)
@@ -216,7 +201,6 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
 
 
 def is_rule(spec: Spec) -> bool:
-    """Return whether an analysis is a rule."""
     return spec.column_names == COLUMNS
 
 
@@ -228,15 +212,8 @@ def advise(
 ) -> Advised:
     """Return the advice for a run, largest gain first.
 
-    Args:
-        rules: the name of each rule, and a function that returns its rows.
-        predictor: creates the replay; called only if a rule has a row.
-        load_predictor: creates the simulation of a serving load; called only if needed.
-        window_ns: the longest device window, ns. Candidates that cost less than 1 % of it are left
-            out.
-
-    Raises:
-        QueryError: a rule failed, or a change is not valid.
+    Candidates that cost less than 1 % of the longest device window, `window_ns`, are left out. The
+    replay and the simulation of a load are created only if needed.
     """
     candidates = [
         Candidate(
@@ -284,14 +261,12 @@ def advise(
 
 
 def _least_pct(low: float, high: float) -> float:
-    """Return the minimum listed gain, %. It is larger if the interval contains 0."""
     if low > 0:
         return 100 * LEAST_GAIN
     return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidate that combines :data:`BOTH`, if each of them is a candidate."""
     parts = [one for text in BOTH for one in candidates if one.changes == (text,)]
     if len(parts) < len(BOTH):
         return []
@@ -313,7 +288,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return advice for a load: changes that gain more in one figure than they lose in others."""
+    """Return changes of a load that gain more in one figure than they lose in others."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:

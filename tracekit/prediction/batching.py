@@ -25,15 +25,12 @@ class Request(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work of a step: number of prefill tokens, decoding requests, and context tokens."""
-
     prefill_token_count: int
     decode_count: int
     context_token_count: int
 
 
 MOST_STEPS = 5_000_000
-"""Maximum number of simulated steps."""
 
 StepTime = Callable[[Work], int]
 """Duration of a step, from the end of the previous one, ns."""
@@ -41,15 +38,7 @@ StepTime = Callable[[Work], int]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Limits of an engine; None for no limit.
-
-    Attributes:
-        in_flight_limit: maximum number of requests in flight.
-        batch_limit: maximum number of running requests.
-        batch_token_count: maximum number of tokens per step.
-        page_count: pages in the KV cache.
-        page_token_count: tokens per page.
-    """
+    """Limits of an engine; None for no limit. Pages are pages of the KV cache."""
 
     in_flight_limit: int | None = None
     batch_limit: int | None = None
@@ -61,12 +50,9 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send a request, or None if not yet known.
+    """Return when the client may send its next request, or None if not yet known.
 
-    Args:
-        ends_ns: end times of requests, sorted.
-        place: number of requests already sent.
-        limit: maximum number of requests in flight.
+    `ends_ns` are the sorted end times of requests, and `place` is the number of sent requests.
     """
     if limit is None or place < limit:
         return 0
@@ -76,19 +62,8 @@ def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None
 class Serving:
     """A load on an engine, from the first arrival to the last token.
 
-    Args:
-        requests: in order of arrival.
-        engine: the engine that serves them.
-        step_ns: returns the duration of a step.
-        is_read: whether prompts, with their first tokens, are already in the cache.
-
-    Attributes:
-        sent_ns, first_ns, end_ns: times of each request, ns.
-        steps: work and duration of each step, ns.
-
-    Raises:
-        QueryError: requests would be evicted from the cache or preempted, or there are too many
-            steps.
+    Raises a QueryError if requests would be evicted or preempted. If `is_read`, prompts and their
+    first tokens are already in the cache.
     """
 
     def __init__(
@@ -140,7 +115,6 @@ class Serving:
             self.sent_ns.append(at)
 
     def _step(self, now: int, step_ns: StepTime) -> int:
-        """Simulate the next step; return when it ends."""
         engine, page = self._engine, self._engine.page_token_count
         room = (engine.batch_limit or len(self._requests)) - len(self._running)
         while self._is_read and self._queue and room > 0:

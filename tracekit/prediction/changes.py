@@ -73,7 +73,6 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = {
     "kv": (TOKENS,),
     "prefill": (APART,),
 }
-"""Keywords of changes, with their actions."""
 
 EXAMPLES: Mapping[str, str] = {
     "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",
@@ -109,7 +108,6 @@ EXAMPLES: Mapping[str, str] = {
     "kv tokens=65536": "serving: tokens in the KV cache",
     "prefill apart": "serving: a separate engine for prefill",
 }
-"""Examples of changes with their meaning."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 """Keywords of changes that are simulated instead of replayed."""
@@ -144,18 +142,11 @@ _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change.
+    """One change; `terms` are columns of ``edge_fact`` with globs, which must all match.
 
-    Attributes:
-        text: as written by the user.
-        keyword: a key of :data:`KEYWORDS`; None for work selected by terms.
-        terms: column of ``edge_fact`` and glob; all must match.
-        action: one of the actions in :data:`KEYWORDS`.
-        factor: factor for times (or for the bandwidth); 0 for `remove`.
-        least: factor with the largest gain, which is the other end of the interval.
-        count: workers, requests, or tokens.
-        device: name of another device, algorithm, or type.
-        sizes: sizes of recorded runs; the action is then the size that changes.
+    `keyword` is None for work selected by terms. `least` is the factor with the largest gain, which
+    is the other end of the interval. `count` has workers, requests, or tokens, and `device` the
+    name of another device, algorithm, or type.
     """
 
     text: str
@@ -170,11 +161,6 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Parse a change.
-
-    Raises:
-        UsageError: the text is not a change.
-    """
     words = text.split()
     rest = " ".join(words)
     if sized := _SIZE.fullmatch(rest):

@@ -89,7 +89,6 @@ OWN_NS = "(((usual_ns - loading_ns - other_ns) * factor + other_ns * other_facto
 
 
 def left_ns(weight: str) -> str:
-    """Return the SQL expression for the changed weight of an edge, ns."""
     own_ns = OWN_NS.replace("usual_ns", f"{weight}_ns")
     return f"round({own_ns} + loading_ns * loading_factor * kept)::BIGINT"
 
@@ -121,18 +120,15 @@ def every_weight(assignment: str) -> str:
 
 
 def scaled(factor: float | str) -> str:
-    """Return the SQL assignment that scales edges, except data loading."""
     return f"factor = factor * {factor}, other_factor = other_factor * {factor}"
 
 
 def where_of(change: Change, *parts: str) -> str:
-    """Return the SQL condition for edges that match all terms of a change and `parts`."""
     chosen = [f"{column}::VARCHAR GLOB {quote(glob)}" for column, glob in change.terms]
     return " AND ".join([*parts, *chosen]) or "TRUE"
 
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
-"""Returns the rows of a statement on the store of a run."""
 
 
 class NothingChosenError(QueryError):
@@ -142,13 +138,8 @@ class NothingChosenError(QueryError):
 class Edges:
     """Table ``changed_edge`` of a session: the edges of a run under changes.
 
-    Args:
-        connection: connection to a store with the graph.
-        weights: relation with the weights of the profiled or the unprofiled run (``run_weight``).
-        further: query functions for additional runs.
-
-    Attributes:
-        every_run: query functions for this run and the additional runs.
+    `weights` is the relation with the weights of the profiled or the unprofiled run. `further` are
+    query functions for additional runs.
     """
 
     def __init__(
@@ -159,15 +150,12 @@ class Edges:
         connection.execute(_CREATE.format(weights=weights))
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
         return self.connection.execute(statement).fetchall()
 
     def count(self, where: str) -> int:
-        """Return the number of edges that match."""
         return int(self.run(f"SELECT count(*) FROM changed_edge WHERE {where}")[0][0])
 
     def create(self, name: str, statement: str) -> None:
-        """Create a temporary table for a change."""
         self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {statement}")
 
     def update(self, assignment: str, where: str, source: str = "") -> None:
@@ -226,14 +214,7 @@ class Edges:
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
         """Change thread time inside the spans of ``changed_span``.
 
-        Args:
-            change: change that scales or removes.
-            by: noun for the spans in messages.
-            rest: SQL condition for edges that may change.
-            glob: for ops, the pattern of their name.
-
-        Raises:
-            QueryError: the spans contain nothing.
+        `by` is the noun for the spans in messages, and `glob`, for ops, the pattern of their name.
         """
         self.run(
             "CREATE TEMP TABLE IF NOT EXISTS changed_ranged AS FROM changed_span LIMIT 0; "
@@ -471,7 +452,6 @@ GROUP BY m.trace_id, m.span_id, m.start_ns, w.step
 
 
 def _capture_steps(edges: Edges, change: Change) -> list[str]:
-    """Launch the work of each step with one CUDA graph."""
     if not edges.run("FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"):
         raise QueryError(f"{change.text!r}: no work in this trace was launched by CUDA or HIP")
     if not edges.run(f"{_STARTS_OF_STEPS} LIMIT 1"):
@@ -586,11 +566,7 @@ GROUP BY trace_id, called_ns
 
 
 def _add_workers(edges: Edges, count: int) -> None:
-    """Move data loading to workers.
-
-    Batch k is ready when its worker has produced it. The worker starts when its previous batch is
-    ready, and is at most two batches ahead of the consumer.
-    """
+    """Move data loading to workers, which are at most two batches ahead of the consumer."""
     edges.create("changed_batch", _BATCHES)
     for source, target, ns, behind in (
         # Workers start staggered and finish their batches in that order.
@@ -627,4 +603,3 @@ CHANGES: Mapping[str | None, Apply] = {
     "loading": _change_loading,
     "pauses": _change_pauses,
 }
-"""Functions that apply a change to the edges and return assumptions, by keyword."""

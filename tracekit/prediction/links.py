@@ -129,7 +129,6 @@ def _fit_transfers(edges: Edges, change: Change) -> list[str]:
 
 
 def _scale_transfers(edges: Edges, change: Change, ratios: str) -> None:
-    """Scale the latency and the rest of each transfer by columns `of_latency` and `of_bytes`."""
     edges.update(
         "factor = factor * r.of_bytes, other_factor = other_factor * r.of_latency",
         where_of(change, "e.edge_id = r.edge_id"),
@@ -138,7 +137,6 @@ def _scale_transfers(edges: Edges, change: Change, ratios: str) -> None:
 
 
 def change_links(edges: Edges, change: Change) -> list[str]:
-    """Scale the bandwidth or the latency of collectives."""
     assumptions = _fit_transfers(edges, change)
     ratio = f"1.0 AS of_latency, {1 / change.factor!r} AS of_bytes"
     if change.keyword == "latency":
@@ -185,7 +183,6 @@ ORDER BY t.class
 
 
 def change_collectives(edges: Edges, change: Change) -> list[str]:
-    """Change the algorithm of collectives or the number of ranks in their groups."""
     assumptions = _fit_transfers(edges, change)
     kinds = edges.run(_KINDS.format(count=change.count))
     if not kinds:

@@ -267,7 +267,6 @@ def _recompute(edges: Edges, change: Change) -> list[str]:
 
 
 def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
-    """Remove recomputation, and the host time for starting and ending it."""
     edges.create("changed_back", _BACK.format(chosen=where_of(change)))
     for keyword in (None, "host"):
         terms = (*change.terms, ("phase", "recompute"))
@@ -308,7 +307,6 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
 
 
 def _start_recomputing(edges: Edges, change: Change) -> list[str]:
-    """Repeat forward work of modules before the first work of their backward pass."""
     globs = [glob for column, glob in change.terms if column == "module"]
     has_modules = edges.count("part = 'work' AND module NOT LIKE '(%'") > 0
     if len(globs) > 1 or (has_modules and not globs):
@@ -399,7 +397,6 @@ WHERE p.ns > 0
 
 
 def _fuse_norms(edges: Edges, change: Change) -> list[str]:
-    """Replace unfused norms by one kernel with the same memory traffic."""
     edges.create("changed_norm", _NORMS.format(chosen=where_of(change)))
     [(count, less_ns)] = edges.run(
         "SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM changed_norm"
@@ -463,7 +460,6 @@ ORDER BY phase
 
 
 def _compile_model(edges: Edges, change: Change) -> list[str]:
-    """Fuse the kernels between two GEMMs, and use the host time of compiled code."""
     if edges.count("is_fused(class)"):
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
     edges.create("changed_fused", _FUSED)
@@ -560,7 +556,6 @@ INNER JOIN stretch AS s ON n.trace_id = s.trace_id AND n.device = s.device AND n
 
 
 def _fuse_attention(edges: Edges, change: Change) -> list[str]:
-    """Remove the kernels between the GEMMs of unfused attention."""
     edges.create("changed_between", _ATTENTION.format(chosen=where_of(change)))
     removed = "FROM changed_between WHERE NOT is_gemm"
     [(count, gone_ns)] = edges.run(f"SELECT count(*), sum(usual_ns) {removed}")
@@ -595,7 +590,6 @@ def _fuse_attention(edges: Edges, change: Change) -> list[str]:
 
 
 def _accumulate(edges: Edges, change: Change) -> list[str]:
-    """Scale the number of micro-batches per optimizer step."""
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
     backward = f"part = 'work' AND phase = 'backward' AND {passes}"
     edges.need(backward, change, "no matching pass")

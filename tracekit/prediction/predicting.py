@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_group_times
 from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result, ShownAsTable
@@ -19,10 +20,10 @@ from tracekit.analysis.run import run_analysis
 from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
-from tracekit.prediction.contention import Contention
-from tracekit.prediction.edges import EDGES, MOMENTS, VARIANTS, Ask, Edges, every_weight
+from tracekit.prediction.edges import EDGES, MOMENTS, VARIANTS, Ask, Edges, every_weight, left_ns
 from tracekit.prediction.methods import APPLY, expand
 from tracekit.prediction.timeline import write_timeline
+from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,7 +36,6 @@ _READ = (
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
 )
-"""Tables and functions that predictions read."""
 
 _AT = f"{SESSION}.main.changed_at"
 
@@ -70,28 +70,12 @@ _TIMES = ("before", "predicted", "low", "high")
 class Prediction(ShownAsTable):
     """Step time and device window of a run under changes.
 
-    Attributes:
-        changes: as written by the user.
-        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the same window before the changes: of the unprofiled run if its basis is
-            known, else as recorded, ns.
-        predicted_ns: the same window after the changes, ns; None if unknown.
-        low_ns: lower end of the interval, ns.
-        high_ns: upper end of the interval, ns.
-        replay_error_pct: error of the unchanged replay, percent of the recorded window.
-        inferred_pct: share of the critical path on inferred or assumed edges, percent.
-        assumptions: assumptions of the prediction.
-        reason: why there is no prediction; None if there is one.
-        step_count: number of marked steps; 0 if the window counts as one step.
-        before_step_ns: step time before the changes, ns, as in `tracekit query unprofiled`.
-        predicted_step_ns: step time after the changes, ns.
-        low_step_ns: lower end of its interval, ns.
-        high_step_ns: upper end of its interval, ns.
-        base: base of the changes: the run with its measured or estimated unprofiled step, or the
-            recording.
-        base_reason: why the base is the recording.
-        is_upper_bound: whether the gain of the recording is an upper bound for the gain of the run,
-            because the profiler slows the host by an unknown amount.
+    `recorded_ns` and `before_ns` are the window from the first device event of all ranks to the end
+    of the last, as recorded and (if known) of the unprofiled run. Intervals range from `low_*` to
+    `high_*`. `replay_error_pct` is the error of the unchanged replay, and `inferred_pct` the share
+    of the critical path on inferred or assumed edges. `reason` is why there is no prediction.
+    `step_count` is 0 if the window counts as one step. `is_upper_bound` is true if the profiler
+    slows the host by an unknown amount.
     """
 
     changes: tuple[str, ...]
@@ -114,12 +98,10 @@ class Prediction(ShownAsTable):
     is_upper_bound: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """Return the members by name, the changes as one text."""
         members = asdict(self)
         return {"change": "; ".join(members.pop("changes"))} | members
 
     def as_result(self) -> Result:
-        """Return the prediction as a table with one row, without assumptions."""
         columns = (
             *(Column(f"{name}_step_ns", "BIGINT") for name in _TIMES),
             *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "low", "high")),
@@ -138,12 +120,10 @@ class Prediction(ShownAsTable):
 
     @property
     def range_pct(self) -> tuple[float, float]:
-        """Interval of the gain, percent."""
         return self._gain_pct("high"), self._gain_pct("low")
 
     @property
     def gain_ns(self) -> int:
-        """Gain per step, ns."""
         if self.before_step_ns is None or self.predicted_step_ns is None:
             return self.before_ns - (self.predicted_ns or 0)
         return self.before_step_ns - self.predicted_step_ns
@@ -157,7 +137,6 @@ class Prediction(ShownAsTable):
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that includes another prediction's interval."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),
@@ -176,18 +155,11 @@ class Prediction(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A step of a run with and without the profiler.
+    """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
-    Attributes:
-        recorded_ns: mean profiled step, ns.
-        run_ns: unprofiled step, ns; the middle of the interval if the interval is wide; None if
-            unknown.
-        low_ns: lower bound of the unprofiled step, ns.
-        high_ns: upper bound of the unprofiled step, ns.
-        busy_ns: device work in a step, ns; None on CPUs.
-        basis: basis of the unprofiled step: ``plain step`` (measured) or ``constants`` (estimated
-            from the costs of profiler events).
-        reason: why the unprofiled run cannot be replayed; None if it can.
+    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``plain step``
+    (measured) or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
+    run cannot be replayed.
     """
 
     recorded_ns: int
@@ -200,7 +172,6 @@ class RunStep:
 
     @property
     def ratio(self) -> float | None:
-        """Slowdown factor of the step under the profiler."""
         return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
 
@@ -216,6 +187,109 @@ SELECT
 FROM run_basis
 HAVING count(*) > 0
 """
+
+
+_LEAST_WORK = 10
+"""Minimum number of overlapping kernels, and of separate kernels, for a slope."""
+
+_LEAST_COMPARED_PCT = 50.0
+"""Minimum share of overlap time that slopes must cover to affect more than the interval."""
+
+_ROUNDS = 2
+"""Number of iterations, because slower kernels overlap with more work. A third iteration changes
+less than 0.1 %."""
+
+# The replayed duration of work, between its two nodes, includes waits for other ranks.
+_BESIDE = f"""
+WITH work AS (
+    SELECT e.edge_id AS id, (e.trace_id, e.device) AS part, e.work_kind,
+        begun.at_ns AS start_ns, ended.at_ns AS end_ns
+    FROM changed_edge AS e
+    INNER JOIN {_AT} AS begun ON e.source_node = begun.node
+    INNER JOIN {_AT} AS ended ON e.target_node = ended.node
+    WHERE e.kind = 'work' AND e.device <> 'cpu'
+),
+compute AS (FROM work WHERE work_kind = 'compute'),
+comm AS (FROM work WHERE work_kind = 'comm'),
+shared AS (FROM interval_shared('compute'))
+SELECT id AS edge_id, m.overlap_ns AS comm_ns, s.overlap_ns AS compute_ns
+FROM interval_overlap('compute', 'comm') AS m
+INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
+"""
+
+
+class Contention:
+    """Slowdown of a run's kernels that overlap with other work on the same device.
+
+    `summary` describes the slopes; None if the trace has no information. `is_sure` is whether they
+    affect the prediction, not only its interval.
+    """
+
+    def __init__(self, edges: Edges) -> None:
+        self._edges = edges
+        self.summary: str | None = None
+        self.is_sure = False
+        if not edges.run(
+            "SELECT 1 FROM changed_edge WHERE kind = 'work' AND device <> 'cpu' "
+            "GROUP BY trace_id, device HAVING count(DISTINCT stream) > 1 LIMIT 1"
+        ):
+            return
+        contention = load_catalog().analysis("contention")
+        rows = [
+            row
+            for row in run_analysis(edges.connection, contention, {}).to_dicts()
+            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _LEAST_WORK
+        ]
+        if not rows:
+            return
+        types = {"rank": "INTEGER", "device": "VARCHAR", "beside": "VARCHAR", "slope": "DOUBLE"}
+        slopes = [
+            (row["rank"], row["device"], row["concurrent_work"], min(row["slope_pct"] / 100, 1.0))
+            for row in rows
+        ]
+        edges.create(
+            "changed_slope",
+            "SELECT t.trace_id, s.device, "
+            "coalesce(any_value(slope) FILTER (beside = 'comm'), 0) AS comm, "
+            "coalesce(any_value(slope) FILTER (beside = 'compute'), 0) AS compute "
+            f"FROM ({select_rows(types, slopes)}) AS s "
+            "INNER JOIN trace AS t ON t.rank IS NOT DISTINCT FROM s.rank GROUP BY ALL",
+        )
+        ensure_named(edges.connection, "interval_overlap() interval_shared()")
+        self._measure("changed_beside_before")
+        parts, least_pct = [], 100.0
+        for beside, what in (("comm", "communication"), ("compute", "another kernel")):
+            if result := [row for row in rows if row["concurrent_work"] == beside]:
+                extra_ns, overlap_ns, count = (
+                    sum(row[name] for row in result)
+                    for name in ("extra_ns", "overlap_ns", "kernel_count")
+                )
+                all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in result)
+                least_pct = min(least_pct, 100 * overlap_ns / all_ns)
+                parts.append(
+                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
+                    f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
+                )
+        self.is_sure = least_pct >= _LEAST_COMPARED_PCT
+        where = "" if self.is_sure else " (only in the interval)"
+        self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
+
+    def change(self) -> None:
+        remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
+        for _ in range(_ROUNDS):
+            self._measure("changed_beside")
+            self._edges.update(
+                "contended_ns = round("
+                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {remaining}) "
+                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {remaining}))::BIGINT",
+                "e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)",
+                "changed_beside AS a LEFT JOIN changed_beside_before AS b USING (edge_id), "
+                "changed_slope AS s",
+            )
+
+    def _measure(self, name: str) -> None:
+        create_swept(self._edges.connection, _AT, REPLAY, EDGES)
+        self._edges.create(name, _BESIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,20 +320,8 @@ def _step_ns(begin_ns: int, ends_ns: Sequence[int]) -> float:
 class Predictor:
     """Replays one recorded run with changes, any number of times.
 
-    Args:
-        connection: connection to a store of the run's traces.
-        further: query functions for additional runs: with another batch size or sequence length, or
-            from `tracekit bench`.
-        is_recorded: whether to replay the recording instead of the unprofiled run.
-
-    Attributes:
-        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the replayed window, ns: of the unprofiled run if its basis is known.
-        run_step: unprofiled and profiled step; None if unknown.
-        is_of_run: whether the unprofiled run is replayed instead of the recording.
-
-    Raises:
-        QueryError: the store has no trace, or no device work is recorded.
+    `further` are query functions for runs with another size or from `tracekit bench`. `is_of_run`
+    is whether the unprofiled run is replayed instead of the recording.
     """
 
     def __init__(
@@ -269,8 +331,6 @@ class Predictor:
         *,
         is_recorded: bool = False,
     ) -> None:
-        from tracekit.analysis.catalog import load_catalog
-
         self._connection = connection
         if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
             raise QueryError(
@@ -309,25 +369,17 @@ class Predictor:
 
     @property
     def step_count(self) -> int:
-        """The largest number of marked steps of a rank."""
         return max((len(ends) for ends in self._before[0].step_ends_ns), default=0)
 
     @cached_property
     def has_device(self) -> bool:
-        """Whether accelerator work is recorded."""
         return self._edges.count("part = 'work' AND device <> 'cpu'") > 0
 
     def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
         """Predict the step and the window with all of these changes.
 
-        Args:
-            changes: texts in the language of :mod:`tracekit.prediction.changes`.
-            timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
-                rank.
-
-        Raises:
-            UsageError: a text is not a change.
-            QueryError: the trace has nothing that matches, or lacks required information.
+        `timeline` is the output path for the predicted run as a Chrome trace; in a folder, one file
+        per rank.
         """
         usual, most, reasons = self._expanded(changes)
         result = self._predicted(usual, timeline)
@@ -413,7 +465,6 @@ class Predictor:
 
     @property
     def base(self) -> str:
-        """Base of the prediction; see :attr:`Prediction.base`."""
         if not self.is_of_run or self.run_step is None:
             return RECORDING
         return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
@@ -426,10 +477,7 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Return the parts of changes, the parts with the largest gain, and the assumptions.
-
-        Changes that repeat work come after changes that scale it.
-        """
+        """Return the parts of changes, the parts with the largest gain, and the assumptions."""
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         results = [expand(self._edges, change) for change in parsed]
         usual, most, reasons = (
@@ -459,7 +507,7 @@ class Predictor:
 
     @cached_property
     def _contention(self) -> Contention:
-        return Contention(self._edges, _AT)
+        return Contention(self._edges)
 
     @contextmanager
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
@@ -543,16 +591,7 @@ def predict(
 ) -> Prediction | ServingPrediction:
     """Predict the step of a run, or the load of a serving run, under changes.
 
-    Args:
-        connection: connection to a store of the run's traces.
-        predictor: creates the replay.
-        changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: output path for the predicted run as a Chrome trace; in a folder, one file per
-            rank.
-
-    Raises:
-        UsageError: a text is not a change, or changes of a load are mixed with other changes.
-        QueryError: the trace has nothing that matches, or lacks required information.
+    Raises a UsageError if a text is not a change, or if changes of a load are mixed with others.
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
@@ -579,11 +618,7 @@ def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return the 2.5th and 97.5th percentile of the ratio of step times after and before a change.
-
-    This is a bootstrap: steps of the recorded and the changed run are resampled independently. The
-    list is empty for fewer than three steps.
-    """
+    """Return the 95 % bootstrap interval of the ratio of step times; empty below three steps."""
     old, new = (
         [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]
         for run in (before, after)

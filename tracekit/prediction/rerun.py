@@ -83,20 +83,7 @@ Outcome = Literal["holds", "does not hold", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A prediction and the measurement. Shares are percent of the figure before the change.
-
-    Attributes:
-        rule: source of the advice.
-        figure: predicted figure: a step (or the window if there are none), or one of a load.
-        change: the predicted change.
-        predicted_gain_pct: predicted reduction.
-        predicted_low_pct: its lower bound.
-        predicted_high_pct: its upper bound.
-        measured_gain_pct: measured reduction.
-        measured_low_pct: its lower bound given the noise; None if there are too few steps.
-        measured_high_pct: its upper bound.
-        outcome: whether the two intervals overlap; inconclusive if noise is too large.
-    """
+    """A prediction and the measurement. Shares are percent of the figure before the change."""
 
     rule: str
     figure: str
@@ -111,7 +98,6 @@ class Verdict:
 
 
 def judge(advice: Advice, measured: Gain) -> Verdict:
-    """Compare a prediction with the measured difference of two runs."""
     low, high = advice.prediction.range_pct
     _, least, most, verdict = measured
     outcome: Outcome = "inconclusive"
@@ -127,11 +113,6 @@ def judge(advice: Advice, measured: Gain) -> Verdict:
 
 
 def keep(verdict: Verdict, folder: Path) -> None:
-    """Write a verdict into a run folder.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
     path = folder / FILE
     try:
         path.parent.mkdir(exist_ok=True)
@@ -141,16 +122,7 @@ def keep(verdict: Verdict, folder: Path) -> None:
 
 
 def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
-    """Return the command of `tracekit collect` that records a run with a change applied.
-
-    Args:
-        run: the manifest of the run.
-        advice: the change.
-        out: the folder of the rerun.
-
-    Raises:
-        UsageError: the collectors have no option for the change, or the run is of a user's program.
-    """
+    """Return the command of `tracekit collect` that records a run with a change applied."""
     if run.command[1:2] != ["collect"] or "--" in run.command:
         raise UsageError(
             "--try supports only the built-in workloads of tracekit collect", hint=_HINT
@@ -166,11 +138,7 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
 
 
 def _repeated_options(words: list[str]) -> dict[str, str | None]:
-    """Return the options of a run's command that a rerun keeps, in order.
-
-    Raises:
-        UsageError: the command has another option, without which the rerun would differ.
-    """
+    """Return the options of a run's command that a rerun keeps; others raise a UsageError."""
     result: dict[str, str | None] = {}
     rest = [part for word in words
             for part in (word.split("=", 1) if word.startswith("--") else [word])]  # fmt: skip
@@ -196,11 +164,7 @@ def _repeated_options(words: list[str]) -> dict[str, str | None]:
 def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the options of `tracekit collect` that apply a change; empty if there are none.
 
-    Args:
-        run: the manifest of the run.
-        advice: the change.
-        given: the options of the run. They determine whether a limit applies to the engine or to
-            the client.
+    The `given` options of the run determine whether a limit applies to the engine or to the client.
     """
     if advice.rule in _METHODS:
         goes, comes = _METHODS[advice.rule]

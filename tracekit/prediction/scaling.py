@@ -82,7 +82,6 @@ LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
 
 
 def scale_to_device(edges: Edges, change: Change) -> list[str]:
-    """Scale compute to another device."""
     other = find_device(change.device)
     here, there, how = _reached(edges, other)
     rates = [
@@ -130,7 +129,6 @@ def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
 
 
 def scale_to_type(edges: Edges, change: Change) -> list[str]:
-    """Scale 32-bit GEMMs to a narrower type."""
     dtype = change.device
     if not edges.run(f"FROM device_peak WHERE dtype = {quote(dtype)} LIMIT 1"):
         raise QueryError(f"precision={dtype}: the device has no published peak for that type")
@@ -191,7 +189,6 @@ _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 
 def resize(edges: Edges, change: Change) -> list[str]:
-    """Scale work to another batch size or sequence length, from runs of several sizes."""
     # Bench runs have no traces.
     runs = [ask for ask in edges.every_run if ask("FROM trace LIMIT 1")]
     if len(runs) < 2:
@@ -291,7 +288,6 @@ WHERE ns > 0
 
 
 def even_ranks(edges: Edges, change: Change) -> list[str]:
-    """Scale the compute of each rank to the median of all ranks."""
     [(rank_count,)] = edges.run("SELECT count(DISTINCT rank) FROM trace")
     if rank_count < 2:
         raise QueryError(

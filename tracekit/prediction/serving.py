@@ -94,15 +94,7 @@ _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 class ServingPrediction(ShownAsTable):
     """Figures of a load under changes, keyed by the names in :data:`MEASURES`, in ns and tokens/s.
 
-    Attributes:
-        changes: as written by the user.
-        recorded: the run's figures.
-        replayed: the simulation of the recorded load without changes.
-        predicted: the simulation with the changes; None if the unchanged simulation is too
-            inaccurate.
-        low, high: the bounds of the interval of each figure.
-        assumptions: assumptions of the prediction.
-        reason: why there is no prediction; None if there is one.
+    `replayed` is the simulation without changes. If it is too inaccurate, `predicted` is None.
     """
 
     changes: tuple[str, ...]
@@ -115,12 +107,10 @@ class ServingPrediction(ShownAsTable):
     reason: str | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the members by name, with the changes joined into one string."""
         members = asdict(self)
         return {"change": "; ".join(members.pop("changes"))} | members
 
     def as_result(self) -> Result:
-        """Return the prediction as a table, without assumptions."""
         columns = [
             Column(name, "BIGINT" if name.endswith("_ns") else "DOUBLE") for name in MEASURES
         ]
@@ -133,8 +123,6 @@ class ServingPrediction(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A recorded run: its load, engine, requests, and step times."""
-
     name: str
     requests: Sequence[Request]
     engine: Engine
@@ -143,14 +131,9 @@ class _Recorded:
 
 
 class LoadPredictor:
-    """Simulates one recorded load with changes, any number of times.
+    """Simulates one recorded load with changes. The first run of the store is predicted.
 
-    Args:
-        connection: connection to a store of run folders. The first run is predicted; other runs of
-            the same model and engine only add step times.
-
-    Raises:
-        QueryError: the run lacks required information.
+    Other runs of the same model and engine only add step times.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -174,7 +157,6 @@ class LoadPredictor:
 
     @cached_property
     def _before(self) -> list[Mapping[str, float]]:
-        """Results of the unchanged simulation, by draw."""
         run = self._run
         return [
             _measured(run.requests, run.engine, self._times.drawn(seed))[0]
@@ -184,14 +166,7 @@ class LoadPredictor:
     def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
         """Predict the load with all of these changes.
 
-        Args:
-            changes: changes with the keywords in :data:`tracekit.prediction.changes.SERVING`.
-            is_bounded: whether to bound the time of steps that are unlike any recorded step. By
-                default, such steps are an error.
-
-        Raises:
-            QueryError: the run lacks required information, or the changes lead to steps that are
-                unlike any recorded step.
+        Steps unlike any recorded step are an error, or their time is bounded.
         """
         run, times = self._run, self._times
         assumptions = [*self._assumptions]
@@ -273,7 +248,7 @@ def _measured(
 def _measured_apart(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
-    """Return measures and steps like `_measured`, for separate prefill and decode engines."""
+    """Simulate separate engines for prefill and decode."""
     alone = [request._replace(output_token_count=1) for request in requests]
     read = Serving(alone, replace(engine, batch_limit=None), step_ns)
     order = sorted(
@@ -290,10 +265,7 @@ def _measured_apart(
 
 
 def _gaps(steps: _Steps) -> list[tuple[int, int]]:
-    """Return each time between tokens and its number of occurrences.
-
-    Each running request gets one token per step.
-    """
+    """Return times between tokens with their counts; each running request gets one per step."""
     return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
 

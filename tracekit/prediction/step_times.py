@@ -48,16 +48,12 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Consecutive steps: sums of their terms and time, ns; number of decoded requests."""
-
     terms: Sequence[float]
     dur_ns: int
     decode_count: int
 
 
 class _Line:
-    """Step time of one kind: a line, and residuals by number of requests."""
-
     def __init__(self, rows: Sequence[_Row], terms: Sequence[int]) -> None:
         self._factors = _least_squares(rows, terms)
         self._missed: dict[int, float] = {}
@@ -68,7 +64,6 @@ class _Line:
             self._missed[count] = fsum(values) / (len(values) + _DOUBT_STEPS)
 
     def dur_ns(self, terms: Sequence[float], decode_count: int) -> float:
-        """Return the total time of steps."""
         line = fsum(factor * term for factor, term in zip(self._factors, terms, strict=True))
         return line + terms[0] * self._missed.get(decode_count, 0.0)
 
@@ -78,8 +73,6 @@ class _Line:
 
 
 class _Kind:
-    """Recorded steps of one kind, by time."""
-
     def __init__(self, steps: Sequence[Timed]) -> None:
         self._works = [work for step in steps for work in step.works]
         _, decodes, contexts = zip(*self._works, strict=True)
@@ -158,12 +151,6 @@ class _Kind:
 
 
 class StepTimes:
-    """Measured step times of an engine.
-
-    Args:
-        steps: in order of time.
-    """
-
     def __init__(self, steps: Sequence[Timed]) -> None:
         self._kinds = {
             reads: _Kind(chosen)
@@ -172,7 +159,6 @@ class StepTimes:
         }
 
     def usual(self) -> StepTime:
-        """Return the mean time of a step."""
         return self._times({reads: (kind.line, None) for reads, kind in self._kinds.items()})
 
     def drawn(self, seed: int) -> StepTime:
@@ -196,11 +182,9 @@ class StepTimes:
     def bounded(self, step_ns: StepTime, power: float) -> StepTime:
         """Return step times that use the nearest recorded step for steps unlike any recorded step.
 
-        Args:
-            step_ns: returns the time of a recorded step.
-            power: with 0, a decode step takes as long as the nearest step; with 1, its time is
-                proportional to its requests. Prefill time is proportional to the square
-                root of the token count with 0, and to the token count with 1.
+        With `power` 0, a decode step takes as long as the nearest step; with 1, its time is
+        proportional to its requests. Prefill time is proportional to the square root of the token
+        count with 0, and to the token count with 1.
         """
 
         def bounded_ns(work: Work) -> int:
@@ -236,11 +220,7 @@ class StepTimes:
         return sum(step.dur_ns for step in alike) / told_ns if told_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
-        """Return the share of time in steps unlike any recorded step, in %, and the reason.
-
-        Args:
-            steps: work and time of each step, ns.
-        """
+        """Return the share of time in steps unlike any recorded step, in %, and the reason."""
         times: defaultdict[str, int] = defaultdict(int)
         for work, took_ns in steps:
             if why := self._strange(work):

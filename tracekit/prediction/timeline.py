@@ -178,17 +178,7 @@ _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Pyt
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
-    """Write the run at the times of a replay.
-
-    Args:
-        connection: connection with the graph and the replayed edges.
-        at: table of the replay.
-        path: output file, which is written completely or not at all; or a folder for one file per
-            rank.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write the run at the times of the replay in table `at`; in a folder, one file per rank."""
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for statement in (_WORK, _HOST, _ADDED):
         for row in connection.execute(statement.format(at=at)).fetchall():
