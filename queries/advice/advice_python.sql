@@ -45,7 +45,7 @@ around AS MATERIALIZED (
 ),
 
 candidate AS (
-    SELECT trace_id, device, name, sum(idle_ns)::BIGINT AS idle_ns, count(*) AS gap_count
+    SELECT trace_id, device, name, sum(idle_ns)::BIGINT AS idle_ns
     FROM around
     GROUP BY ALL
 ),

@@ -251,7 +251,7 @@ def _column(measured: Measured, match: re.Match[str]) -> Values:
 def _opened(measured: Measured, subject: str) -> Trace:
     if measured.trace is None:
         raise QueryError(
-            f"baseline {measured.label} has no {subject}",
+            f"{measured.label} has no {subject}",
             hint="a rule for it cannot be relative to a baseline",
         )
     return measured.trace
