@@ -130,7 +130,6 @@ def is_there(dataset: Location, file: File) -> bool:
 
 
 def digest_of(stream: BinaryIO) -> str:
-    """Return the SHA-256 of a stream, in hexadecimal digits."""
     digest = hashlib.sha256()
     while block := stream.read(_AT_ONCE_BYTES):
         digest.update(block)

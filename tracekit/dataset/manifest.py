@@ -24,8 +24,6 @@ _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class TraceEntry:
-    """A trace of a dataset: its location, the version that was read, and its rank."""
-
     trace_id: int
     location: str
     identity: str | None
@@ -34,8 +32,6 @@ class TraceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A trace that is missing from a dataset, with the reason."""
-
     trace_id: int
     location: str
     reason: str
@@ -84,22 +80,15 @@ class Manifest:
 
     @property
     def files(self) -> list[ListedFile]:
-        """Every file of the dataset except the manifest."""
         return [file for files in self.tables.values() for file in files] + [
             *self.analyses.values()
         ]
 
     def encoded(self) -> bytes:
-        """Return the manifest in the format of its file."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def read_manifest(dataset: Location) -> Manifest | None:
-    """Return the manifest of a dataset, or None if it does not exist.
-
-    Raises:
-        StoreError: it cannot be read, or this version of tracekit does not support it.
-    """
     place = dataset.join(MANIFEST_NAME)
     try:
         data = read_small(place, _MAX_BYTES)

@@ -31,8 +31,6 @@ _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """An open dataset: its connection and content."""
-
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
 
@@ -40,11 +38,6 @@ class OpenDataset:
 def open_dataset(
     dataset: Location, resources: contextlib.ExitStack, *, unsafe: bool = False
 ) -> OpenDataset:
-    """Open a dataset for reading.
-
-    Raises:
-        StoreError: it does not exist, is damaged, or has another version.
-    """
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
@@ -61,11 +54,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists. The manifest need not be written yet.
-
-    Raises:
-        StoreError: a file is damaged.
-    """
+    """Open the files that a manifest lists. The manifest need not be written yet."""
     import duckdb
 
     from tracekit.analysis.library import start_session

@@ -30,14 +30,6 @@ MAX_BLOCKS = 256
 def register(
     connection: duckdb.DuckDBPyConnection, dataset: Location, sizes_bytes: Mapping[str, int]
 ) -> str:
-    """Let a connection read the files of a dataset.
-
-    Returns:
-        The prefix of the file names in SQL.
-
-    Raises:
-        UsageError: the extra is not installed.
-    """
     from tracekit.storage.stores import missing_extra
 
     try:
@@ -88,8 +80,6 @@ def register(
             return data
 
     class DatasetFiles(AbstractFileSystem):  # type: ignore[misc]
-        """The files of one dataset, read-only."""
-
         protocol = PROTOCOL
         cachable = False
 

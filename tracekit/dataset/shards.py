@@ -27,8 +27,6 @@ _MAX_SMALL_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ShardTrace:
-    """A trace of a shard: its id, its displayed location, and its version."""
-
     trace_id: int
     shown: str
     identity: str | None
@@ -53,7 +51,6 @@ _decoder = msgspec.json.Decoder(Description)
 
 
 def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
-    """Return the name of a shard: its first trace, and a digest of its inputs."""
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 

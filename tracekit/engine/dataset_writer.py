@@ -30,14 +30,8 @@ from tracekit.storage.temp_dirs import temporary_folder
 class RunProgress:
     """Progress of reading many traces.
 
-    Attributes:
-        trace_count: number of traces.
-        done_count: number of traces read now or by an earlier attempt.
-        text_bytes: approximate JSON text of all traces, bytes.
-        done_bytes: JSON text read now or by an earlier attempt, bytes.
-        read_bytes: JSON text read now, bytes.
-        failures: unreadable traces.
-        slowest: the slowest batch so far.
+    `done_count` and `done_bytes` include what an earlier attempt has read, `read_bytes` does not.
+    Bytes are approximate JSON text.
     """
 
     trace_count: int
@@ -49,7 +43,6 @@ class RunProgress:
     slowest: BatchResult | None = None
 
     def take(self, result: BatchResult) -> None:
-        """Add the result of a unit."""
         self.failures += result.failures
         self.done_count += sum(len(shard.ranks) for shard in result.shards)
         self.done_bytes += result.batch.text_bytes
@@ -84,10 +77,6 @@ def make_dataset(
     Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
     unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
     the same files for the same number.
-
-    Raises:
-        TraceError: no trace could be read.
-        StoreError: the dataset exists, or cannot be written.
     """
     dataset = job.dataset
     before = None if replaces else read_manifest(dataset)
@@ -161,7 +150,6 @@ def _manifest(
     small: SmallFiles,
     folder: Path,
 ) -> Manifest:
-    """Write the files that cover all traces; return the manifest."""
     dataset = job.dataset
     tables: dict[str, list[ListedFile]] = {}
     analyses: dict[str, ListedFile] = {}
@@ -252,7 +240,6 @@ def _remove_unnamed_files(dataset: Location, manifest: Manifest) -> None:
 
 
 def exists_already(dataset: Location) -> StoreError:
-    """Return the error for a dataset that already exists."""
     return StoreError(f"{dataset.shown}: already exists", hint="use --force to replace it")
 
 
@@ -272,10 +259,6 @@ def write_run_rows(
 
     A file exists until the next one is requested. If memory runs out, no analysis is stored, and
     analyses run on demand.
-
-    Raises:
-        OSError: a file cannot be written.
-        StoreError: a file of the dataset is damaged.
     """
     import duckdb
 

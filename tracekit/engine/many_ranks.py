@@ -40,16 +40,6 @@ _log = logging.getLogger("tracekit")
 
 @dataclass(frozen=True, slots=True)
 class DistributedIngest:
-    """Reads traces by units of work.
-
-    Args:
-        sources: traces and their run folders.
-        contents: kinds of data in the sources.
-        choice: the engine.
-        rules: rules file of the user.
-        progress: called after each unit.
-    """
-
     sources: Sources
     contents: Contents
     choice: EngineChoice
@@ -59,13 +49,6 @@ class DistributedIngest:
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
     ) -> Manifest:
-        """Write a dataset, or complete an existing one.
-
-        Raises:
-            TraceError: no trace can be read.
-            StoreError: the dataset exists, or cannot be written.
-            UsageError: the engine is not available.
-        """
         wanted = tuple(self._of_breakdown() if analyses is None else analyses)
         engine, count, memory_bytes = self._engine()
         job = JobSpec(
@@ -86,11 +69,6 @@ class DistributedIngest:
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
-        """Open the traces as a dataset in the cache or as a temporary dataset.
-
-        Raises:
-            The errors of :meth:`make`.
-        """
         from tracekit.dataset.opening import open_dataset
 
         place = self._cached_path() if is_kept else self._passing(resources)
@@ -246,21 +224,7 @@ def ingest_dataset(
     engine: EngineChoice | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
-    """Write a dataset of traces, or add the missing traces to an existing dataset.
-
-    Args:
-        paths: trace files, folders, globs, or URLs of the ranks of one run.
-        output: folder to write, with suffix ``.tracekit``.
-        force: replace an existing dataset.
-        rules: rules file for the classifier, applied before the built-in rules.
-        engine: the engine; None for local processes.
-        progress: called after some of the traces have been read.
-
-    Raises:
-        TraceError: a path does not exist, or no trace can be read.
-        StoreError: the dataset exists, or cannot be written.
-        UsageError: the rules file or the name is not valid, or the engine is not available.
-    """
+    """Write a dataset of traces, or add the missing traces to an existing dataset."""
     from tracekit.analysis.catalog import load_catalog
 
     dataset = Location.of(output)

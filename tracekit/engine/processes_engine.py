@@ -42,8 +42,6 @@ class _Task:
 
 @dataclass(slots=True)
 class _Process:
-    """A worker: its process, pipe, folder, and current task."""
-
     process: subprocess.Popen[bytes]
     pipe: Connection
     folder: Path
@@ -52,12 +50,9 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessesEngine:
-    """Runs units in local processes; see :class:`tracekit.engine.engines.Engine`."""
-
     worker_count: int
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with contextlib.closing(_Pool(job, min(self.worker_count, len(batches)))) as pool:

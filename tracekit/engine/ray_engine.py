@@ -73,9 +73,8 @@ class _Task:
 class RayEngine:
     """Runs units as Ray tasks; see :class:`tracekit.engine.engines.Engine`.
 
-    Attributes:
-        asked_count: maximum number of concurrent units; 0 for the number of processors.
-        address: address of the cluster for ``ray.init``; None for RAY_ADDRESS, or a local cluster.
+    An `asked_count` of 0 means the number of processors. `address` None means RAY_ADDRESS, or a
+    local cluster.
     """
 
     asked_count: int = 0
@@ -83,11 +82,6 @@ class RayEngine:
 
     @property
     def worker_count(self) -> int:
-        """Maximum number of units that run concurrently.
-
-        Raises:
-            UsageError: Ray is not installed, or the cluster cannot be reached.
-        """
         if self.asked_count:
             return self.asked_count
         if not self.is_cluster:
@@ -97,11 +91,9 @@ class RayEngine:
 
     @property
     def is_cluster(self) -> bool:
-        """Return whether the engine joins an existing cluster."""
         return bool(self.address or os.environ.get("RAY_ADDRESS"))
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with _connected(self) as ray:
@@ -151,12 +143,7 @@ class _Tasks:
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
-        """Return the result of a task, or the reason why its worker died.
-
-        Raises:
-            TracekitError: an error that affects all tasks.
-            DiedError: the task raised an unexpected exception.
-        """
+        """Return the result of a task, or the reason why its worker died."""
         from ray.exceptions import RayError
 
         try:
@@ -202,11 +189,7 @@ def _cause_of_death(error: Exception) -> str:
 
 
 def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
-    """Reject a request for which Ray would wait forever.
-
-    Raises:
-        UsageError: no node has enough memory for a task.
-    """
+    """Reject a request for which Ray would wait forever."""
     most_bytes = max(
         (
             node["Resources"].get("memory", 0)
@@ -224,11 +207,7 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
 
 
 def import_ray(*, is_cluster: bool) -> ModuleType:
-    """Import Ray with settings that it reads only during import.
-
-    Raises:
-        UsageError: Ray is not installed.
-    """
+    """Import Ray with settings that it reads only during import."""
     settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _OF_A_START
     for name, value in settings.items():
         os.environ.setdefault(name, value)
@@ -248,11 +227,7 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
 
 @contextlib.contextmanager
 def _connected(engine: RayEngine) -> Iterator[ModuleType]:
-    """Connect to the cluster, or start a local one, and disconnect or stop it at the end.
-
-    Raises:
-        UsageError: Ray is not installed, or the cluster cannot be reached.
-    """
+    """Connect to the cluster, or start a local one, and disconnect or stop it at the end."""
     ray = import_ray(is_cluster=engine.is_cluster)
     if ray.is_initialized():
         # The program or tracekit is already connected.
@@ -284,11 +259,7 @@ def _join(ray: ModuleType, address: str | None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Check that an address accepts connections, because Ray itself retries for minutes.
-
-    Raises:
-        OSError: the address does not accept connections.
-    """
+    """Check that an address accepts connections, because Ray itself retries for minutes."""
     if address == "auto":
         # The address file of a local cluster remains after the cluster was killed.
         with contextlib.suppress(ImportError, AttributeError, OSError):
@@ -301,11 +272,7 @@ def _check_answers(address: str) -> None:
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
-    """Start a local cluster that accepts only this process and its children.
-
-    Raises:
-        UsageError: Ray does not start.
-    """
+    """Start a local cluster that accepts only this process and its children."""
     import logging
 
     folder = _short_folder()

@@ -47,13 +47,7 @@ _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 
 
 class Worker:
-    """Runs the units of one job sequentially on one thread. It is a context manager.
-
-    Args:
-        job: the job.
-        folder: folder for spilled data and incomplete files, which the caller removes; None for a
-            temporary folder.
-    """
+    """Runs the units of one job sequentially on one thread. It is a context manager."""
 
     def __init__(self, job: JobSpec, folder: Path | None = None) -> None:
         self._job = job

@@ -28,17 +28,7 @@ def export_perfetto(
     *,
     args: bool = True,
 ) -> Exported:
-    """Write traces for Perfetto, exact in ns.
-
-    Args:
-        trace: the traces.
-        write: writes a block of bytes.
-        selection: ranks, steps, and times to export; everything by default.
-        args: include the arguments of events.
-
-    Raises:
-        QueryError: the selection is empty.
-    """
+    """Write traces for Perfetto, exact in ns."""
     scope = scope_of(trace, selection or Selection())
     writer = PacketWriter(write)
     tracks = Tracks(trace, scope, writer, args=args)

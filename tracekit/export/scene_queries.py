@@ -278,7 +278,6 @@ COUNTERS = """
 
 
 def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool = True) -> str:
-    """Return the SQL of a template."""
     first_ns, last_ns = scope.times
     values = {
         "CHOSEN": scope.relation(),

@@ -47,9 +47,6 @@ def runs_of(
     """Run statements sequentially; group the rows of each by equal first columns.
 
     No other query may run on the store until the end.
-
-    Yields:
-        The first columns, and the complete rows, which must be consumed immediately.
     """
     key = itemgetter(slice(key_count))
     for statement in statements:
@@ -57,8 +54,6 @@ def runs_of(
 
 
 class Tracks:
-    """Writes the tracks of the selected traces."""
-
     def __init__(
         self, trace: Trace, scope: Scope, writer: PacketWriter, *, args: bool = True
     ) -> None:
@@ -76,7 +71,6 @@ class Tracks:
         self.has_no_path = False
 
     def write(self) -> None:
-        """Write all tracks."""
         with staged(self._trace, self._scope) as self.has_no_path, self._staged:
             self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()

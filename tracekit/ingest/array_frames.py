@@ -47,16 +47,8 @@ OPEN_ARRAY = "the file ends inside the array of events"
 class TraceText:
     """Reads one trace from a stream of plain bytes.
 
-    Iterate over :meth:`read` to the end; the other attributes are complete only then.
-
-    Args:
-        stream: plain bytes.
-        collector: collects the events.
-        block_bytes: minimum size of a block of text, bytes.
-
-    Attributes:
-        truncation: why the trace counts as cut off, or None.
-        found_array: whether the file has an array of events.
+    Iterate over :meth:`read` to the end; `truncation` (why the trace counts as cut off) and the
+    other attributes are complete only then.
     """
 
     def __init__(
@@ -83,11 +75,7 @@ class TraceText:
     # -- reading ---------------------------------------------------------------------------
 
     def read(self) -> Generator[None, None, None]:
-        """Read all events; yield after each block.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
+        """Read all events; yield after each block."""
         try:
             yield from self._read()
         finally:
@@ -260,7 +248,6 @@ class TraceText:
 
 
 def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults) -> TraceError:
-    """Return the error for a file without readable events."""
     if stream.text_bytes == 0:
         why = "the file is empty" if stream.problem is None else stream.problem
         return TraceError(f"{path}: {why}", hint="record the trace again, or copy it again")
@@ -303,8 +290,7 @@ _CLOSER: Final = {b"{": b"}"[0], b"[": b"]"[0]}
 class Nesting:
     """Nesting state of a JSON text that is read piece by piece.
 
-    Attributes:
-        is_broken: the text so far is not the beginning of a JSON text.
+    `is_broken`: the text so far is not the beginning of a JSON text.
     """
 
     def __init__(self) -> None:
@@ -314,7 +300,6 @@ class Nesting:
         self.is_broken = False
 
     def copy(self) -> Nesting:
-        """Return a copy with the same state."""
         other = Nesting()
         other._closers = self._closers[:]
         other._expected, other._rest = self._expected, self._rest

@@ -39,11 +39,7 @@ MAX_DEPTH = 100
 
 
 class Budget:
-    """Remaining limits while reading one file.
-
-    Args:
-        stream: plain bytes of the file; the bytes read so far set the limits.
-    """
+    """Remaining limits while reading one file."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -52,11 +48,7 @@ class Budget:
         self._known: dict[int, tuple[int, int]] = {}
 
     def spend(self, rows: int, text_bytes: int) -> None:
-        """Count events and the bytes of their text.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
+        """Count events and the bytes of their text."""
         self._rows += rows
         self._bytes += text_bytes
         self._progress_s = time.thread_time()
@@ -66,21 +58,13 @@ class Budget:
         self.admit_bytes(self._bytes)
 
     def admit_bytes(self, text_bytes: int) -> None:
-        """Check the size of text from the file.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
+        """Check the size of text from the file."""
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
             raise self.exceeded(f"more than {allowed >> 20:,} MiB of events")
 
     def hold(self, held_bytes: int) -> None:
-        """Count bytes in memory; a negative number frees them.
-
-        Raises:
-            TraceError: the limit is exceeded.
-        """
+        """Count bytes in memory; a negative number frees them."""
         self._held_bytes += held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
@@ -105,9 +89,6 @@ class Budget:
         """Check the depth and the serialized length of a value.
 
         Shared parts are visited once, but count each time they occur.
-
-        Raises:
-            TraceError: the value is too deep, too long, or contains itself.
         """
         known = self._known  # by id: serialized bytes, and depth
 
@@ -136,10 +117,6 @@ class Budget:
         measured(content, 0)
 
     def admit_event(self, part: object, what: str = "an event") -> None:
-        """Check that a part of an admitted value is short enough for one event.
-
-        Raises:
-            TraceError: it is too long.
-        """
+        """Check that a part of an admitted value is short enough for one event."""
         if self._known.get(id(part), (0, 0))[0] > MAX_EVENT_BYTES:
             raise self.exceeded(f"{what} longer than {MAX_EVENT_BYTES >> 20} MiB")

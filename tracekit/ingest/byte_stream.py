@@ -43,12 +43,8 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 class ByteStream:
     """Plain bytes of one file, read once from front to back.
 
-    Attributes:
-        file_bytes: size of the file on disk, bytes.
-        file_bytes_read: how much of it has been read so far, bytes.
-        text_bytes: plain bytes returned so far.
-        problem: what is wrong with the compression, or None.
-        is_truncated: whether the compressed stream ended before its end mark.
+    `file_bytes` and `file_bytes_read` are on disk, `text_bytes` are the plain bytes returned so
+    far. `problem` is what is wrong with the compression.
     """
 
     def __init__(self, path: Place, on_read: Callable[[ByteStream], None] | None = None) -> None:
@@ -65,22 +61,13 @@ class ByteStream:
         self._is_packed = False
 
     def head(self) -> bytes:
-        """Return the first plain bytes, at most 64, without consuming them.
-
-        Raises:
-            TraceError: the file cannot be opened or read, or has an unsupported compression.
-        """
+        """Return the first plain bytes, at most 64, without consuming them."""
         if self._chunks is None:
             self._chunks = self._plain()
             self._first = next(self._chunks, b"")
         return self._first[:HEAD_BYTES]
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        """Yield the plain bytes in chunks.
-
-        Raises:
-            TraceError: the file cannot be opened or read, or has an unsupported compression.
-        """
         self.head()
         chunks, first = self._chunks or self._plain(), self._first
         self._chunks, self._first = None, b""
@@ -92,12 +79,7 @@ class ByteStream:
 
     @contextmanager
     def local_file(self) -> Iterator[Path]:
-        """Return a local file with the plain bytes: the file itself, or a temporary copy.
-
-        Raises:
-            TraceError: the file cannot be read, or its compression is damaged.
-            StoreError: no temporary folder is writable.
-        """
+        """Return a local file with the plain bytes: the file itself, or a temporary copy."""
         self.head()
         path = self._location.local_path
         if path is not None and path.is_file() and not self._is_packed:

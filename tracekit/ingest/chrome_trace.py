@@ -18,14 +18,6 @@ MAX_BLOCK_BYTES = 8 << 20
 
 
 class ChromeTraceReader:
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of Chrome traces.
-
-    Args:
-        stream: plain bytes of the file.
-        block_bytes: text per block of rows, bytes. The default depends on the file size, so that
-            reading and loading overlap for small files, too.
-    """
-
     def __init__(self, stream: ByteStream, *, block_bytes: int | None = None) -> None:
         self._stream = stream
         self._collector = EventCollector()
@@ -37,20 +29,13 @@ class ChromeTraceReader:
 
     @property
     def event_count(self) -> int:
-        """Return the number of events so far."""
         return self._collector.event_count
 
     @property
     def truncation(self) -> str | None:
-        """Return why the trace counts as cut off, or None."""
         return self._text.truncation
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file in order.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
         try:
             for _ in self._text.read():
                 if self._collector.text_bytes >= self._block_bytes:
@@ -65,9 +50,7 @@ class ChromeTraceReader:
             yield rows
 
     def metadata(self) -> dict[str, object]:
-        """Return the members of the outermost object except the events."""
         return self._text.metadata()
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return unreadable(self._stream.path, self._stream, self._text, self.faults)

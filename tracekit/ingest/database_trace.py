@@ -34,14 +34,7 @@ _UNFINISHED = ("-wal", "-journal")
 class Database:
     """A database, opened read-only, with tracekit's temporary tables.
 
-    Args:
-        path: the file.
-        shown: name of the file in messages.
-        budget: limits of its statements.
-
-    Attributes:
-        shown: name of the file in messages.
-        columns: columns of each table, without views and tables with computed columns.
+    `columns` leaves out views and tables with computed columns.
     """
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
@@ -82,11 +75,7 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement for metadata and return all rows.
-
-        Raises:
-            TraceError: the rows are too large.
-        """
+        """Run a statement for metadata and return all rows."""
         results = []
         for row in self._connection.execute(sql, values):
             self._budget.hold(sum(map(getsizeof, (row, *row))))
@@ -126,7 +115,6 @@ class Database:
         return self._unique[place]
 
     def make(self, script: str) -> None:
-        """Create or fill temporary tables."""
         self._connection.executescript(script)
 
     def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:
@@ -136,7 +124,6 @@ class Database:
             self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", row)
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
 
@@ -155,11 +142,7 @@ class Schema(Protocol):
         """Return whether a database is from this profiler."""
 
     def events(self, database: Database) -> list[str]:
-        """Return statements whose only column is the text of events.
-
-        Raises:
-            TraceError: the version is not supported, or required columns are missing.
-        """
+        """Return statements whose only column is the text of events."""
 
     def metadata(self, database: Database) -> dict[str, object]:
         """Return the metadata of the database, as :meth:`TraceReader.metadata` does."""
@@ -176,15 +159,7 @@ def event_sql(
     """Return the SQL expression for the text of one event; all arguments are SQL, too.
 
     Any column may hold bytes, which SQLite cannot convert to JSON. So :func:`as_text` converts
-    texts, and :func:`as_number` converts numbers.
-
-    Args:
-        name: name of the event.
-        category: category of the event.
-        thread: process and thread.
-        time: start and duration, ns, or None.
-        args: arguments by their Kineto names; NULLs are left out.
-        phase: letter of the phase (``ph``).
+    texts, and :func:`as_number` converts numbers. `time` is start and duration, ns.
     """
     members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
     parts = ["'{' || " + _members(members)]
@@ -225,23 +200,11 @@ def _us(key: str, ns: str) -> str:
 
 
 class DatabaseReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of SQLite databases.
-
-    Args:
-        stream: plain bytes of the file.
-        schemas: supported schemas.
-    """
-
     def __init__(self, stream: ByteStream, schemas: tuple[Schema, ...]) -> None:
         super().__init__(stream)
         self._schemas = schemas
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read, or is from an unknown profiler.
-        """
         try:
             with (
                 self._stream.local_file() as path,
@@ -270,7 +233,6 @@ class DatabaseReader(EventTextReader):
         self._metadata = schema.metadata(database)
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return TraceError(
             f"{self._stream.path}: the database has no device work, calls, or ranges",
             hint="check the options: nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",

@@ -29,13 +29,6 @@ _ARRIVED = "arrived"
 
 
 class EventLoader:
-    """Inserts events into table record, in order.
-
-    Args:
-        connection: connection to the new store.
-        trace_id: the trace.
-    """
-
     def __init__(self, connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id

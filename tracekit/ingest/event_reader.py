@@ -98,18 +98,10 @@ _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
 
 
 def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
-    """Read one event.
+    """Return the row, or the reason for rejection; and a description of repairs, or None.
 
-    Args:
-        text: a well-formed JSON object in UTF-8.
-        event_id: position among the events of the file.
-
-    Returns:
-        The row, or the reason why the event is rejected; and a description of repairs, or None.
-        The last of several members with the same key is used.
-
-    Raises:
-        RecursionError: it is nested too deeply.
+    `text` is a well-formed JSON object in UTF-8, possibly nested too deeply for the decoder
+    (`RecursionError`). The last of several members with the same key is used.
     """
     text = compact(text)
     event = _event.decode(text)
@@ -256,11 +248,9 @@ def _dur_ns(value: Raw | None) -> int | str:
 
 
 def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
-    """Convert a time in µs.
+    """Convert µs to integer ns, which is possible for at most three decimals.
 
-    Returns:
-        Integer ns if the µs have at most three decimals, which is almost always the case; otherwise
-        µs as a decimal number; an error message; or None if the value is missing.
+    Otherwise, return µs as a decimal number, an error message, or None if the value is missing.
     """
     if value is None:
         return None

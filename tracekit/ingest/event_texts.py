@@ -24,12 +24,6 @@ _BLOCK_BYTES = 8 << 20
 
 
 class EventTextReader:
-    """Base of each :class:`tracekit.ingest.trace_readers.TraceReader` of another format.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._budget = Budget(stream)
@@ -41,15 +35,9 @@ class EventTextReader:
 
     @property
     def event_count(self) -> int:
-        """Return the number of events so far."""
         return self._collector.event_count
 
     def metadata(self) -> dict[str, object]:
-        """Return the metadata of the file.
-
-        Raises:
-            TraceError: the metadata is too large.
-        """
         description = self._read_metadata()
         self._budget.admit(description)
         self._budget.admit_event(description, "a description")
@@ -59,11 +47,7 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the rows of events, each given as a JSON object. Call it only once.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
+        """Yield the rows of events, each given as a JSON object. Call it only once."""
         gathered: list[bytes] = []
         size = 0
         try:

@@ -83,11 +83,7 @@ WHERE
 
 
 def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
-    """Add shapes, types, strides, values, and tensors to the arguments of ops that lack them.
-
-    Raises:
-        TraceError: the file cannot be read, is not an execution trace, or is of another process.
-    """
+    """Add shapes, types, strides, values, and tensors to the arguments of ops that lack them."""
     import duckdb
 
     try:

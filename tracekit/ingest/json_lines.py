@@ -47,15 +47,9 @@ PART = "line_part"
 class LineKind:
     """Format of the lines of a file.
 
-    Attributes:
-        what: noun for a line in messages, such as `request`.
-        line: type of a line: the members that have columns, including `key`.
-        key: name of the member whose value is unique in the file.
-        table: table of the lines; members without a column go to its `extra`.
-        further_types: DuckDB types of members that are columns of other tables.
-        further_inserts: statements that fill these tables from table `line_part`; `{run_id}` is
-            the quoted run.
-        decoder: decoder of a line.
+    `what` names a line in messages. `line` has the members that are columns, including `key`, which
+    is unique in the file; other members go to `extra` of `table`. `further_inserts` fill tables
+    with `further_types` from table `line_part`; `{run_id}` is the quoted run.
     """
 
     what: str
@@ -73,7 +67,6 @@ class LineKind:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of the members with columns."""
         return self.line.__struct_fields__
 
     @property
@@ -99,15 +92,7 @@ def load_lines(
     work_folder: Path,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, int]:
-    """Read a file of lines.
-
-    Returns:
-        The numbers of lines read and rejected.
-
-    Raises:
-        UnreadableFileError: the file cannot be read.
-        OSError: a temporary file cannot be written.
-    """
+    """Return the numbers of lines read and rejected."""
     part = work_folder / f"{kind.table}.json"
     line_count = rejected_count = 0
     seen: set[object] = set()
@@ -144,8 +129,7 @@ def _write_part(
 ) -> tuple[int, int, bool]:
     """Write the next lines in the format for DuckDB, or reject them.
 
-    Returns:
-        The number of written lines, the length of the longest, and whether more may follow.
+    Return the number of written lines, the length of the longest, and whether more may follow.
     """
     count = longest = 0
     for offset, line in lines:
@@ -203,11 +187,7 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
-    """Return a line in the format for DuckDB.
-
-    Raises:
-        _UnreadableError: the line has another format, or its key occurred before.
-    """
+    """Return a line in the format for DuckDB."""
     try:
         result = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])

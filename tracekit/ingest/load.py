@@ -51,11 +51,7 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 def load_trace(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> int | None:
-    """Read one trace file into the ingested tables, except table thread; return its rank.
-
-    Raises:
-        TraceError: the file cannot be read, or has no readable event.
-    """
+    """Read one trace file into the ingested tables, except table thread; return its rank."""
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
@@ -87,14 +83,7 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Read the events of one trace file.
-
-    Returns:
-        The number of unpaired events, the number of events per kind, and the time window.
-
-    Raises:
-        TraceError: the file cannot be read, or has no readable event.
-    """
+    """Return the number of unpaired events, the number of events per kind, and the time window."""
     loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
@@ -143,7 +132,6 @@ def _insert_trace(
     window: tuple[int | None, int | None],
     unpaired_count: int,
 ) -> int | None:
-    """Insert the row of table trace; return its rank."""
     path, stream, reader = reading.path, reading.stream, reading.reader
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}

@@ -110,21 +110,13 @@ domains."""
 
 
 class NsysSchema:
-    """A :class:`tracekit.ingest.database_trace.Schema`."""
-
     def is_of(self, database: Database) -> bool:
-        """Return whether a database is an export of Nsight Systems."""
         return "StringIds" in database.columns and any(
             name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT"))
             for name in database.columns
         )
 
     def events(self, database: Database) -> list[str]:
-        """Check version and columns, and return statements for the events.
-
-        Raises:
-            TraceError: the version is not supported, or a column is missing.
-        """
         export = _Export(database)
         export.prepare()
         return [
@@ -138,7 +130,6 @@ class NsysSchema:
         ]
 
     def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host, start of the session, and versions."""
         return _Export(database).metadata()
 
 
@@ -196,7 +187,6 @@ class _Export:
     # -- temporary tables ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create the temporary tables."""
         self._database.make(_OWN_TABLES)
         work = [table for table in _WORK_TABLES if self._columns(table)]
         ids = {
@@ -309,7 +299,6 @@ class _Export:
     def _work(
         self, table: str, category: str, name: str, args: dict[str, str], joins: str = ""
     ) -> list[str]:
-        """Return the statement for GPU work."""
         device = as_number("coalesce(d.device, r.deviceId)")
         links = {
             "device": device,
@@ -433,7 +422,6 @@ class _Export:
         return self._select(table, event, f"{_BY_THREAD} {self._text('r.nameId')}")
 
     def overheads(self) -> list[str]:
-        """Return statements for profiler overhead."""
         statements = []
         for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
             event = event_sql(as_text("s.value"), "'overhead'", _THREAD, _TIME, {})

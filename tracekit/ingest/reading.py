@@ -23,18 +23,10 @@ _BLOCKS_AHEAD = 9
 
 
 class Reading:
-    """Background reading of one file.
+    """Background reading of one file; a context manager.
 
-    A context manager. The thread starts immediately and runs some blocks ahead; :meth:`close` stops
-    it.
-
-    Args:
-        path: the trace file, or its URL.
-        progress: called regularly on the background thread.
-        read: returns the reader for a stream.
-
-    Attributes:
-        reader: the reader of the file, set once :meth:`blocks` has yielded or ended.
+    The thread starts immediately and runs some blocks ahead; :meth:`close` stops it. `progress` is
+    called on that thread. `reader` is set once :meth:`blocks` has yielded or ended.
     """
 
     reader: TraceReader
@@ -52,11 +44,7 @@ class Reading:
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the rows of the events in file order; can be iterated only once.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
+        """Yield the rows of the events in file order; can be iterated only once."""
         return iter(self._ahead)
 
     def _blocks(self) -> Generator[EventRows, None, None]:
@@ -64,7 +52,6 @@ class Reading:
         yield from self.reader.blocks()
 
     def close(self) -> None:
-        """Stop reading."""
         self._ahead.close()
 
     def __enter__(self) -> Reading:

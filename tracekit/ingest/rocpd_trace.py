@@ -45,18 +45,10 @@ _TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
 
 
 class RocpdSchema:
-    """A :class:`tracekit.ingest.database_trace.Schema`."""
-
     def is_of(self, database: Database) -> bool:
-        """Return whether a database is from rocprofv3."""
         return bool(_table_suffixes(database))
 
     def events(self, database: Database) -> list[str]:
-        """Check version and columns, and return statements for the events.
-
-        Raises:
-            TraceError: an unsupported version, a missing column, or several machines.
-        """
         processes = [_Process(database, end, n) for n, end in enumerate(_table_suffixes(database))]
         machines = {machine for process in processes for machine in process.machines()}
         if len(machines) > 1:
@@ -68,7 +60,6 @@ class RocpdSchema:
         return [sql for process in processes for sql in process.events()]
 
     def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host, and version."""
         process = _Process(database, _table_suffixes(database)[0], 0)
         return process.metadata()
 
@@ -180,7 +171,6 @@ class _Process:
         return f"SELECT {event} {self._from(table)} {joins}"
 
     def events(self) -> list[str]:
-        """Return the statements of this process."""
         agents = self._by_id("rocpd_info_agent")
         place = self._place(_KERNELS)
         sizes = {
@@ -235,11 +225,9 @@ class _Process:
         return [kernels, copies, f"SELECT {region} {self._from('rocpd_region')} {text}"]
 
     def machines(self) -> list[object]:
-        """Return the machines of the process."""
         return [machine for (machine,) in self._rows("rocpd_info_node", "machine_id")]
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs, host, and version, but no environment."""
         columns = ("type", "type_index", "product_name", "model_name", "name")
         agents = self._rows("rocpd_info_agent", *columns)
         hosts = self._rows("rocpd_info_node", "hostname")

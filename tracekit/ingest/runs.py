@@ -52,13 +52,9 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Read the manifests, requests, and benchmarks of runs.
+    """Read the manifests, requests, and benchmarks of runs; return the run ids by folder.
 
-    Returns:
-        The ids of the runs, in the order of the folders; fragments of one job share an id.
-
-    Raises:
-        TraceError: a manifest is required, and none can be read.
+    Fragments of one job share an id.
     """
     ids: dict[Place, str] = {}
     used: dict[str, int] = {}
@@ -123,11 +119,7 @@ class _Run:
     error: TraceError | None = None
 
     def joined(self) -> Manifest:
-        """Return the manifest of the run.
-
-        Raises:
-            TraceError: it cannot be read.
-        """
+        """Return the manifest of the run."""
         if self.error is not None:
             raise self.error
         return (
@@ -183,11 +175,6 @@ def _unique(run_id: str, used: dict[str, int]) -> str:
 
 
 def _run_row(run: Manifest) -> Row:
-    """Return a manifest as a row of table run.
-
-    Raises:
-        TraceError: a number exceeds the range of its column.
-    """
     members = {item.name: getattr(run, item.name) for item in dataclasses.fields(run)}
     model, load = members.pop("model"), members.pop("load")
     overhead, steps = members.pop("overhead"), members.pop("steps")
@@ -224,11 +211,7 @@ def _cut(value: Any) -> Any:
 
 
 def _repeat_rows(run: Manifest) -> list[Row]:
-    """Return the repeats of a manifest as rows of table run_repeat, without the run.
-
-    Raises:
-        TraceError: a number exceeds the range of its column.
-    """
+    """Return the repeats of a manifest as rows of table run_repeat, without the run."""
     repeats = [
         {"repeat": number, **dataclasses.asdict(repeat)}
         for number, repeat in enumerate(run.repeats)
@@ -239,11 +222,7 @@ def _repeat_rows(run: Manifest) -> list[Row]:
 
 
 def _check(table: str, row: Mapping[str, Any]) -> None:
-    """Check that integers fit their columns.
-
-    Raises:
-        TraceError: an integer exceeds the range of its column.
-    """
+    """Check that integers fit their columns."""
     bits = {"INTEGER": 32, "BIGINT": 64}
     for column in _COLUMNS[table]:
         value = row.get(column.name)

@@ -58,12 +58,10 @@ class Sources(NamedTuple):
 
 
 def has_requests(run: Place) -> bool:
-    """Return whether a run folder has requests."""
     return lies_in(run, REQUESTS_NAME)
 
 
 def has_benchmarks(run: Place) -> bool:
-    """Return whether a run folder has benchmarks."""
     return lies_in(run, BENCHMARKS_NAME)
 
 
@@ -93,11 +91,7 @@ def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
 
 
 def find_runs(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the run folders of paths: folders, files in run folders, and globs.
-
-    Raises:
-        TraceError: a path does not exist, or is a store.
-    """
+    """Return the run folders of paths: folders, files in run folders, and globs."""
     result: dict[Place, None] = {}
     for source in paths:
         path = place_of(source)
@@ -130,7 +124,6 @@ def resolved(place: Place) -> Place:
 
 
 def is_run(folder: Place) -> bool:
-    """Return whether a folder is a run folder."""
     return lies_in(folder, MANIFEST_NAME)
 
 
@@ -206,15 +199,7 @@ def _is_companion(name: str) -> bool:
 
 
 def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
-    """Return the traces and run folders of files, folders, and globs.
-
-    Args:
-        paths: trace files, run folders, folders of run folders, globs, and URLs.
-        traces: whether to find traces in addition to runs.
-
-    Raises:
-        TraceError: a path does not exist, or has neither traces nor runs.
-    """
+    """Return the traces and run folders of files, folders, and globs."""
     counters = [path for path in map(place_of, paths) if _is_of_counters(path)]
     if counters:
         paths = [path for path in paths if place_of(path) not in counters]
@@ -268,12 +253,7 @@ def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
-    """Return sources with additional traces of captures.
-
-    Raises:
-        TraceError: a file does not exist.
-        UsageError: the sources do not have exactly one trace.
-    """
+    """Return sources with additional traces of captures."""
     if isinstance(captures, str) or not isinstance(captures, Sequence):
         captures = [captures]
     if not captures:
@@ -292,9 +272,6 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
 
     For a folder, its Chrome traces are returned, or if it has none, its traces of another format.
     ``run.json`` is never a trace.
-
-    Raises:
-        TraceError: a path does not exist, or a folder or glob has no trace.
     """
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")

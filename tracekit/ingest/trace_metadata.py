@@ -47,16 +47,11 @@ class OutsideText:
         self._offsets.append(byte_offset)
 
     def drop_last(self) -> None:
-        """Remove the last piece."""
         self._pieces.pop()
         self._offsets.pop()
 
     def metadata(self, faults: Faults) -> tuple[dict[str, object], str | None]:
-        """Read the members of the trace object other than its events.
-
-        Returns:
-            The members, and why the trace counts as cut off, or None.
-        """
+        """Read the members of the trace object other than its events."""
         text = b"".join(self._pieces)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
@@ -168,14 +163,10 @@ _IN_NAME = (
 
 
 def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | None, str]:
-    """Return the global rank of a trace and its source.
+    """Return the global rank of a trace, or None, and its source.
 
     Kineto writes ``distributedInfo.rank`` with torch.distributed, tracekit's collectors always
     write ``tracekit_rank``; a file name may be ``worker3_step_12.pt.trace.json.gz``.
-
-    Returns:
-        The rank, and ``distributedInfo``, ``tracekit_rank`` or ``file name``; (None, ``unknown``)
-        if all are missing.
     """
     info = metadata.get("distributedInfo")
     if isinstance(info, Mapping):

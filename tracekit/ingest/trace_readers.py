@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class TraceReader(Protocol):
-    """Reader of one file, created and used on a separate thread.
-
-    Attributes:
-        faults: faults of events, by offset in the plain bytes of the file.
-    """
+    """Reader of one file, created and used on a separate thread."""
 
     faults: Faults
 
@@ -43,9 +39,6 @@ class TraceReader(Protocol):
 
         Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are
         integer ns since an origin that depends on the file.
-
-        Raises:
-            TraceError: the file cannot be read.
         """
         ...
 
@@ -63,14 +56,7 @@ class TraceReader(Protocol):
 
 
 class Format(NamedTuple):
-    """A format of trace files.
-
-    Attributes:
-        name: common name.
-        suffixes: suffixes of such files in a folder.
-        matches: returns whether a file has this format, from its first plain bytes, at most 64.
-        reader: creates a reader.
-    """
+    """Format of trace files; `matches` decides from the first plain bytes, at most 64."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -201,11 +187,6 @@ _REPORTS = (".nsys-rep", ".qdrep")
 
 
 def reader_of(stream: ByteStream) -> TraceReader:
-    """Return the reader for the format of a file.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
     if stream.path.suffix in _REPORTS:
         raise TraceError(
             f"{stream.path}: an Nsight Systems report, which only nsys can read",

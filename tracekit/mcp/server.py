@@ -149,7 +149,6 @@ TOOLS = [
 
 
 def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
-    """Return the server."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def list_tools(_: ServerRequestContext, __: Any) -> types.ListToolsResult:
@@ -278,11 +277,7 @@ def serve_stdio(server: Server) -> None:
 
 
 def serve_http(server: Server, port: int) -> None:
-    """Serve clients on this machine that send the token, until interrupted.
-
-    Raises:
-        OSError: the port is in use.
-    """
+    """Serve clients on this machine that send the token, until interrupted."""
     import uvicorn
 
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)

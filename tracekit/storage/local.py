@@ -17,8 +17,6 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 
 
 class LocalLocation(Location):
-    """Local file or folder."""
-
     __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
@@ -139,7 +137,6 @@ class LocalLocation(Location):
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Move a file to a new name without replacing an existing file."""
     try:
         target.hardlink_to(source)
     except OSError as error:

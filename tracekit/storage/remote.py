@@ -49,8 +49,6 @@ def _info(meta: Mapping[str, Any]) -> _Info:
 
 
 class RemoteLocation(Location):
-    """File or folder at a URL."""
-
     __slots__ = ("_info", "_is_listed", "_names", "_url")
 
     def __init__(self, url: Url, info: _Info | None = None) -> None:
@@ -61,11 +59,6 @@ class RemoteLocation(Location):
 
     @classmethod
     def parse(cls, text: str) -> RemoteLocation:
-        """Return the location of a URL.
-
-        Raises:
-            UsageError: see :meth:`Location.of`.
-        """
         return cls(urls.parse(text))
 
     def __eq__(self, other: object) -> bool:
@@ -145,11 +138,7 @@ class RemoteLocation(Location):
         return _Info(False, response.size_bytes, response.identity, is_page)
 
     def _known(self) -> _Info:
-        """Return the known metadata of the file, or request it.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
-        """
+        """Return the known metadata of the file, or request it."""
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()
         if self._info is None or self._info.is_folder:
