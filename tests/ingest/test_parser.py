@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tracekit import native
-from tracekit.ingest import array_frames
+from tracekit.ingest import chrome_trace
 from tracekit.ingest.event_collector import EventCollector
 
 X = '"ph":"X","ts":1,"dur":2'
@@ -92,7 +92,7 @@ SHORT = (
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000])
 def test_no_event_is_lost_between_two_blocks(split, monkeypatch, chunk_bytes):
     """Try every position at which the text that is available may end."""
-    monkeypatch.setattr(array_frames, "_HEAD_BYTES", 1)
+    monkeypatch.setattr(chrome_trace, "_HEAD_BYTES", 1)
     content = b'{"traceEvents": ' + SHORT + b"}"
     rows = split(content).rows
     assert [row["view_name"] for row in rows] == ["event", "metadata", "instant"]

@@ -69,12 +69,12 @@ class EventCollector:
         self.faults = Faults()
         self.text_bytes = 0
 
-    def take(self) -> EventRows | None:
-        """Return the rows since the last call, or None."""
+    def take(self) -> list[EventRows]:
+        """Return the rows since the last call, if any, as one block."""
         self.text_bytes = 0
         row_count = self._columns.row_count
         array = self._columns.take()
-        return None if array is None else EventRows(row_count, array, self._columns.stream)
+        return [] if array is None else [EventRows(row_count, array, self._columns.stream)]
 
     def release(self) -> None:
         """Free the memory of the columns after the last event.

@@ -59,10 +59,10 @@ class EventTextReader:
                     self._take_in(gathered)
                     gathered, size = [], 0
                     if self._collector.text_bytes >= _BLOCK_BYTES:
-                        yield from self._new_rows()
+                        yield from self._collector.take()
             self._budget.spend(len(gathered), size)
             self._take_in(gathered)
-            yield from self._new_rows()
+            yield from self._collector.take()
         finally:
             self._collector.release()
 
@@ -85,11 +85,6 @@ class EventTextReader:
                 else:
                     self.faults.reject(at, "the row does not convert to JSON", text)
             at += len(text) + 1
-
-    def _new_rows(self) -> Iterator[EventRows]:
-        rows = self._collector.take()
-        if rows is not None:
-            yield rows
 
 
 def event_text(event: Mapping[str, Any]) -> bytes:

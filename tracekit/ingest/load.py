@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.event_description import KINDS
-from tracekit.ingest.array_frames import OPEN_ARRAY
+from tracekit.ingest.chrome_trace import OPEN_ARRAY
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.reading import Reading
