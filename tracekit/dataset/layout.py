@@ -97,12 +97,16 @@ WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One Parquet file of a dataset: its name in the dataset, size, and checksum."""
+    """One Parquet file of a dataset: its name in the dataset, size, and checksum.
+
+    In a manifest, `shard` is an index into its `shards`; None for a file of all traces.
+    """
 
     name: str
     size_bytes: int
     sha256: str
     row_count: int
+    shard: int | None = None
 
 
 def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: int) -> File:

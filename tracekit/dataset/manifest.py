@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
+from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME, File
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.small_files import parse_json, read_small
@@ -39,20 +39,6 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file of a dataset: its name, size, checksum, and shard.
-
-    `shard` is an index into the manifest's `shards`; None for a file of all traces.
-    """
-
-    name: str
-    size_bytes: int
-    sha256: str
-    row_count: int
-    shard: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Content of a dataset.
 
@@ -67,8 +53,8 @@ class Manifest:
     traces: list[TraceEntry]
     missing: list[Missing]
     shards: list[list[int]]
-    tables: dict[str, list[ListedFile]]
-    analyses: dict[str, ListedFile]
+    tables: dict[str, list[File]]
+    analyses: dict[str, File]
     runs: list[str] = field(default_factory=list)
     rules: str | None = None
     has_requests: bool = False
@@ -79,7 +65,7 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def files(self) -> list[ListedFile]:
+    def files(self) -> list[File]:
         return [file for files in self.tables.values() for file in files] + [
             *self.analyses.values()
         ]

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
-from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
+from tracekit.dataset.layout import File
+from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote, rows
@@ -111,7 +112,7 @@ class _Files:
             folder = link
         self.begin = f"{folder}/"
 
-    def sql(self, listed: list[ListedFile]) -> str:
+    def sql(self, listed: list[File]) -> str:
         names = ", ".join(quote(self.begin + file.name) for file in listed)
         return f"read_parquet([{names}])"
 
@@ -165,7 +166,7 @@ def _list_analyses(
             session.provided[name] = f"{read} WHERE {_is_as_written(files, listed)}"
 
 
-def _is_as_written(files: _Files, listed: ListedFile) -> str:
+def _is_as_written(files: _Files, listed: File) -> str:
     """Return an SQL condition that fails if a local file has changed since it was written.
 
     Parquet detects only some corruption; undetected corruption would change figures. Object stores

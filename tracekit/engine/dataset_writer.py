@@ -14,7 +14,7 @@ from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
-from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
+from tracekit.dataset.manifest import Manifest, Missing, TraceEntry, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
 from tracekit.engine.engines import Engine
@@ -109,7 +109,11 @@ def make_dataset(
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
-            manifest = _with_run_rows(dataset, manifest, folder)
+            analyses = dict(manifest.analyses)
+            for name, path, row_count in write_run_rows(dataset, manifest, folder):
+                folder_name = f"analyses/{name}"
+                analyses[name] = put_file(dataset, folder_name, "all", path, row_count)
+            manifest = replace(manifest, analyses=dict(sorted(analyses.items())))
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _remove_unnamed_files(dataset, manifest)
@@ -151,24 +155,24 @@ def _manifest(
     folder: Path,
 ) -> Manifest:
     dataset = job.dataset
-    tables: dict[str, list[ListedFile]] = {}
-    analyses: dict[str, ListedFile] = {}
+    tables: dict[str, list[File]] = {}
+    analyses: dict[str, File] = {}
     for number, (_, files) in enumerate(shards):
         for table, file in sorted(files.items()):
-            tables.setdefault(table, []).append(_listed(file, number))
+            tables.setdefault(table, []).append(replace(file, shard=number))
     for name, path, row_count in small.consolidated():
         file = put_file(dataset, name, "all", path, row_count)
         kind, _, plain = name.partition("/")
         if kind == "tables":
-            tables.setdefault(plain, []).append(_listed(file))
+            tables.setdefault(plain, []).append(file)
         else:
-            analyses[plain] = _listed(file)
+            analyses[plain] = file
     has_requests = has_benchmarks = False
     for table, path, row_count in write_run_tables(job.runs, folder):
         has_requests |= table == "request"
         has_benchmarks |= table == "benchmark"
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
-        tables.setdefault(table, []).append(_listed(file))
+        tables.setdefault(table, []).append(file)
     from tracekit.analysis.catalog import make_digest
 
     numbers = small.ranks
@@ -199,18 +203,6 @@ def _manifest(
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,
     )
-
-
-def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
-    """Write the analyses of the run; return the updated manifest."""
-    analyses = dict(manifest.analyses)
-    for name, path, row_count in write_run_rows(dataset, manifest, folder):
-        analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
-    return replace(manifest, analyses=dict(sorted(analyses.items())))
-
-
-def _listed(file: File, shard: int | None = None) -> ListedFile:
-    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, shard)
 
 
 def _write_manifest(
