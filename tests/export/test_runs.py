@@ -7,9 +7,8 @@ from traces_by_hand import call, kernel, span
 from tracekit.errors import QueryError
 from tracekit.export import scene
 from tracekit.export.packets import _COUNTER, PacketWriter
-from tracekit.export.perfetto import export_perfetto
+from tracekit.export.perfetto import export_perfetto, runs_of
 from tracekit.export.scene import quoted_if_long
-from tracekit.export.tracks import runs_of
 from tracekit.wire import number_field
 
 SLICES = """
