@@ -13,9 +13,8 @@ from tracekit.database.building import build_temporary
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_trace import BLOCK_BYTES, ChromeTraceReader
 from tracekit.ingest.faults import Faults
-from tracekit.ingest.load import load_trace
+from tracekit.ingest.load import fill_threads, load_trace
 from tracekit.ingest.reading import Reading
-from tracekit.ingest.threads import fill_threads
 from tracekit.schema import RUN_TABLES, TABLES
 
 EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata", "span_end")

@@ -15,7 +15,6 @@ from tracekit.render._text import is_unsafe, printable
 from tracekit.sql_text import quote
 
 PAGE_ROWS = 200
-"""Number of rows per page."""
 
 Row = Mapping[str, Any]
 

@@ -246,7 +246,6 @@ _LEADS: dict[str, Deeper] = {
     "requests": _steps_of_request,
     "critical_path": _event_of_path,
 }
-"""Functions that open a row of an analysis."""
 
 _KEYS = "1234567890"
 
@@ -303,4 +302,3 @@ HELP = "\n".join(
         "nested ops interrupt has one row per piece. s explains the columns.",
     ]
 )
-"""Help text of key ?."""

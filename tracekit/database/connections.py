@@ -164,7 +164,6 @@ def _limits(text_bytes: int) -> tuple[str, ...]:
 
 
 SCRATCH = "scratch"
-"""Name of the in-memory database of a build."""
 
 SESSION = "session"
 """Name of the in-memory database of every connection; see :func:`add_session`."""
@@ -290,7 +289,6 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
 
 
 EMPTY_STORE = "empty_store.duckdb"
-"""Name of the template of new stores, a file next to the library."""
 
 
 def create_tables(

@@ -32,7 +32,6 @@ saves."""
 
 
 OF_TRACES = "kernel_rule"
-"""Table that identifies a store of traces."""
 
 
 Check = Callable[["duckdb.DuckDBPyConnection", Path], None]

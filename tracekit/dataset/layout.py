@@ -92,7 +92,6 @@ BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """Sort order of tables. Other tables are already sorted by trace, device, and time."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
-"""Options with which DuckDB writes a file of a dataset."""
 
 
 @dataclass(frozen=True, slots=True)

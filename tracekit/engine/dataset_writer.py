@@ -12,6 +12,8 @@ from pathlib import Path
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
+from tracekit.analysis.catalog import load_catalog, make_digest
+from tracekit.database.connections import SESSION, DamagedStoreError
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
 from tracekit.dataset.manifest import Manifest, Missing, TraceEntry, read_manifest
@@ -53,8 +55,6 @@ class RunProgress:
 
 def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
     """Return a digest of everything that determines a dataset, except its traces."""
-    from tracekit.analysis.catalog import load_catalog, make_digest
-
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {make_digest(rules)}".encode())
     wanted = {*analyses, *run_analyses_of(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
@@ -173,8 +173,6 @@ def _manifest(
         has_benchmarks |= table == "benchmark"
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
         tables.setdefault(table, []).append(file)
-    from tracekit.analysis.catalog import make_digest
-
     numbers = small.ranks
     read = {one for ids, _ in shards for one in ids}
     return Manifest(
@@ -255,7 +253,6 @@ def write_run_rows(
     import duckdb
 
     from tracekit.analysis.relations import ensure
-    from tracekit.database.connections import SESSION, DamagedStoreError
     from tracekit.dataset.opening import open_listed
 
     names = run_analyses_of(manifest.analyses, len(manifest.traces))

@@ -71,6 +71,14 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
     raise UsageError(f"unknown engine {name!r}", hint="engines: " + ", ".join(ENGINES))
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A batch, and the number of times its worker died."""
+
+    batch: Batch
+    death_count: int = 0
+
+
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
     """Return the result of a batch whose workers died on every attempt."""
     failures = tuple(

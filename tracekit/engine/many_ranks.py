@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import library_file
+from tracekit.analysis.rules import check_rules
 from tracekit.analysis.scopes import Contents
+from tracekit.database.connections import create_tables
+from tracekit.dataset.layout import SUFFIX
+from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import JobSpec, Rank
@@ -25,13 +31,12 @@ from tracekit.ingest.sources import (
     usual_text_bytes,
 )
 from tracekit.storage import Location, Place
+from tracekit.storage.temp_dirs import temporary_folder
 from tracekit.trace import OpenStore
 
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.dataset.manifest import Manifest
-    from tracekit.engine.dataset_writer import RunProgress
     from tracekit.engine.engines import Engine
     from tracekit.ingest.sources import Sources
 
@@ -137,10 +142,7 @@ class DistributedIngest:
             return {}
         import duckdb
 
-        from tracekit.analysis.library import library_file
-        from tracekit.database.connections import create_tables
         from tracekit.ingest.runs import load_runs
-        from tracekit.storage.temp_dirs import temporary_folder
 
         folder = temporary_folder()
         try:
@@ -169,7 +171,6 @@ class DistributedIngest:
 
     def _cached_path(self) -> Path:
         from tracekit.database.cache import cached_store_path
-        from tracekit.dataset.layout import SUFFIX
 
         recipe = recipe_of(self.rules, self._of_breakdown())
         try:
@@ -182,16 +183,11 @@ class DistributedIngest:
         return store.with_suffix(SUFFIX)
 
     def _passing(self, resources: contextlib.ExitStack) -> Path:
-        from tracekit.dataset.layout import SUFFIX
-        from tracekit.storage.temp_dirs import temporary_folder
-
         folder = temporary_folder()
         resources.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder / f"ranks{SUFFIX}"
 
     def _is_whole(self, dataset: Location) -> bool:
-        from tracekit.dataset.manifest import read_manifest
-
         try:
             manifest = read_manifest(dataset)
         except StoreError:
@@ -200,8 +196,6 @@ class DistributedIngest:
 
     def _made(self, dataset: Location) -> Manifest:
         """Write the dataset unless another process has already written it."""
-        from tracekit.dataset.manifest import read_manifest
-
         try:
             return self.make(dataset)
         except StoreError:
@@ -225,16 +219,12 @@ def ingest_dataset(
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
     """Write a dataset of traces, or add the missing traces to an existing dataset."""
-    from tracekit.analysis.catalog import load_catalog
-
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(
             f"{dataset.shown}: dataset names end in .tracekit, and store names in .duckdb"
         )
     if rules is not None:
-        from tracekit.analysis.rules import check_rules
-
         check_rules(rules)
     with named_paths():
         sources = find_sources(paths)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
-from tracekit.engine.engines import DiedError, given_up
+from tracekit.engine.engines import DiedError, Task, given_up
 from tracekit.engine.machine import processor_count
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.engine.worker_process import Answer, do_batch
@@ -59,14 +59,6 @@ _OWN_ENVIRONMENT = {
 
 # Starting a cluster is slow on a busy machine.
 _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
-
-
-@dataclass(slots=True)
-class _Task:
-    """A batch, and the number of times its worker died."""
-
-    batch: Batch
-    death_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,7 @@ class _Tasks:
         # Queue extra tasks (one per eight workers, at least one), so that a free node can start the
         # next task without a round trip.
         self._most = worker_count + max(1, worker_count // 8)
-        self._under_way: dict[Any, _Task] = {}
+        self._under_way: dict[Any, Task] = {}
         # Ray does not retry tasks; tracekit retries them itself, in smaller batches.
         self._remote = ray.remote(
             num_cpus=1,
@@ -121,7 +113,7 @@ class _Tasks:
         )(do_batch)
 
     def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
-        waiting = deque(_Task(batch) for batch in batches)
+        waiting = deque(Task(batch) for batch in batches)
         while waiting or self._under_way:
             while waiting and len(self._under_way) < self._most:
                 task = waiting.popleft()
@@ -137,7 +129,7 @@ class _Tasks:
                     # Retry one trace per unit, so that a trace that is too large fails alone.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
-                    waiting.extendleft(_Task(batch, death_count) for batch in again)
+                    waiting.extendleft(Task(batch, death_count) for batch in again)
                 else:
                     ended = f"its task crashed {_MOST_DEATHS} times"
                     yield given_up(task.batch, ended, answer)

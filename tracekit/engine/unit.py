@@ -27,10 +27,9 @@ from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN
 from tracekit.dataset.shards import Description, key_of, write_shard
 from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
 from tracekit.errors import TracekitError
-from tracekit.ingest.load import forget_trace, load_trace
+from tracekit.ingest.load import THREAD, fill_threads, forget_trace, load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.runs import load_runs
-from tracekit.ingest.threads import THREAD, fill_threads
 from tracekit.sql_text import quote, rows
 from tracekit.storage import place_of
 from tracekit.storage.temp_dirs import temporary_folder

@@ -61,7 +61,6 @@ def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
 
 
 Answer: TypeAlias = BatchResult | TracekitError | str
-"""Result of a task: a batch result, an error that ends the run, or the traceback of a bug."""
 
 
 def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:

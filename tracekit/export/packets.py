@@ -256,7 +256,6 @@ NESTING_LANES = 4
 cost of a slice does not depend on the number of overlapping slices."""
 
 _NEVER = -(1 << 63)
-"""Earlier than all times, ns."""
 
 
 class FlatLanes:

@@ -33,7 +33,6 @@ _ATTRIBUTION = (
     (3, "modules", queries.MODULES),
     (5, "steps", queries.DEVICE_STEPS),
 )
-"""Attribution tracks of a device: sort position, name, and statement."""
 
 _GAPS_PLACE, _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 4, 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000

@@ -32,7 +32,6 @@ class Slice(NamedTuple):
 
 
 BLOCK_BYTES = 1 << 20
-"""Maximum buffer size, bytes."""
 
 _LONG = re.compile(r"[0-9]{19}")
 

@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-"""Interval at which a waiting thread checks whether the other side has stopped."""
 
 
 class StoppedError(Exception):

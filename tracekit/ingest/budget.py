@@ -35,7 +35,6 @@ MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""
 
 MAX_DEPTH = 100
-"""Maximum nesting depth of a value."""
 
 
 class Budget:

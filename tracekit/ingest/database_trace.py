@@ -28,7 +28,6 @@ _STEPS = 100_000
 """Instructions of SQLite's virtual machine between budget checks; they take a few ms."""
 
 _UNFINISHED = ("-wal", "-journal")
-"""Suffixes of files next to an incomplete database."""
 
 
 class Database:
@@ -138,13 +137,17 @@ def _quoted(name: str) -> str:
 class Schema(Protocol):
     """Reader of the databases of one profiler."""
 
-    def is_of(self, database: Database) -> bool:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         """Return whether a database is from this profiler."""
 
-    def events(self, database: Database) -> list[str]:
+    def __init__(self, database: Database) -> None:
+        """Check version and columns."""
+
+    def events(self) -> list[str]:
         """Return statements whose only column is the text of events."""
 
-    def metadata(self, database: Database) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """Return the metadata of the database, as :meth:`TraceReader.metadata` does."""
 
 
@@ -200,7 +203,7 @@ def _us(key: str, ns: str) -> str:
 
 
 class DatabaseReader(EventTextReader):
-    def __init__(self, stream: ByteStream, schemas: tuple[Schema, ...]) -> None:
+    def __init__(self, stream: ByteStream, schemas: tuple[type[Schema], ...]) -> None:
         super().__init__(stream)
         self._schemas = schemas
 
@@ -228,9 +231,10 @@ class DatabaseReader(EventTextReader):
                 "rocprofv3 (rocpd)",
                 hint="write one with nsys export --type sqlite or rocprofv3 --output-format rocpd",
             )
-        statements = schema.events(database)
+        trace = schema(database)
+        statements = trace.events()
         yield from self._rows(text for sql in statements for text in database.texts(sql))
-        self._metadata = schema.metadata(database)
+        self._metadata = trace.metadata()
 
     def unreadable(self) -> TraceError:
         return TraceError(

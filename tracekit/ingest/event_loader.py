@@ -25,7 +25,6 @@ _WAITING_BLOCKS = 2
 _BLOCKS_PER_STATEMENT = 24
 
 _ARRIVED = "arrived"
-"""Name of the Arrow stream in the statement."""
 
 
 class EventLoader:

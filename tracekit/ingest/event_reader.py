@@ -90,7 +90,6 @@ _SHORT_BYTES = 512
 _short_text = lru_cache(4096)(text_of)
 
 _NS_DIGITS = 3
-"""Number of decimals of a time in µs that are exact in ns."""
 
 _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
@@ -280,7 +279,6 @@ _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASC
 _HEXADECIMAL = re.compile(r"\s*(0[xX][0-9a-fA-F]+)\s*", re.ASCII)
 
 _LARGEST = Decimal("1.7976931348623157e308")
-"""Largest accepted number, the largest double."""
 
 _MAX_CHARACTERS = 4096
 _exact = Context(prec=_MAX_CHARACTERS + 10)

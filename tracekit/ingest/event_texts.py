@@ -17,10 +17,8 @@ from tracekit.ingest.json_values import is_utf8
 from tracekit.ingest.repair import is_object
 
 _TEXT_BYTES = 1 << 20
-"""Minimum text per call of the parser."""
 
 _BLOCK_BYTES = 8 << 20
-"""Minimum text per block of rows."""
 
 
 class EventTextReader:

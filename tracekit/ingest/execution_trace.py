@@ -68,7 +68,6 @@ FROM (
 ) AS gain
 WHERE trace.trace_id = gain.trace_id
 """
-"""SQL that stores the numbers of added values as text in the metadata, for analysis `trace`."""
 
 _ADD = """
 UPDATE record SET args = json_merge_patch(node.args, record.args)

@@ -32,7 +32,6 @@ MAX_LINES = 4_000_000
 """Maximum number of lines, whose keys are in memory while the file is read."""
 
 PART_BYTES = 8 * MB
-"""Text per statement."""
 
 MAX_REJECTED = 1000
 """Maximum number of rejected lines that are stored per statement."""
@@ -276,7 +275,6 @@ REQUESTS = LineKind(
     further_types={"steps": "BIGINT[][]"},
     further_inserts=(_INSERT_STEPS,),
 )
-"""Format of `requests.jsonl`, for tables `request` and `request_step`."""
 
 
 class _Benchmark(msgspec.Struct, kw_only=True):
@@ -321,4 +319,3 @@ class _Benchmark(msgspec.Struct, kw_only=True):
 BENCHMARKS = LineKind(
     what="benchmark", line=_Benchmark, key="bench_id", table="benchmark", further_types={}
 )
-"""Format of `benchmarks.jsonl`, for table `benchmark`."""

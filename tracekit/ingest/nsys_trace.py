@@ -109,31 +109,14 @@ numbers; the device of each context; event records; synchronization calls and th
 domains."""
 
 
-class NsysSchema:
-    def is_of(self, database: Database) -> bool:
+class NsysExport:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         return "StringIds" in database.columns and any(
             name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT"))
             for name in database.columns
         )
 
-    def events(self, database: Database) -> list[str]:
-        export = _Export(database)
-        export.prepare()
-        return [
-            *export.device_work(),
-            *export.synchronisations(),
-            *export.calls(),
-            *export.overheads(),
-            *export.ranges(),
-            *export.names(),
-            *export.gpu_metrics(),
-        ]
-
-    def metadata(self, database: Database) -> dict[str, object]:
-        return _Export(database).metadata()
-
-
-class _Export:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._numbered = _numbered(database.columns)
@@ -157,6 +140,18 @@ class _Export:
                     f"{self._called} without the column {lacking[0]} in table {self._name(table)}",
                     hint="export it with another release of nsys",
                 )
+
+    def events(self) -> list[str]:
+        self.prepare()
+        return [
+            *self.device_work(),
+            *self.synchronisations(),
+            *self.calls(),
+            *self.overheads(),
+            *self.ranges(),
+            *self.names(),
+            *self.gpu_metrics(),
+        ]
 
     # -- tables and columns -----------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ _BYTES_PER_VALUE = 4
 opcode. Pickles of profilers exceed it, because they also contain the members of each object."""
 
 _LONG_BYTES = 9
-"""Maximum bytes of an unsigned 64-bit integer."""
 
 _KEYS = 2**60
 """Integers below this limit have unique hashes."""

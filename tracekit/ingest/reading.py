@@ -6,7 +6,6 @@ It does not need DuckDB, so reading begins while DuckDB is imported and the stor
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tracekit.ingest.bounded_queue import ReadAhead
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _BLOCKS_AHEAD = 9
-"""Maximum number of blocks read ahead."""
 
 
 class Reading:
@@ -57,12 +55,7 @@ class Reading:
     def __enter__(self) -> Reading:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _on_read(self, stream: ByteStream) -> None:

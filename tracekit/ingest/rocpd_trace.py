@@ -36,32 +36,35 @@ _NEEDED = {
 }
 
 _ROW_PLACE = ("start", "end", "pid", "tid", "agent_id", "queue_id", "stream_id")
-"""Optional columns of a row in version 3."""
 
 _TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
     column: f"t.{column}" for column in ("pid", "tid", "agent_id", "queue_id", "stream_id")
 }
-"""SQL expressions for these columns in version 4."""
 
 
-class RocpdSchema:
-    def is_of(self, database: Database) -> bool:
+class RocpdTrace:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         return bool(_table_suffixes(database))
 
-    def events(self, database: Database) -> list[str]:
-        processes = [_Process(database, end, n) for n, end in enumerate(_table_suffixes(database))]
-        machines = {machine for process in processes for machine in process.machines()}
+    def __init__(self, database: Database) -> None:
+        self._shown = database.shown
+        self._processes = [
+            _Process(database, end, n) for n, end in enumerate(_table_suffixes(database))
+        ]
+
+    def events(self) -> list[str]:
+        machines = {machine for process in self._processes for machine in process.machines()}
         if len(machines) > 1:
             raise TraceError(
-                f"{database.shown}: merged from {len(machines)} machines whose devices "
+                f"{self._shown}: merged from {len(machines)} machines whose devices "
                 "have the same numbers",
                 hint="open the original databases",
             )
-        return [sql for process in processes for sql in process.events()]
+        return [sql for process in self._processes for sql in process.events()]
 
-    def metadata(self, database: Database) -> dict[str, object]:
-        process = _Process(database, _table_suffixes(database)[0], 0)
-        return process.metadata()
+    def metadata(self) -> dict[str, object]:
+        return self._processes[0].metadata()
 
 
 def _table_suffixes(database: Database) -> list[str]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import duckdb
 
 UNREADABLE = "unreadable"
-"""Outcome of a run with an unreadable manifest."""
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
 """JSON Lines files of a run folder with their formats; table run counts their lines."""

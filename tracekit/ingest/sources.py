@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tracekit.errors import TraceError, UsageError, did_you_mean
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
-from tracekit.storage import Location, Place, has_query, lies_in, natural, place_of
+from tracekit.storage import Location, Place, lies_in, natural, place_of
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
@@ -26,7 +26,6 @@ STORE_SUFFIX = ".duckdb"
 _OF_RUNS = (REQUESTS_NAME, BENCHMARKS_NAME, COUNTERS_NAME)
 
 MAX_DEPTH = 5
-"""Maximum depth of run folders below a folder."""
 
 
 USUAL_GZIP_RATIO = 15
@@ -86,7 +85,7 @@ def _is_of_counters(path: Place) -> bool:
 def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
     """Return the distinct run folders of trace files, with two file system calls for each."""
     # A URL with a query may be signed for one file, so its folder is not accessed.
-    folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
+    folders = dict.fromkeys(trace.parent for trace in traces if not Location.of(trace).has_query)
     return [folder for folder in folders if is_run(folder)]
 
 
@@ -166,14 +165,7 @@ def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
 
 def glob(pattern: Place) -> list[Place]:
     """Return the matches of a glob, which may be absolute, in natural order."""
-    if not isinstance(pattern, Path):
-        return [*pattern.glob()]
-    anchor = Path(pattern.anchor)
-    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
-    try:
-        return sorted(anchor.glob(str(relative)), key=lambda path: natural(path.name))
-    except (ValueError, NotImplementedError):
-        return []
+    return [place.local_path or place for place in Location.of(pattern).glob()]
 
 
 def close_names(path: Place) -> str | None:
@@ -190,7 +182,6 @@ _MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
-"""File name of kernel annotations, for `ingest.kernel_annotations`."""
 
 
 def _is_companion(name: str) -> bool:

@@ -83,10 +83,10 @@ _inspector_log = _reader("inspector_log", "InspectorReader")
 
 def _database(stream: ByteStream) -> TraceReader:
     from tracekit.ingest.database_trace import DatabaseReader
-    from tracekit.ingest.nsys_trace import NsysSchema
-    from tracekit.ingest.rocpd_trace import RocpdSchema
+    from tracekit.ingest.nsys_trace import NsysExport
+    from tracekit.ingest.rocpd_trace import RocpdTrace
 
-    return DatabaseReader(stream, (NsysSchema(), RocpdSchema()))
+    return DatabaseReader(stream, (NsysExport, RocpdTrace))
 
 
 def _is_database(head: bytes) -> bool:

@@ -40,7 +40,6 @@ AT_ONCE = 2
 """Maximum number of concurrent calls, because each may use as many resources as a command."""
 
 _LOOK_S = 1.0
-"""Seconds between checks whether a client is still connected."""
 
 _LEFT = "error: the client disconnected", True
 

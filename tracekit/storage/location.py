@@ -251,7 +251,3 @@ def lies_in(folder: Place, name: str) -> bool:
         return folder.holds(name)
     except PermissionError:
         return False
-
-
-def has_query(place: Place) -> bool:
-    return not isinstance(place, Path) and place.has_query

@@ -118,4 +118,3 @@ CREDENTIALS = {
     **dict.fromkeys(("az", "abfs", "abfss"), "use AZURE_STORAGE_* variables"),
     **dict.fromkeys(("https", "http"), "use a signed URL"),
 }
-"""Source of the credentials of each scheme."""
