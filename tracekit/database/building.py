@@ -111,7 +111,6 @@ def _move_if_free(partial: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def build_temporary(library: Path) -> Iterator[Build]:
-    """Build a temporary store that is removed with its connection."""
     folder = temporary_folder()
     try:
         with explained(folder):

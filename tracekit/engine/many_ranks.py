@@ -218,7 +218,6 @@ def ingest_dataset(
     engine: EngineChoice | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
-    """Write a dataset of traces, or add the missing traces to an existing dataset."""
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(

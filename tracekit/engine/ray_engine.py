@@ -264,7 +264,6 @@ def _check_answers(address: str) -> None:
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
-    """Start a local cluster that accepts only this process and its children."""
     import logging
 
     folder = _short_folder()

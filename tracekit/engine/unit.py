@@ -146,7 +146,6 @@ class Worker:
         return loaded, later, failures
 
     def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Shard:
-        """Derive relations and run analyses; return the results of the loaded traces."""
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
@@ -218,7 +217,6 @@ class Worker:
     def _rows_of(
         self, connection: duckdb.DuckDBPyConnection, relations: Relations, name: str
     ) -> bytes:
-        """Return the rows of an analysis with their traces, in the order of the result."""
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
             # An ingested table has the same name, so call the analysis.

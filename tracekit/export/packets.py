@@ -109,7 +109,6 @@ class PacketWriter:
     # Tracks
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
-        """Write a group track, whose tracks are sorted by `rank`; return its number."""
         return self._descriptor(name, parent, rank, number_field(11, _EXPLICIT_ORDER), about)
 
     def track(

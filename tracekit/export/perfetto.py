@@ -262,7 +262,6 @@ class _Thread:
         return self._spans
 
     def work(self) -> Any:
-        """Return the track of a stream's GPU work, which does not nest."""
         if self._work is None:
             self._work = self._writer.track(*self._place, is_flat=True)
         return self._work
@@ -291,7 +290,6 @@ def export_perfetto(
     *,
     args: bool = True,
 ) -> Exported:
-    """Write traces for Perfetto, exact in ns."""
     scope = scope_of(trace, selection or Selection())
     writer = PacketWriter(write)
     tracks = Tracks(trace, scope, writer, args=args)

@@ -45,8 +45,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The traces of an export on their common axis."""
-
     parts: tuple[Part, ...]
     is_since_epoch: bool
     notes: list[str] = field(default_factory=list)

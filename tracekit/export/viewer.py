@@ -28,7 +28,6 @@ _STARTUP_COMMANDS = json.dumps(
 
 
 def origin_of(ui: str) -> str:
-    """Return scheme and host of the address of a UI."""
     parts = urlsplit(ui)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(f"--ui: {ui!r} is not an address", hint=f"for example {UI}")

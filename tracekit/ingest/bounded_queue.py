@@ -33,7 +33,6 @@ class HandOver(Generic[T]):
         return False
 
     def take(self) -> T:
-        """Wait for the next item and return it."""
         while not self._is_stopped:
             with contextlib.suppress(queue.Empty):
                 return self._waiting.get(timeout=_LOOK_S)

@@ -47,7 +47,6 @@ class Budget:
         self._known: dict[int, tuple[int, int]] = {}
 
     def spend(self, rows: int, text_bytes: int) -> None:
-        """Count events and the bytes of their text."""
         self._rows += rows
         self._bytes += text_bytes
         self._progress_s = time.thread_time()
@@ -57,7 +56,6 @@ class Budget:
         self.admit_bytes(self._bytes)
 
     def admit_bytes(self, text_bytes: int) -> None:
-        """Check the size of text from the file."""
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
             raise self.exceeded(f"more than {allowed >> 20:,} MiB of events")
@@ -77,7 +75,6 @@ class Budget:
         return time.thread_time() - self._progress_s > allowed_s
 
     def exceeded(self, what: str) -> TraceError:
-        """Return the error for a file that exceeds a limit."""
         return TraceError(
             f"{self._stream.path}: {self._stream.text_bytes:,} bytes expand to {what}, "
             "which no profiler writes",

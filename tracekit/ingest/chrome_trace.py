@@ -329,7 +329,6 @@ class Nesting:
         )
 
     def feed(self, text: bytes | bytearray) -> None:
-        """Read the next piece of text."""
         if self.is_broken:
             return
         was_cut_off = bool(self._rest)

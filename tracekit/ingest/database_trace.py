@@ -82,7 +82,6 @@ class Database:
         return results
 
     def texts(self, sql: str) -> Iterator[bytes]:
-        """Yield the only column of a statement, as bytes."""
         self._connection.text_factory = bytes
         try:
             for (text,) in self._connection.execute(sql):
@@ -117,7 +116,6 @@ class Database:
         self._connection.executescript(script)
 
     def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:
-        """Insert rows into a temporary table, except rows with an existing key."""
         for row in rows:
             places = ", ".join("?" * len(row))
             self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", row)

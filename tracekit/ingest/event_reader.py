@@ -221,7 +221,6 @@ def _integer(value: bytes) -> int | None:
 
 
 def _start_ns(value: Raw | None) -> int | str:
-    """Return a start time in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if _MIN_TIME_NS <= ns <= _MAX_TIME_NS else "ts is out of range"
@@ -233,7 +232,6 @@ def _start_ns(value: Raw | None) -> int | str:
 
 
 def _dur_ns(value: Raw | None) -> int | str:
-    """Return a duration in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if ns <= _MAX_DUR_NS else "dur is out of range"
@@ -268,7 +266,6 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
-    """Return JSON members with additional text members."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
     )
@@ -285,7 +282,6 @@ _exact = Context(prec=_MAX_CHARACTERS + 10)
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """Convert text to a decimal number; return None if it is not a number."""
     if len(text) > _MAX_CHARACTERS or not _DECIMAL.fullmatch(text):
         return None
     try:

@@ -70,7 +70,6 @@ class LineKind:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of the table without the run, with their DuckDB types."""
         (table,) = (table for table in RUN_TABLES if table.name == self.table)
         return {column.name: column.type for column in table.columns if column.name != "run_id"}
 
@@ -239,8 +238,6 @@ _Time = Annotated[float, msgspec.Meta(ge=0, le=_MAX_NS)]
 
 
 class _Request(msgspec.Struct, kw_only=True):
-    """Members of a request of a serving run that have columns."""
-
     request_id: _Id
     outcome: str
     engine_request_id: str | None = None
@@ -278,8 +275,6 @@ REQUESTS = LineKind(
 
 
 class _Benchmark(msgspec.Struct, kw_only=True):
-    """Members of a measured point of a bench run that have columns."""
-
     bench_id: _Count
     family: Literal["gemm", "memcpy", "collective", "launch"]
     op: str

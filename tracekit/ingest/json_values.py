@@ -23,7 +23,6 @@ _items = msgspec.json.Decoder(list[Raw])
 
 
 def compact(text: bytes | memoryview) -> bytes:
-    """Return JSON without white space."""
     return msgspec.json.format(text, indent=-1)
 
 
@@ -48,7 +47,6 @@ def _shortest(escape: re.Match[bytes]) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """Return a text as a canonical JSON string."""
     return canonical(msgspec.json.encode(text))
 
 

@@ -310,7 +310,6 @@ class NsysExport:
         return f"nullif({self._column(table, 'correlationId')}, 0) + {_FROM}"
 
     def device_work(self) -> list[str]:
-        """Return statements for kernels, copies, memsets, and CUDA graphs traced as one event."""
         kernel, copy, memset = (
             f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
         )

@@ -322,8 +322,6 @@ def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class _FlightRecorder:
-    """Collectives of one rank from a flight recorder dump."""
-
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
         self._budget = budget
         self._entries: Sequence[Mapping[str, Any]] = content["entries"]
@@ -385,8 +383,6 @@ _CATEGORIES = (
 
 
 class MemoryTimeline:
-    """Converter of a memory timeline."""
-
     def __init__(self, content: Sequence[Sequence[int]]) -> None:
         self._rows = content
 

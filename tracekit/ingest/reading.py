@@ -42,7 +42,6 @@ class Reading:
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the rows of the events in file order; can be iterated only once."""
         return iter(self._ahead)
 
     def _blocks(self) -> Generator[EventRows, None, None]:

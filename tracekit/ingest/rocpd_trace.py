@@ -74,8 +74,6 @@ def _table_suffixes(database: Database) -> list[str]:
 
 
 class _Process:
-    """Tables of one process."""
-
     def __init__(self, database: Database, end: str, number: int) -> None:
         self._database = database
         self._end = end

@@ -118,7 +118,6 @@ class _Run:
     error: TraceError | None = None
 
     def joined(self) -> Manifest:
-        """Return the manifest of the run."""
         if self.error is not None:
             raise self.error
         return (
@@ -210,7 +209,6 @@ def _cut(value: Any) -> Any:
 
 
 def _repeat_rows(run: Manifest) -> list[Row]:
-    """Return the repeats of a manifest as rows of table run_repeat, without the run."""
     repeats = [
         {"repeat": number, **dataclasses.asdict(repeat)}
         for number, repeat in enumerate(run.repeats)
@@ -221,7 +219,6 @@ def _repeat_rows(run: Manifest) -> list[Row]:
 
 
 def _check(table: str, row: Mapping[str, Any]) -> None:
-    """Check that integers fit their columns."""
     bits = {"INTEGER": 32, "BIGINT": 64}
     for column in _COLUMNS[table]:
         value = row.get(column.name)

@@ -66,8 +66,6 @@ class Salvaged:
 
 
 class Salvager:
-    """Reader of the malformed text of one file."""
-
     def __init__(self, stream: ByteStream, collector: EventCollector) -> None:
         self._stream = stream
         self._collector = collector

@@ -90,7 +90,6 @@ def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
 
 
 def find_runs(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the run folders of paths: folders, files in run folders, and globs."""
     result: dict[Place, None] = {}
     for source in paths:
         path = place_of(source)
@@ -138,7 +137,6 @@ def are_fragments_of_one(folders: Sequence[Place]) -> bool:
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
-    """Yield the run folders at and below a folder, in natural order."""
     base = len(folder.parts)
     for place, inside, _ in os.walk(folder):
         here = Path(place)
@@ -164,12 +162,10 @@ def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
 
 
 def glob(pattern: Place) -> list[Place]:
-    """Return the matches of a glob, which may be absolute, in natural order."""
     return [place.local_path or place for place in Location.of(pattern).glob()]
 
 
 def close_names(path: Place) -> str | None:
-    """Return a hint with similar names in the folder of a path."""
     try:
         names = [other.name for other in Location.of(path.parent).entries()]
     except OSError:
@@ -190,7 +186,6 @@ def _is_companion(name: str) -> bool:
 
 
 def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
-    """Return the traces and run folders of files, folders, and globs."""
     counters = [path for path in map(place_of, paths) if _is_of_counters(path)]
     if counters:
         paths = [path for path in paths if place_of(path) not in counters]
@@ -244,7 +239,6 @@ def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
-    """Return sources with additional traces of captures."""
     if isinstance(captures, str) or not isinstance(captures, Sequence):
         captures = [captures]
     if not captures:

@@ -42,7 +42,6 @@ class OutsideText:
         self._offsets: list[int] = []
 
     def add(self, byte_offset: int, text: bytes) -> None:
-        """Add the next piece with its offset in the file, bytes."""
         self._pieces.append(text)
         self._offsets.append(byte_offset)
 

@@ -60,8 +60,6 @@ _PROPERTIES = {
 
 
 class _Plane:
-    """Plane with its lines and numbered names."""
-
     def __init__(self, data: memoryview) -> None:
         self.name = ""
         self._lines: list[memoryview] = []
@@ -124,7 +122,6 @@ class _Plane:
         return self._read_kinds[number]
 
     def programs(self) -> Iterator[tuple[str, memoryview]]:
-        """Yield the XLA programs of a plane with their names."""
         for kind in self._kinds.values():
             name = b""
             for field, value in fields(kind):

@@ -151,7 +151,6 @@ class Tools:
         return brief(result, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
-        """Return the rows of one SELECT."""
         import duckdb
 
         with self._opened(trace) as opened:
@@ -177,7 +176,6 @@ class Tools:
         per: str | None = None,
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
-        """Return the differences between two runs."""
         sides = [allowed(self.folders, one) for one in (base, new)]
         result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = result.results(by)  # type: ignore[arg-type]

@@ -32,7 +32,6 @@ class Location(ABC):
 
     @staticmethod
     def of(given: str | Path | Location) -> Location:
-        """Return the location of a path or URL."""
         from tracekit.storage.local import LocalLocation
 
         if isinstance(given, Location):
@@ -73,7 +72,6 @@ class Location(ABC):
 
     @property
     def suffix(self) -> str:
-        """The file name extension with its dot, such as ``.gz``, or an empty text."""
         return Path(self.name).suffix
 
     @property

@@ -43,7 +43,6 @@ _NO_CREDENTIALS = re.compile(
 
 
 def limit_s() -> float:
-    """Return the time limit of a file, seconds."""
     text = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
     return float(text) if text.isdecimal() else LIMIT_S
 

@@ -81,7 +81,6 @@ class RemoteStream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return 0 at the end."""
         view = memoryview(buffer).cast("B")
         while not self._chunk:
             chunk = self._next()
