@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from tracekit.errors import TraceError
@@ -204,7 +203,13 @@ class NsysExport:
                 table, self._process(table), self._column(table, "contextId"), "r.deviceId"
             )
         }
-        devices = {(process, device): self._gpu(process, device) for process, _, device in places}
+        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
+        # Each process numbers its visible GPUs.
+        gpus = {(pid, local): gpu for pid, local, gpu in rows}
+        devices = {}
+        for process, _, device in places:
+            pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
+            devices[process, device] = gpus.get((pid, device), device)
         first: dict[object, int] = {}
         for (process, _), device in devices.items():
             first[device] = min(first.get(device, len(ids)), numbers.get(process, 0))
@@ -256,16 +261,6 @@ class NsysExport:
         return self._database.rows(
             f"SELECT DISTINCT {', '.join(columns)} FROM {self._name(table)} AS r"
         )
-
-    def _gpu(self, process: object, device: object) -> object:
-        """Return the machine-wide number of a GPU; each process numbers its visible GPUs."""
-        pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
-        return self._gpus.get((pid, device), device)
-
-    @cached_property
-    def _gpus(self) -> dict[tuple[object, object], object]:
-        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        return {(pid, local): gpu for pid, local, gpu in rows}
 
     # -- events ------------------------------------------------------------------
 

@@ -266,9 +266,10 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
         if path.is_dir():
             inside = _traces_in(path)
             if not inside:
+                suffixes = (suffix for one in reversed(FORMATS) for suffix in one.suffixes)
                 raise TraceError(
                     f"{path}: no trace in this folder",
-                    hint="traces end in " + " or ".join(_suffixes()),
+                    hint="traces end in " + " or ".join(suffixes),
                 )
             results += inside
         elif path.exists():
@@ -287,10 +288,6 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
                 f"{file}: a store cannot be combined with traces", hint="open it alone"
             )
     return unique
-
-
-def _suffixes() -> tuple[str, ...]:
-    return tuple(suffix for one in reversed(FORMATS) for suffix in one.suffixes)
 
 
 def _traces_in(folder: Place) -> list[Place]:
