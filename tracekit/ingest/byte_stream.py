@@ -135,7 +135,7 @@ class ByteStream:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _size_bytes(self, file: BinaryIO) -> int:
-        if self._location.is_remote:
+        if self._location.local_path is None:
             return self._location.size_bytes() or 0
         return os.fstat(file.fileno()).st_size
 

@@ -53,10 +53,6 @@ class Location(ABC):
         """The path, or the URL without user, password, query, and signature."""
 
     @property
-    def is_remote(self) -> bool:
-        return self.local_path is None
-
-    @property
     def has_query(self) -> bool:
         return False
 
@@ -138,13 +134,6 @@ class Location(ABC):
 
         The list is empty if the folder does not exist. The sizes and identities of the files are
         known from the listing.
-        """
-
-    @abstractmethod
-    def files(self) -> list[Location]:
-        """Return every file at any depth below this folder, in natural order.
-
-        In an object store, this takes one request per thousand files.
         """
 
     @abstractmethod

@@ -72,11 +72,6 @@ class RemoteLocation(Location):
         return self._url.shown
 
     @property
-    def url(self) -> str:
-        """The complete URL with secrets, only for opening it."""
-        return self._url.text
-
-    @property
     def has_query(self) -> bool:
         return bool(self._url.query)
 
@@ -218,16 +213,16 @@ class RemoteLocation(Location):
             RemoteLocation(url, _FOLDER if url.key.endswith("/") else _Info(False)) for url in found
         ]
 
-    def files(self) -> list[Location]:
+    def _files(self) -> list[RemoteLocation]:
         if self._is_web:
-            inside = self.entries()
-            return [file for at in inside for file in (at.files() if at.is_dir() else [at])]
+            links = self._links()
+            return [file for at in links for file in (at._files() if at.is_dir() else [at])]
 
         def ask(store: Any) -> list[RemoteLocation]:
             pages = store.list(self._path, chunk_size=1000)
             return [self._listed(meta["path"], _info(meta)) for page in pages for meta in page]
 
-        return self._sorted(request(self._url, ask))
+        return request(self._url, ask)
 
     def _listed(self, path: str, info: _Info) -> RemoteLocation:
         return RemoteLocation(self._url._replace(key=path, query=""), info)
@@ -259,7 +254,7 @@ class RemoteLocation(Location):
         """Return the matching files and folders at any depth, from one listing."""
         begin = len(self._url.key.strip("/").split("/")) if self._url.key else 0
         matches: dict[RemoteLocation, None] = {}
-        for file in cast(list[RemoteLocation], self.files()):
+        for file in self._files():
             parts = file._url.key.split("/")
             for end in range(begin + 1, len(parts)):
                 if _matches(parts[begin:end], pattern):
