@@ -254,16 +254,6 @@ def test_category_names_of_2021(load):
     assert loaded.sql("SELECT flow_id FROM flow") == [(12,)]
 
 
-def test_a_real_trace_in_blocks_of_any_size(split_file, sample_trace):
-    whole = split_file(sample_trace)
-    assert len(whole.rows) == 8260
-    for block_bytes in (5_000, 100_000):
-        found = split_file(sample_trace, block_bytes)
-        assert found.rows == whole.rows
-        assert found.metadata == whole.metadata
-        assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
-
-
 def test_secrets_in_the_metadata_are_masked(load):
     trace = {
         "profiler": {"env": {"HF_TOKEN": "hf_abc", "HOME": "/root"}, "api_key": "sk-1"},

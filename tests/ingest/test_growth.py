@@ -198,14 +198,6 @@ def test_growth_with_the_depth(tmp_path, names):
     expect_linear_growth(read, 3_000 // TIMES)
 
 
-@pytest.mark.nightly("takes half a minute")
-def test_12000_nested_spans(tmp_path):
-    kinds = [*NESTED.values()]
-    path = tmp_path / "deep.json"
-    path.write_text(nested(12_000, lambda number: kinds[number % 4]))
-    assert ask_all(path)[0] == 12_000
-
-
 @pytest.mark.nightly("compares CPU times")
 def test_growth_with_the_parts_of_a_name(tmp_path):
     """The parent of a module is found in one step, not in one step per dot of its name."""

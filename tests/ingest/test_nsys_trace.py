@@ -370,7 +370,11 @@ def test_damaged_and_unfinished_databases_are_refused(tmp_path):
     path = database(tmp_path / "a.sqlite", TWO_PROCESSES)
     content = path.read_bytes()
     cut, packed = tmp_path / "cut.sqlite", tmp_path / "cut.sqlite.gz"
-    for damaged in (content[:20_000], content.replace(b"globalPid", b"global\xffid")):
+    for damaged in (
+        content[:20_000],
+        content.replace(b"globalPid", b"global\xffid"),
+        content.replace(b"CREATE TABLE", b"CREAT\xff TABLE"),
+    ):
         cut.write_bytes(damaged)
         with pytest.raises(TraceError, match=r"cut\.sqlite"):
             tracekit.open(cut, cache=False)
