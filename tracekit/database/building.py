@@ -35,10 +35,7 @@ CHECKPOINT_THRESHOLD = "64MB"
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A store that is being built: an open connection and a folder for temporary files.
-
-    The connection also has an in-memory database ``scratch``.
-    """
+    """A store that is being built: an open connection and a folder for temporary files."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path

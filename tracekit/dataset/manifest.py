@@ -27,7 +27,7 @@ class TraceEntry:
     trace_id: int
     location: str
     identity: str | None
-    rank: int | None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,8 @@ class Missing:
 class Manifest:
     """Content of a dataset.
 
-    `shards` has the ids of the traces that were read together. `tables` and `analyses` are the
-    files by name. `rules` is the text of the user's rules file. `runs` are the run folders;
-    `has_requests` and `has_benchmarks` are whether they have requests and benchmarks. `made_by` is
-    a digest of the code and SQL that created the rows.
+    `shards` has the ids of the traces that were read together. `rules` is the text of the user's
+    rules file. `made_by` is a digest of the code and SQL that created the rows.
     """
 
     recipe: str

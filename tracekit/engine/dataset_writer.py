@@ -16,7 +16,7 @@ from tracekit.analysis.catalog import load_catalog, make_digest
 from tracekit.database.connections import SESSION, DamagedStoreError
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
-from tracekit.dataset.manifest import Manifest, Missing, TraceEntry, read_manifest
+from tracekit.dataset.manifest import Manifest, Missing, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
 from tracekit.engine.engines import Engine
@@ -138,7 +138,7 @@ _Shard = tuple[tuple[int, ...], dict[str, "File"]]
 
 def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
     shards: list[_Shard] = []
-    traces = {rank.trace_id: rank.in_shard for rank in ranks}
+    traces = {rank.trace_id: rank.entry for rank in ranks}
     for description, files in read_shards(job.dataset, job.recipe, traces):
         ids = tuple(trace.trace_id for trace in description.traces)
         small.add(ids, files)
@@ -179,9 +179,7 @@ def _manifest(
         recipe=job.recipe,
         tracekit_version=__version__,
         traces=[
-            TraceEntry(
-                rank.trace_id, rank.location.shown, rank.identity, numbers.get(rank.trace_id)
-            )
+            replace(rank.entry, rank=numbers.get(rank.trace_id))
             for rank in ranks
             if rank.trace_id in read
         ],

@@ -63,11 +63,7 @@ _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Runs units as Ray tasks; see :class:`tracekit.engine.engines.Engine`.
-
-    An `asked_count` of 0 means the number of processors. `address` None means RAY_ADDRESS, or a
-    local cluster.
-    """
+    """Runs units as Ray tasks; an `asked_count` of 0 means the number of processors."""
 
     asked_count: int = 0
     address: str | None = None

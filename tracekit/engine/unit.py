@@ -158,7 +158,7 @@ class Worker:
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
         }
-        traces = tuple(rank.in_shard for rank in ranks)
+        traces = tuple(rank.entry for rank in ranks)
         key = key_of(self._job.recipe, traces)
         files: dict[str, File] = {}
         for name, count in counts.items():

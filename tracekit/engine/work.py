@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.layout import File
-from tracekit.dataset.shards import ShardTrace
+from tracekit.dataset.manifest import TraceEntry
 from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place
 from tracekit.units import MB
@@ -31,8 +31,8 @@ class Rank:
     run_id: str | None = None
 
     @property
-    def in_shard(self) -> ShardTrace:
-        return ShardTrace(self.trace_id, self.location.shown, self.identity)
+    def entry(self) -> TraceEntry:
+        return TraceEntry(self.trace_id, self.location.shown, self.identity)
 
 
 @dataclass(frozen=True, slots=True)

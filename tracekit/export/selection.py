@@ -93,10 +93,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Alignment of traces on a common axis.
-
-    `shifts` has the offset of each trace, ns, by trace_id.
-    """
+    """Alignment of traces on a common axis; `shifts` has the offsets, ns, by trace_id."""
 
     shifts: Mapping[int, int]
     is_since_epoch: bool

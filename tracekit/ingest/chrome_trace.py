@@ -246,10 +246,7 @@ class ChromeTraceReader:
         return self._collector.read_usual(rest, base)[1] == "ended"
 
     def metadata(self) -> dict[str, object]:
-        """Return the members of the trace object other than its events.
-
-        Unreadable metadata and text after the trace are recorded as faults.
-        """
+        """Return the members of the trace object other than its events; record faults of them."""
         members, truncation = self._outside.metadata(self._collector.faults)
         self.truncation = self.truncation or truncation
         return members
@@ -297,10 +294,7 @@ _CLOSER: Final = {b"{": b"}"[0], b"[": b"]"[0]}
 
 
 class Nesting:
-    """Nesting state of a JSON text that is read piece by piece.
-
-    `is_broken`: the text so far is not the beginning of a JSON text.
-    """
+    """Nesting state of a JSON text that is read piece by piece."""
 
     def __init__(self) -> None:
         self._closers = bytearray()

@@ -31,10 +31,7 @@ _UNFINISHED = ("-wal", "-journal")
 
 
 class Database:
-    """A database, opened read-only, with tracekit's temporary tables.
-
-    `columns` leaves out views and tables with computed columns.
-    """
+    """A database, opened read-only, without views and tables with computed columns."""
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
         self.shown = shown

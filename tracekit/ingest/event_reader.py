@@ -26,7 +26,7 @@ from tracekit.event_description import (
     MEMBER_KEYS,
     MIN_TIME_US,
 )
-from tracekit.ingest.json_values import Raw, canonical, compact, quoted, text_of
+from tracekit.ingest.json_values import Raw, canonical, quoted, text_of
 from tracekit.ingest.repair import has_duplicate_keys
 from tracekit.native import Row
 from tracekit.units import NS_PER_US
@@ -102,7 +102,7 @@ def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
     `text` is a well-formed JSON object in UTF-8, possibly nested too deeply for the decoder
     (`RecursionError`). The last of several members with the same key is used.
     """
-    text = compact(text)
+    text = msgspec.json.format(text, indent=-1)
     event = _event.decode(text)
     if len(_encode(event)) == len(text):
         return _row(event, event_id, None), None

@@ -22,10 +22,6 @@ _string = msgspec.json.Decoder(str)
 _items = msgspec.json.Decoder(list[Raw])
 
 
-def compact(text: bytes | memoryview) -> bytes:
-    return msgspec.json.format(text, indent=-1)
-
-
 def canonical(text: bytes) -> bytes:
     """Return well-formed JSON without white space with every string in its shortest form."""
     return _ESCAPE.sub(_shortest, text) if _OTHER_FORM.search(text) else text

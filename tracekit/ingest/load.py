@@ -7,7 +7,6 @@ Events are read block by block (:mod:`tracekit.ingest.reading`) and inserted int
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,6 @@ from tracekit.sql_text import literal, rows
 if TYPE_CHECKING:
     import duckdb
 
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 THREAD = "thread"
 
@@ -146,8 +143,8 @@ def _insert_trace(
     world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": _unicode(str(resolved(path))),
-        "file_name": _unicode(path.name),
+        "path": str(resolved(path)),
+        "file_name": path.name,
         "rank": rank,
         "rank_source": rank_source,
         "world_size": None if world_size is None or world_size < 1 else world_size,
@@ -289,12 +286,7 @@ def _objects(value: object) -> list[Mapping[str, object]]:
 
 
 def _text(value: object) -> str | None:
-    return _unicode(value) if isinstance(value, str) else _json(value)
-
-
-def _unicode(text: str) -> str:
-    """Return ``text`` without lone surrogates, which SQL does not allow."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return value if isinstance(value, str) else _json(value)
 
 
 def _flag(metadata: Mapping[str, object], key: str) -> bool:
@@ -309,4 +301,4 @@ def _json(value: object) -> str | None:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, ArithmeticError, msgspec.MsgspecError):
         # Lone surrogates, or numbers beyond 64 bits.
-        return _unicode(json.dumps(value, default=str, ensure_ascii=False))
+        return json.dumps(value, default=str, ensure_ascii=False)

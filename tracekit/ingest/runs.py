@@ -51,10 +51,7 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Read the manifests, requests, and benchmarks of runs; return the run ids by folder.
-
-    Fragments of one job share an id.
-    """
+    """Load runs; return the id of each folder's run, which fragments of one job share."""
     ids: dict[Place, str] = {}
     used: dict[str, int] = {}
     errors: list[TraceError] = []
@@ -251,10 +248,10 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
         }
         for row in rows
     ]
-    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(records, ensure_ascii=False))
+    text = quote(json.dumps(records, ensure_ascii=False))
     connection.execute(
         f"INSERT INTO {table} BY NAME SELECT r.* FROM (SELECT unnest(from_json_strict("
-        f"{quote(text)}, {quote(json.dumps([structure]))})) AS r)"
+        f"{text}, {quote(json.dumps([structure]))})) AS r)"
     )
 
 
