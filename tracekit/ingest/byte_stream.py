@@ -7,7 +7,6 @@ the reason, which the caller reports.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -107,7 +106,7 @@ class ByteStream:
     def _plain(self) -> Generator[bytes, None, None]:
         try:
             with self._location.open() as file:
-                self.file_bytes = self._size_bytes(file)
+                self.file_bytes = self._location.size_bytes() or 0
                 head = file.read(8)
                 for magic, (packing, hint) in _FOREIGN_MAGIC.items():
                     if head.startswith(magic):
@@ -133,11 +132,6 @@ class ByteStream:
                     yield chunk
         except OSError as error:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-
-    def _size_bytes(self, file: BinaryIO) -> int:
-        if self._location.local_path is None:
-            return self._location.size_bytes() or 0
-        return os.fstat(file.fileno()).st_size
 
     def _raw(self, head: bytes, file: BinaryIO) -> Iterator[bytes]:
         """Yield the bytes of the file, beginning with the head that was read before."""
