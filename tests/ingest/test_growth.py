@@ -5,7 +5,6 @@ time, a quadratic one 256 times; the limit is 64. Only CPU time counts, and a sh
 counts as 0.1 s, so that neither a busy machine nor a coarse clock decides.
 """
 
-import gzip
 import json
 import time
 
@@ -105,17 +104,6 @@ def test_growth_of_reading(load, name):
         assert events_of is None or found == events_of(count)
 
     expect_linear_growth(read, first)
-
-
-def test_a_gzip_bomb_of_events(load):
-    """A few kB of gzip hold MBs of events; reading takes the time of the events."""
-
-    def read(count):
-        packed = gzip.compress(trace(*[EVENT] * count).encode(), mtime=0)
-        assert len(packed) < count
-        assert load(packed, "bomb.json.gz").sql("SELECT event_count FROM trace") == [(count,)]
-
-    expect_linear_growth(read, 5_000)
 
 
 @pytest.mark.nightly("takes seconds and 500 MB of memory")
