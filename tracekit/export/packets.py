@@ -258,8 +258,6 @@ _NEVER = -(1 << 63)
 
 
 class FlatLanes:
-    """Lanes with sequential slices."""
-
     __slots__ = ("_busy", "_count", "_free")
 
     def __init__(self) -> None:

@@ -12,8 +12,6 @@ REJECTED_TEXT_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Unreadable part of the file: offset in the plain text, reason, and first characters."""
-
     byte_offset: int
     reason: str
     text: str
@@ -22,8 +20,6 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Event that was read after a repair: id, offset in the plain text, and repair."""
-
     event_id: int
     byte_offset: int
     reason: str

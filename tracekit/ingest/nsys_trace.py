@@ -470,7 +470,6 @@ class NsysExport:
         ]
 
     def names(self) -> list[str]:
-        """Return statements for the names of processes and threads that have events."""
         process = event_sql(
             "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
             {"name": as_text("r.name")}, "'M'",
