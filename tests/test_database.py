@@ -151,8 +151,9 @@ def test_cleanup_spares_live_processes_and_other_files(tmp_path):
         ".x.building",
         "..building",
         f".run.duckdb.{dead.pid}.not",
+        f"{ours}².y.building",
     ]
-    gone = [f"{ours}{dead.pid}.abcdef.building", f"{ours}{2**22 + 1}.a_b.building"]
+    gone = [f"{ours}{pid}.a_b.building" for pid in (dead.pid, 2**22 + 1, "٣٣٣٣٣٣٣٣")]
     for name in kept + gone:
         (folder / name).mkdir(parents=True)
     # Exports and baselines are files.

@@ -11,7 +11,7 @@ from traces_by_hand import span
 
 import tracekit
 from tracekit.analysis.catalog import make_digest
-from tracekit.database import connections, opening
+from tracekit.database import connections
 from tracekit.errors import StoreError, TracekitError
 from tracekit.opening import OpenRequest, ingest, open_request
 
@@ -285,7 +285,7 @@ def test_a_damaged_cached_store_is_made_again(cli, sample_trace, keep_stores, tm
     # After the headers and the catalog: the store opens, and a query fails.
     middle = 12_288 + (1 << 18)
     hole = data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:]
-    for damage in (data[: len(data) // 10], hole):
+    for damage in (data[: len(data) // 10], hole, b"no store"):
         path.write_bytes(damage)
         again = cli(*command)
         assert again.exit_code == 0
@@ -305,14 +305,6 @@ def test_a_damaged_cached_store_under_a_statement(sample_trace, keep_stores, tmp
     with tracekit.open(sample_trace) as trace:
         assert ask(trace) == right
     assert len(list(path.parent.glob("*.duckdb"))) == 1
-
-
-def test_an_invalid_file_in_the_cache_is_replaced(cli, sample_trace, tmp_path):
-    assert cli("query", "timeline", sample_trace).exit_code == 0
-    (path,) = (tmp_path / "cache").glob("*.duckdb")
-    path.write_bytes(b"no store")
-    assert cli("query", "timeline", sample_trace).exit_code == 0
-    assert opening.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)
 
 
 def test_steps_that_threads_mark_at_once_make_a_store(tiny_trace, tmp_path):

@@ -119,29 +119,22 @@ def test_the_least_recently_used_stores_are_evicted(kernels, tiny_trace, cache, 
         assert stores(cache) == [trace.store_path]  # Never the store in use.
 
 
-def test_clearing_the_cache(kernels, cache):
+def test_clearing_the_cache(kernels, cache, monkeypatch):
     assert cached_stores.clear_cache() == 0
     assert cached_stores.list_cached() == []
     with tracekit.open(kernels):
         pass
-    (cache / "notes.txt").write_text("mine")
+    mine = ["my.tracekit", "notes.txt", "results.duckdb"]
+    for name in mine[1:]:
+        (cache / name).write_text("mine")
+    (cache / mine[0]).mkdir()
     (cache / f"{0:016x}-{0:024x}.duckdb").write_text("x")
     assert {entry.source_path for entry in cached_stores.list_cached()} == {str(kernels), "?"}
     assert cached_stores.clear_cache() == 2
-    assert left_in(cache) == ["notes.txt"]
-
-
-def test_other_files_in_the_cache_are_kept(kernels, cache, monkeypatch):
-    with tracekit.open(kernels):
-        pass
-    mine = [cache / "results.duckdb", cache / "my.tracekit"]
-    mine[0].write_bytes(b"mine")
-    mine[1].mkdir()
-    assert cached_stores.clear_cache() == 1
+    assert left_in(cache) == mine
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
-    with tracekit.open(kernels):
-        pass
-    assert all(file.exists() for file in mine)
+    with tracekit.open(kernels) as trace:
+        assert left_in(cache) == sorted([*mine, trace.store_path.name])
 
 
 def test_a_cache_that_every_user_can_write_is_not_used(kernels, cache, caplog):

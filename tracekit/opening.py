@@ -718,7 +718,7 @@ def _fill_traces(
     name_xprof_events(connection)
 
     from tracekit.analysis.relations import Relations
-    from tracekit.ingest.threads import THREAD, fill_threads
+    from tracekit.ingest.load import THREAD, fill_threads
 
     return Relations(connection, text_bytes, {THREAD: fill_threads})
 

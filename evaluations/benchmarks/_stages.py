@@ -46,9 +46,8 @@ def main() -> None:
     from tracekit.analysis.library import library_file
     from tracekit.analysis.run import run_analysis
     from tracekit.database.building import build_temporary
-    from tracekit.ingest.load import load_trace
+    from tracekit.ingest.load import THREAD, fill_threads, load_trace
     from tracekit.ingest.reading import Reading
-    from tracekit.ingest.threads import THREAD, fill_threads
     from tracekit.render.table import render
 
     catalog = timed("start: catalogue", load_catalog)

@@ -130,7 +130,8 @@ def main() -> int:
                 dataset = f"s3://tracekit-scale/{engine}{rank_count}.tracekit"
                 command = [tracekit, "ingest", str(place), "-o", dataset, "--engine", engine]
                 cost = measure(command, env)
-                files = Location.of(dataset).files()
+                below = (Location.of(dataset) / "**").glob()
+                files = [file for file in below if file.is_file()]
                 dataset_bytes = sum(file.size_bytes() or 0 for file in files)
                 print(
                     f"  {engine:<10} {cost.wall_s:7.1f} s, processor {cost.cpu_s:6.1f} s, "

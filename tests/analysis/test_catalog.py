@@ -11,8 +11,7 @@ import pytest
 from tracekit.analysis import catalog, library, relations
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError
-from tracekit.ingest.load import load_trace
-from tracekit.ingest.threads import fill_threads
+from tracekit.ingest.load import fill_threads, load_trace
 
 
 def write(root, folder, name, kind):

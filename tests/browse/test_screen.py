@@ -293,7 +293,6 @@ def test_a_trace_without_requests_says_so(trace):
     walk(trace, steps)
 
 
-@pytest.mark.nightly("reads a complete run")
 @pytest.mark.nightly("walks through complete runs")
 def test_what_steps_and_requests_lead_to_adds_up(opened):
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""

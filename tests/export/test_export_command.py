@@ -23,7 +23,6 @@ from tracekit.cli import view
 from tracekit.errors import StoreError
 from tracekit.export import viewer
 from tracekit.export.viewer import serving
-from tracekit.storage.temp_dirs import host
 
 # Two kernels of one stream overlap, a child ends after its parent, and one kernel lasts no time.
 EVENTS = [
@@ -184,18 +183,6 @@ def test_what_a_killed_export_left_is_removed_by_the_next(trace_file, tmp_path, 
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE((folder / "b.pftrace").stat().st_mode) == 0o666 & ~umask
-
-
-@pytest.mark.nightly("three exports of a folder")
-def test_digits_that_are_no_number_break_nothing(trace_file, tmp_path, cli):
-    (folder := tmp_path / "out").mkdir()
-    for name in (".x.{host}.².y.building", "¹²³", ".x.{host}.٣٣٣٣٣٣٣.y.building"):
-        (folder / name.format(host=host())).write_text("")
-    (folder / "rank0.json").write_bytes(trace_file.read_bytes())
-    done = cli("export", folder / "*", "-o", folder / "b.pftrace")
-    assert done.exit_code != 70, done.stderr
-    done = cli("export", trace_file, "-o", folder / "c.pftrace")
-    assert done.exit_code == 0, done.stderr
 
 
 def test_the_address_is_not_in_the_command_line_of_the_browser(trace_file, tmp_path):

@@ -7,9 +7,7 @@ from traces_by_hand import call, kernel, span
 from tracekit.errors import QueryError
 from tracekit.export import scene
 from tracekit.export.packets import _COUNTER, PacketWriter
-from tracekit.export.perfetto import export_perfetto
-from tracekit.export.scene import quoted_if_long
-from tracekit.export.tracks import runs_of
+from tracekit.export.perfetto import export_perfetto, runs_of
 from tracekit.wire import number_field
 
 SLICES = """
@@ -115,8 +113,3 @@ def test_others_read_the_stream_too(trace):
     assert table["event_id"].to_pylist() == [
         row[0] for row in trace.sql("SELECT event_id FROM event ORDER BY event_id").rows
     ]
-
-
-def test_digits_in_a_row_become_text():
-    assert quoted_if_long('{"a": 1234567890123456789}') == '"{\\"a\\": 1234567890123456789}"'
-    assert quoted_if_long('{"a": 123456789012345678}') == '{"a": 123456789012345678}'

@@ -10,14 +10,11 @@ import pytest
 
 from tracekit.analysis.library import library_file
 from tracekit.database.building import build_temporary
-from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_trace import ChromeTraceReader
-from tracekit.ingest.event_collector import EventCollector
+from tracekit.ingest.chrome_trace import BLOCK_BYTES, ChromeTraceReader
 from tracekit.ingest.faults import Faults
-from tracekit.ingest.load import load_trace
+from tracekit.ingest.load import fill_threads, load_trace
 from tracekit.ingest.reading import Reading
-from tracekit.ingest.threads import fill_threads
 from tracekit.schema import RUN_TABLES, TABLES
 
 EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata", "span_end")
@@ -121,7 +118,7 @@ class Split:
     """Rows of the events in a text, and the reports about the rest."""
 
     rows: list[dict[str, Any]]
-    text: TraceText
+    text: ChromeTraceReader
     faults: Faults
     metadata: dict[str, object]
     largest_block: int
@@ -155,13 +152,10 @@ class MemoryStream(ByteStream):
 
 
 def split_stream(stream, block_bytes=BLOCK_BYTES):
-    collector = EventCollector()
-    text = TraceText(stream, collector, block_bytes)
-    blocks = [block for _ in text.read() if (block := collector.take()) is not None]
-    if (last := collector.take()) is not None:
-        blocks.append(last)
+    reader = ChromeTraceReader(stream, block_bytes=block_bytes)
+    blocks = [*reader.blocks()]
     largest = max((block.row_count for block in blocks), default=0)
-    return Split(rows_of(blocks), text, collector.faults, text.metadata(), largest)
+    return Split(rows_of(blocks), reader, reader.faults, reader.metadata(), largest)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ class CsvReader:
 
 @pytest.fixture
 def lines():
-    added = Format("lines", (".csv",), lambda head: head.startswith(HEAD.encode()), CsvReader)
+    added = Format("lines", (".csv",), HEAD.encode(), CsvReader)
     others = [*trace_readers.FORMATS]
     trace_readers.FORMATS.insert(0, added)
     yield

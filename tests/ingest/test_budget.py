@@ -497,10 +497,3 @@ def test_notes_and_texts_of_a_manifest_are_cut(tmp_path):
     assert shown[1:3] == ["note 0", "note 1"]
     assert "49,901" in shown[-1]
     assert max(map(len, [*shown, reason])) <= 10_000
-
-
-def test_a_schema_of_invalid_text(tmp_path):
-    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
-    path = database(tmp_path / "x.sqlite", tables)
-    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREAT\xff TABLE"))
-    refusal(path)

@@ -26,8 +26,7 @@ def block(first, count):
         event = {"ph": "X", "name": f"op{number}", "pid": 1, "tid": 2, "ts": number, "dur": 1}
         COLLECTOR.event_count = number
         COLLECTOR.read_events([(json.dumps(event).encode(), 0)])
-    rows = COLLECTOR.take()
-    assert rows is not None
+    (rows,) = COLLECTOR.take()
     return rows
 
 

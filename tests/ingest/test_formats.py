@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tracekit.ingest.array_frames import BLOCK_BYTES
+from tracekit.ingest.chrome_trace import BLOCK_BYTES
 
 EVENTS = [
     json.loads(line)
@@ -252,16 +252,6 @@ def test_category_names_of_2021(load):
     threads = loaded.sql("SELECT pid, tid_text FROM thread ORDER BY ALL")
     assert threads == [(0, "stream 7"), (1, "1")]
     assert loaded.sql("SELECT flow_id FROM flow") == [(12,)]
-
-
-def test_a_real_trace_in_blocks_of_any_size(split_file, sample_trace):
-    whole = split_file(sample_trace)
-    assert len(whole.rows) == 8260
-    for block_bytes in (5_000, 100_000):
-        found = split_file(sample_trace, block_bytes)
-        assert found.rows == whole.rows
-        assert found.metadata == whole.metadata
-        assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
 
 
 def test_secrets_in_the_metadata_are_masked(load):

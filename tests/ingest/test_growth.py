@@ -5,7 +5,6 @@ time, a quadratic one 256 times; the limit is 64. Only CPU time counts, and a sh
 counts as 0.1 s, so that neither a busy machine nor a coarse clock decides.
 """
 
-import gzip
 import json
 import time
 
@@ -107,17 +106,6 @@ def test_growth_of_reading(load, name):
     expect_linear_growth(read, first)
 
 
-def test_a_gzip_bomb_of_events(load):
-    """A few kB of gzip hold MBs of events; reading takes the time of the events."""
-
-    def read(count):
-        packed = gzip.compress(trace(*[EVENT] * count).encode(), mtime=0)
-        assert len(packed) < count
-        assert load(packed, "bomb.json.gz").sql("SELECT event_count FROM trace") == [(count,)]
-
-    expect_linear_growth(read, 5_000)
-
-
 @pytest.mark.nightly("takes seconds and 500 MB of memory")
 def test_a_name_of_80_mb(load):
     """It exceeds the limit of an event and is read if the file has the room for it."""
@@ -196,14 +184,6 @@ def test_growth_with_the_depth(tmp_path, names):
         assert ask_all(path) == (count, len(range(0, count, len(kinds))) - 1)
 
     expect_linear_growth(read, 3_000 // TIMES)
-
-
-@pytest.mark.nightly("takes half a minute")
-def test_12000_nested_spans(tmp_path):
-    kinds = [*NESTED.values()]
-    path = tmp_path / "deep.json"
-    path.write_text(nested(12_000, lambda number: kinds[number % 4]))
-    assert ask_all(path)[0] == 12_000
 
 
 @pytest.mark.nightly("compares CPU times")

@@ -42,13 +42,6 @@ def test_any_text_survives(load, text):
     assert loaded.sql("SELECT host_name FROM trace") == [(text,)]
 
 
-@pytest.mark.parametrize("phase", ["P", "S", "O", "N", "D", "", "x", "XX"])
-def test_unknown_phases_are_rejected(load, phase):
-    loaded = load(json.dumps([{"ph": phase, **BASE}, {"ph": "X", **BASE, "dur": 1}]))
-    assert [row[:2] for row in loaded.rejected] == [(1, 0)]
-    assert loaded.sql("SELECT event_count, rejected_count FROM trace") == [(1, 1)]
-
-
 # -- metadata --------------------------------------------------------------------------------------
 
 EVENT = {"ph": "X", **BASE, "dur": 1}

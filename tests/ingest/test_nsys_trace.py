@@ -13,7 +13,7 @@ import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.database_trace import DatabaseReader
-from tracekit.ingest.nsys_trace import NsysSchema
+from tracekit.ingest.nsys_trace import NsysExport
 
 TWO_PROCESSES = export(
     CUPTI_ACTIVITY_KIND_KERNEL=[
@@ -251,7 +251,7 @@ def test_rows_that_are_no_events_are_counted(tmp_path):
         latin = "UPDATE NVTX_EVENTS SET text = CAST(x'636166e9' AS TEXT) WHERE text = 'coffee'"
         connection.execute(latin)
         connection.commit()
-    reader = DatabaseReader(ByteStream(path), (NsysSchema(),))
+    reader = DatabaseReader(ByteStream(path), (NsysExport,))
     assert sum(rows.row_count for rows in reader.blocks()) == 3
     assert len(reader.faults.rejected) == 3
     assert [fault.reason for fault in reader.faults.repaired] == ["invalid UTF-8"]
@@ -370,7 +370,11 @@ def test_damaged_and_unfinished_databases_are_refused(tmp_path):
     path = database(tmp_path / "a.sqlite", TWO_PROCESSES)
     content = path.read_bytes()
     cut, packed = tmp_path / "cut.sqlite", tmp_path / "cut.sqlite.gz"
-    for damaged in (content[:20_000], content.replace(b"globalPid", b"global\xffid")):
+    for damaged in (
+        content[:20_000],
+        content.replace(b"globalPid", b"global\xffid"),
+        content.replace(b"CREATE TABLE", b"CREAT\xff TABLE"),
+    ):
         cut.write_bytes(damaged)
         with pytest.raises(TraceError, match=r"cut\.sqlite"):
             tracekit.open(cut, cache=False)

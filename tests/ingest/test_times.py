@@ -1,6 +1,5 @@
 """Times are exact integer nanoseconds, however the file writes its microseconds."""
 
-import json
 from decimal import Decimal
 
 import pytest
@@ -145,38 +144,6 @@ def test_random_times(load):
 
 
 # -- ids -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("args", "correlation", "external_id", "stream"),
-    [
-        ('{"correlation": 5, "External id": 6, "stream": 7}', 5, 6, 7),
-        ('{"correlation": 0, "External id": 0, "stream": 0}', None, 0, 0),
-        ('{"correlation": "5", "External id": "6", "stream": "7"}', 5, 6, 7),
-        ('{"correlation": 9223372036854775807, "External id": -1}', 2**63 - 1, -1, None),
-        ('{"correlation": 9223372036854775808, "stream": 1}', None, None, 1),
-        ('{"External id": 18446744073709551615, "stream": 1}', None, None, 1),
-        ('{"correlation": "x", "stream": [1], "External id": {}}', None, None, None),
-        ('{"correlation": null, "stream": ""}', None, None, None),
-        ('{"external id": 4}', None, 4, None),
-        ('{"Stream": 5, "STREAM": 6, "stream": 7}', None, None, 7),
-        ("{}", None, None, None),
-        ("[1]", None, None, None),
-        ('"text"', None, None, None),
-        ("5", None, None, None),
-        ("null", None, None, None),
-    ],
-)
-def test_links(load, args, correlation, external_id, stream):
-    loaded = load(
-        '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1,'
-        f'"args":{args}}}]}}'
-    )
-    assert loaded.sql("SELECT correlation, external_id, stream FROM event") == [
-        (correlation, external_id, stream)
-    ]
-    ((kept,),) = loaded.sql("SELECT args::VARCHAR FROM event")
-    assert json.loads(kept or "null") == json.loads(args)
 
 
 @pytest.mark.parametrize(

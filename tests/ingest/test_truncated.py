@@ -171,16 +171,6 @@ def test_a_large_gzip_stream_damaged_in_the_middle(load):
     assert loaded.truncation is not None
 
 
-def test_a_truncated_file_loads(load):
-    data = LAYOUTS["one line"].encode()
-    loaded = load(data[: event_ends(LAYOUTS["one line"])[2] + 20])
-    assert loaded.sql("SELECT event_count, rejected_count, rank, world_size FROM trace") == [
-        (3, 1, 1, 2)
-    ]
-    assert loaded.truncation is not None
-    assert [reason for _, _, reason in loaded.rejected] == ["cut off"]
-
-
 def test_a_real_trace_truncated(split, sample_trace):
     data = gzip.decompress(sample_trace.read_bytes())
     whole = split(data)

@@ -1,6 +1,7 @@
 """A run of a few ranks that one can read on a screen."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,19 @@ def write_ranks(
 def read_apart(patch: pytest.MonkeyPatch) -> None:
     """Read small traces in separate units if there is more than one worker."""
     patch.setattr(work, "LEAST_BATCH_BYTES", 1)
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a cache and a temporary folder for the test."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.fixture
+def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put each small trace into its own batch."""
+    read_apart(monkeypatch)

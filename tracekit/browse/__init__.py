@@ -13,24 +13,12 @@ if TYPE_CHECKING:
 
 
 def check_installed() -> None:
-    """Raise an error if textual is missing.
-
-    Raises:
-        UsageError: textual is not installed.
-    """
     if importlib.util.find_spec("textual") is None:
         raise UsageError("textual is not installed", hint="pip install '.[tui]'")
 
 
 def browse(trace: Trace, traces: Sequence[str]) -> int:
-    """Browse a trace in the terminal until the user quits.
-
-    Returns:
-        0, or another exit code after an unexpected error, whose traceback is printed.
-
-    Raises:
-        UsageError: textual is not installed.
-    """
+    """Browse a trace in the terminal until the user quits."""
     check_installed()
     from tracekit.browse.app import Browser
 

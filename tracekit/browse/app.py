@@ -41,8 +41,6 @@ class _Place:
 
 
 class _TextScreen(ModalScreen[None]):
-    """A text over the screen, closed by a key."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key, "dismiss", show=False)
         for key in ("escape", "backspace", "q", "s", "question_mark", "h", "enter")
@@ -61,8 +59,6 @@ class _TextScreen(ModalScreen[None]):
 
 
 class Browser(App[None]):
-    """Interactive browser of a trace."""
-
     ENABLE_COMMAND_PALETTE = False
     # Show the selected row in reverse video, which is visible without colors.
     CSS = """
@@ -98,7 +94,6 @@ class Browser(App[None]):
         self._page: Page | None = None
 
     def compose(self) -> ComposeResult:
-        """Lay out the screen from top to bottom."""
         yield Static(id="title")
         yield DataTable[Text](id="rows", cursor_type="row")
         yield Static(id="detail")
@@ -107,7 +102,6 @@ class Browser(App[None]):
         yield Static(Text(KEYS), id="keys")
 
     def on_mount(self) -> None:
-        """Show the first view."""
         self._table.focus()
         self._show()
 
@@ -134,7 +128,6 @@ class Browser(App[None]):
         self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
 
     def _show(self) -> None:
-        """Request the current page, and show it once it is available."""
         here = self._here
         searched = f", with «{here.search}»" if here.search else ""
         steps = "" if len(self._places) == 1 else f"{'› ' * (len(self._places) - 1)}"
@@ -169,7 +162,6 @@ class Browser(App[None]):
         self._tell_row(here.row)
 
     def _tell_row(self, number: int) -> None:
-        """Show the complete text of cells that are too wide for the table."""
         here, page = self._here, self._page
         if page is None or not number < len(page.rows):
             return
@@ -183,11 +175,9 @@ class Browser(App[None]):
         self._say("detail", "  ".join(wide))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Show details of the selected row."""
         self._tell_row(event.cursor_row)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the selected row."""
         if self._page is not None and event.cursor_row < len(self._page.rows):
             self._go(self._here.view.deeper(self._page.rows[event.cursor_row]))
 
@@ -199,7 +189,6 @@ class Browser(App[None]):
         self._show()
 
     def action_leave_view(self) -> None:
-        """Close the search, or return to the previous view."""
         if self._is_searching:
             self._end_search()
         elif self._here.search:
@@ -212,29 +201,24 @@ class Browser(App[None]):
             self._say("status", "this is the first screen; q quits")
 
     def action_view(self, key: str) -> None:
-        """Open a view."""
         self._places = [_Place(VIEWS[key][1])]
         self._show()
 
     def action_turn(self, by: int) -> None:
-        """Show the next or the previous page."""
         here, page = self._here, self._page
         if page is not None and (page.is_more if by > 0 else here.number > 0):
             here.number, here.row = here.number + by, 0
             self._show()
 
     def action_events(self) -> None:
-        """Show the events of a module, including submodules."""
         view, page = self._here.view, self._page
         if isinstance(view, Modules) and page is not None and page.rows:
             self._go(view.events(page.rows[self._here.row]))
 
     def action_sql(self) -> None:
-        """Show the command and SQL of the view."""
         self.push_screen(_TextScreen(self._here.view.definition(self._traces, self._here.search)))
 
     def action_help(self) -> None:
-        """Show the help of the keys."""
         self.push_screen(_TextScreen(HELP))
 
     @property
@@ -242,14 +226,12 @@ class Browser(App[None]):
         return self._main.query_one("#search", Input).display
 
     def action_search(self) -> None:
-        """Show the input for a search."""
         field = self._main.query_one("#search", Input)
         field.value = self._here.search
         field.display = True
         field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Show the matching rows."""
         here = self._here
         here.search, here.number, here.row = event.value.strip(), 0, 0
         self._end_search()
@@ -260,7 +242,6 @@ class Browser(App[None]):
         self._table.focus()
 
     async def action_leave(self) -> None:
-        """Interrupt the query and quit."""
         self.workers.cancel_all()
         await self._asker.stop()
         self.exit()

@@ -62,20 +62,17 @@ _LINKS = ("launch_id", "op_id", "like_event_id")
 
 
 def device_is(rank: int | None, device: str) -> list[str]:
-    """Return the conditions that select one device."""
     of_rank = "w.rank IS NULL" if rank is None else f"w.rank = {rank}"
     return [of_rank, f"e.device = {literal_of(device)}"]
 
 
 def device_text(rank: int | None, device: str) -> str:
-    """Return the name of a device in titles."""
     # On a CPU, events are segments of ops: there are more segments than ops, and times add up.
     named = "cpu (rows are segments of ops)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 
 def module_is(path: str) -> str:
-    """Return the condition that selects the events of a module and its submodules."""
     return f"""(e.row_name = {literal_of(path)} OR (e.trace_id, e.module_id) IN (
     SELECT (i.trace_id, i.module_id)
     FROM module AS o
@@ -86,13 +83,7 @@ def module_is(path: str) -> str:
 
 
 def events_of(title: str, conditions: Sequence[str], by: str = "dur") -> View:
-    """Return the device events that match conditions, the longest first.
-
-    Args:
-        title: title of the view.
-        conditions: SQL conditions.
-        by: sort by duration, `dur`, or by exclusive busy time, `wall`.
-    """
+    """Return the device events that match conditions, the longest first."""
     first = ("wall_ns", "dur_ns") if by == "wall" else ("dur_ns",)
     return SqlView(
         title,
@@ -152,7 +143,6 @@ class Event:
 
     @property
     def title(self) -> str:
-        """Id and name of the event."""
         return f"Event {self.event_id}: {self.name}"
 
     def _statements(self) -> dict[str, str]:
@@ -168,7 +158,6 @@ class Event:
         }
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of fields."""
         results = {name: answers.sql(text) for name, text in self._statements().items()}
         is_attributed = bool(results["attribution"].rows)
         rank = answers.sql(f"SELECT rank FROM trace WHERE trace_id = {int(self.trace_id)}").rows
@@ -187,7 +176,6 @@ class Event:
         return cut(result, ("field", "value", "of"), number)
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return the statements."""
         texts = [
             SqlView("", text, "ALL", (), ()).definition(traces, "")
             for text in self._statements().values()
@@ -210,7 +198,6 @@ class Event:
 
 
 def _fields(result: Result) -> list[tuple[str, str, Any]]:
-    """Return name, exact text, and id value of each column of a one-row result."""
     if not result.rows:
         return []
     (values,) = result.rows

@@ -15,7 +15,6 @@ from tracekit.render._text import is_unsafe, printable
 from tracekit.sql_text import quote
 
 PAGE_ROWS = 200
-"""Number of rows per page."""
 
 Row = Mapping[str, Any]
 
@@ -56,7 +55,6 @@ Deeper = Callable[[Row], View | None]
 
 
 def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
-    """Return columns of a result as terminal text."""
     return text_columns(picked(result, names), units=True)
 
 
@@ -84,13 +82,10 @@ def holding(result: Result, search: str) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An analysis with its parameters."""
-
     name: str
     params: Mapping[str, object] = field(default_factory=dict)
 
     def definition(self, traces: Sequence[str]) -> str:
-        """Return the command and the SQL."""
         options = [
             word
             for name, value in self.params.items()
@@ -116,7 +111,6 @@ class AnalysisView:
     first: tuple[str, tuple[object, ...]] | None = None
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the rows."""
         result = answers.query(self.asked.name, **self.asked.params)
         places = [(result.column_names.index(name), value) for name, value in self.where.items()]
         rows = [row for row in result.rows if all(row[place] == value for place, value in places)]
@@ -128,14 +122,12 @@ class AnalysisView:
         return cut(result, self.names, number)
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return command and SQL of the analysis, and the condition of the shown rows."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
         notes += [f"any column contains {search!r}"] if search else []
         text = self.asked.definition(traces)
         return f"{text}\n\nShown rows: {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
-        """Return the view that the row opens."""
         return self.lead(row) if self.lead else None
 
 
@@ -163,7 +155,6 @@ class SqlView:
         )
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the rows without reading other rows."""
         first = number * PAGE_ROWS
         limit = f"LIMIT {PAGE_ROWS + 1} OFFSET {first}"
         result = answers.sql(f"{self._statement(search)}\n{limit}")
@@ -172,13 +163,11 @@ class SqlView:
         return Page(shown(part, self.names), [*part.to_dicts()], first, is_more)
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return the statement and its command."""
         command = shlex.join(["tracekit", "sql", *traces, "-"])
         # Texts in the statement have no line breaks; see literal_of().
         return f"{command} <<'SQL'\n{self._statement(search)}\nSQL"
 
     def deeper(self, row: Row) -> View | None:
-        """Return the view that the row opens."""
         return self.lead(row) if self.lead else None
 
 

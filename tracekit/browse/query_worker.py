@@ -25,7 +25,6 @@ class Answers:
         self._cached: OrderedDict[tuple[object, ...], Result] = OrderedDict()
 
     def query(self, name: str, **params: object) -> Result:
-        """Return the result of an analysis, as :meth:`tracekit.trace.Trace.query` does."""
         key = (name, *sorted(params.items()))
         result = self._cached.pop(key, None)
         if result is None:
@@ -36,7 +35,6 @@ class Answers:
         return result
 
     def sql(self, text: str) -> Result:
-        """Return the result of a statement, as :meth:`tracekit.trace.Trace.sql` does."""
         return self._trace.sql(text)
 
 
@@ -66,5 +64,4 @@ class Asker:
             await asyncio.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Wait for the thread to end."""
         self._pool.shutdown(cancel_futures=True)

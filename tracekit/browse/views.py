@@ -67,7 +67,6 @@ class Overview:
     of: tuple[int | None, str] | None = None
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the parts."""
         timeline, phases = answers.query("timeline"), answers.query("phases")
         by_device: dict[tuple[Any, Any], list[tuple[Any, ...]]] = {}
         for row in timeline.to_dicts():
@@ -93,13 +92,11 @@ class Overview:
         return replace(cut(result, _SHOWN, number), note=note)
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return the analyses of the view."""
         del search
         names = ("timeline", "phases", "run_idle")
         return "\n\n\n".join(Asked(name).definition(traces) for name in names)
 
     def deeper(self, row: Row) -> View | None:
-        """Return the events of a kind or phase, or the gaps."""
         rank, device, part = row["rank"], row["device"], row["part"]
         where = f"{part} of {device_text(rank, device)}"
         if row["split"] == "phase":
@@ -128,11 +125,9 @@ class Modules:
 
     @property
     def title(self) -> str:
-        """Position in the tree."""
         return "Modules" if self.parent is None else f"Modules of {self.parent}"
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page of the modules."""
         result = answers.query("module_totals")
         names = result.column_names
         path, parent = names.index("module_path"), names.index("parent_path")
@@ -151,23 +146,19 @@ class Modules:
         return cut(Result("modules", (*result.columns, *more), table), shown, number)
 
     def _short(self, path: str) -> str:
-        """Return a path without the part in the title."""
         if self.parent is None or not path.startswith(self.parent):
             return path
         return re.sub(r"^[./]", "", path[len(self.parent) :]) or path
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return the analysis and the condition of the shown rows."""
         text = Asked("module_totals").definition(traces)
         note = f"any column contains {search!r}" if search else f"parent_path is {self.parent!r}"
         return f"{text}\n\nShown rows: {note}"
 
     def deeper(self, row: Row) -> View | None:
-        """Return the submodules, or else the events of a module."""
         return Modules(row["module_path"]) if row["has_inner"] else self.events(row)
 
     def events(self, row: Row) -> View:
-        """Return the events of a module and its submodules."""
         path = row["module_path"]
         return events_of(f"Events of {path} and its submodules", [module_is(path)])
 
@@ -255,7 +246,6 @@ _LEADS: dict[str, Deeper] = {
     "requests": _steps_of_request,
     "critical_path": _event_of_path,
 }
-"""Functions that open a row of an analysis."""
 
 _KEYS = "1234567890"
 
@@ -312,4 +302,3 @@ HELP = "\n".join(
         "nested ops interrupt has one row per piece. s explains the columns.",
     ]
 )
-"""Help text of key ?."""

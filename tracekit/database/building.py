@@ -35,10 +35,7 @@ CHECKPOINT_THRESHOLD = "64MB"
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A store that is being built: an open connection and a folder for temporary files.
-
-    The connection also has an in-memory database ``scratch``.
-    """
+    """A store that is being built: an open connection and a folder for temporary files."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
@@ -56,9 +53,6 @@ def build_store(
 
     Only users who may read all sources may read the store. Unless `replaces`, an existing file is
     not overwritten.
-
-    Raises:
-        StoreError: the folder cannot be written, the disk is full, or the file exists.
     """
     with explained(final):
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -100,11 +94,6 @@ def _mode_of(sources: Sequence[Place]) -> int:
 
 
 def _move_if_free(partial: Path, final: Path) -> None:
-    """Move a file to a new name without replacing an existing file.
-
-    Raises:
-        StoreError: the name already exists.
-    """
     exists_error = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
         final.hardlink_to(partial)
@@ -119,11 +108,6 @@ def _move_if_free(partial: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def build_temporary(library: Path) -> Iterator[Build]:
-    """Build a temporary store that is removed with its connection.
-
-    Raises:
-        StoreError: the temporary folder cannot be written, or the disk is full.
-    """
     folder = temporary_folder()
     try:
         with explained(folder):

@@ -40,8 +40,6 @@ _OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
 
 @dataclass(frozen=True, slots=True)
 class CachedStore:
-    """Cached store: file, source trace, size in bytes, and time of last use."""
-
     path: Path
     source_path: str
     size_bytes: int
@@ -49,7 +47,6 @@ class CachedStore:
 
 
 def cache_dir() -> Path:
-    """Return the cache folder: TRACEKIT_CACHE_DIR, or else a folder in the XDG cache folder."""
     folder = os.environ.get("TRACEKIT_CACHE_DIR")
     if folder:
         return Path(folder).expanduser()
@@ -65,13 +62,6 @@ def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     same files. The second covers the path, size, inode, times, and text samples of each file, the
     schema version, and ``digest``. A URL is identified by its text without secrets and the tag that
     the server sends.
-
-    Args:
-        sources: trace files, in order.
-        digest: digest of everything else that determines the store (SQL files, rules).
-
-    Raises:
-        OSError: a file cannot be read.
     """
     names = hashlib.sha256()
     state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
@@ -117,19 +107,16 @@ def forget_older(store: Path) -> None:
 
 
 def limit_bytes() -> int:
-    """Return the maximum size of the cache, bytes."""
     text = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
     return int(text) if text.isdecimal() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:
-    """Remove a cached store if possible."""
     with contextlib.suppress(OSError):
         _remove(store)
 
 
 def is_private(folder: Path) -> bool:
-    """Return whether only this user can write to a folder."""
     try:
         status = folder.stat()
     except OSError:
@@ -138,7 +125,6 @@ def is_private(folder: Path) -> bool:
 
 
 def is_writable_by_all(folder: Path) -> bool:
-    """Return whether all users can write to a folder."""
     try:
         return bool(folder.stat().st_mode & 0o002)
     except OSError:
@@ -146,7 +132,6 @@ def is_writable_by_all(folder: Path) -> bool:
 
 
 def touch(store: Path) -> None:
-    """Mark a cached store as used now."""
     with contextlib.suppress(OSError):
         os.utime(store)
 
@@ -187,11 +172,6 @@ def _source_of_dataset(dataset: Path) -> str:
 
 
 def clear_cache() -> int:
-    """Remove all cached stores; return their number.
-
-    Raises:
-        StoreError: a store cannot be removed.
-    """
     folder = cache_dir()
     count = 0
     for file in _cache_files(folder):
@@ -215,11 +195,6 @@ def _cache_files(folder: Path) -> list[Path]:
 
 
 def _remove(store: Path) -> None:
-    """Remove a store, or a dataset with all its files.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
     if store.suffix == DATASET_SUFFIX:
         with contextlib.suppress(FileNotFoundError):
             # Remove the manifest first: without it, the folder is not a dataset, even if removing
@@ -258,17 +233,6 @@ def fetch_store(
     is_kept: bool = True,
     on_bytes: OnBytes | None = None,
 ) -> Path:
-    """Return a local copy of a store at a URL.
-
-    Args:
-        location: location of the store.
-        resources: removes the copy when closed, unless it is cached.
-        is_kept: whether to save it in the cache.
-        on_bytes: called regularly with the bytes fetched and the total.
-
-    Raises:
-        StoreError: it cannot be read, exceeds the cache limit, or does not fit on the disk.
-    """
     try:
         size_bytes, identity = location.size_bytes(), location.identity()
     except OSError as error:

@@ -28,7 +28,6 @@ class DamagedStoreError(StoreError):
     """A store was complete, but is damaged now."""
 
     def of(self, path: Path | None) -> DamagedStoreError:
-        """Return this error with the path of the store, or None for a store in memory."""
         if path is not None and str(path) not in self.message:
             self.message = f"{path}: {self.message}"
             self.args = (self.message,)
@@ -89,10 +88,8 @@ def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory database with limits on memory and time.
 
     The nested-loop ASOF join is disabled, because DuckDB often chooses it by underestimating the
-    number of rows on the left: 8,000 segments in one gap took 3.7 s instead of 0.2 s.
-
-    Args:
-        spill_folder: folder for rows that exceed the memory; None to disable spilling.
+    number of rows on the left: 8,000 segments in one gap took 3.7 s instead of 0.2 s. Without a
+    spill folder, rows that exceed the memory are an error.
     """
     import duckdb
 
@@ -110,7 +107,6 @@ def _limit_of_questions() -> str:
 
 
 def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set the memory limit of queries after building a store."""
     _set_limit(connection, _limit_of_questions())
 
 
@@ -125,17 +121,12 @@ def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
 def with_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a build step under the smallest sufficient memory limit.
-
-    Raises:
-        duckdb.OutOfMemoryException: the last limit, or TRACEKIT_MEMORY_LIMIT, is too low.
-    """
+    """Run a build step under the smallest sufficient memory limit."""
     set_first_limit(connection, text_bytes)
     with_more_room(connection, text_bytes, step)
 
 
 def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
-    """Set the first limit."""
     if "TRACEKIT_MEMORY_LIMIT" not in os.environ:
         _set_limit(connection, _limits(text_bytes)[0])
 
@@ -143,11 +134,7 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
 def with_more_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a step like :func:`with_room`, starting at the current limit; then reset the limit.
-
-    Raises:
-        duckdb.OutOfMemoryException: as in :func:`with_room`.
-    """
+    """Run a step like :func:`with_room`, starting at the current limit; then reset the limit."""
     import duckdb
 
     try:
@@ -177,7 +164,6 @@ def _limits(text_bytes: int) -> tuple[str, ...]:
 
 
 SCRATCH = "scratch"
-"""Name of the in-memory database of a build."""
 
 SESSION = "session"
 """Name of the in-memory database of every connection; see :func:`add_session`."""
@@ -193,14 +179,9 @@ LIBRARY = "library"
 class Session:
     """State of an open store and its session, which all connections to the store share.
 
-    Attributes:
-        search_path: databases in which names are looked up.
-        row_counts: number of rows of each existing relation, by name; None if unknown.
-        provided: statements that read relations from the files of a dataset, by name.
-        is_complete: whether the store has all tables and views.
-        limit_s: time limit of tracekit's statements on untrusted rows; None for its own rows.
-        memory_limit: current memory limit of DuckDB; empty if unchanged.
-        lock: lock that is held while relations are created.
+    `row_counts` has None for a relation with an unknown number of rows. `provided` has statements
+    that read relations from the files of a dataset. `limit_s` limits tracekit's statements on
+    untrusted rows; None for its own rows. `lock` is held while relations are created.
     """
 
     search_path: str
@@ -238,11 +219,6 @@ def add_session(
     """Attach the in-memory database for relations that are created on demand.
 
     Names are looked up in the store, then in the session, then in the attached library.
-
-    Args:
-        connection: the connection.
-        database: database of the store, if the library is attached; the default is the current one.
-        is_complete: whether the database has all tables and views of a store.
     """
     has_library = True
     if not database:
@@ -259,7 +235,6 @@ def add_session(
 
 
 def look_in_session_first(connection: duckdb.DuckDBPyConnection) -> None:
-    """Look up names in the session before the store."""
     session = session_of(connection)
     place = f"{SESSION}.main"
     if not session.search_path.startswith(place):
@@ -288,11 +263,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Interrupt a statement of tracekit that takes too long on untrusted rows.
-
-    Raises:
-        DamagedStoreError: the statement exceeds the session's `limit_s`.
-    """
+    """Interrupt a statement of tracekit that takes too long on untrusted rows."""
     limit_s = session_of(connection).limit_s
     return _UNBOUNDED if limit_s is None else _limited(connection, limit_s)
 
@@ -318,7 +289,6 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
 
 
 EMPTY_STORE = "empty_store.duckdb"
-"""Name of the template of new stores, a file next to the library."""
 
 
 def create_tables(
@@ -332,12 +302,7 @@ def create_tables(
 
 
 def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:
-    """Block SQL from accessing files, the network, and DuckDB's settings; limit disk usage.
-
-    Args:
-        connection: the connection.
-        allowed_folder: folder whose files SQL may read.
-    """
+    """Block SQL from accessing files, the network, and DuckDB's settings; limit disk usage."""
     limit = os.environ.get(SPILL_LIMIT, "16GB")
     allowed = f"SET allowed_directories = [{quote(allowed_folder)}];" if allowed_folder else ""
     connection.execute(

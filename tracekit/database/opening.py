@@ -32,7 +32,6 @@ saves."""
 
 
 OF_TRACES = "kernel_rule"
-"""Table that identifies a store of traces."""
 
 
 Check = Callable[["duckdb.DuckDBPyConnection", Path], None]
@@ -48,18 +47,9 @@ def open_store(
 ) -> duckdb.DuckDBPyConnection:
     """Open a store for reading.
 
-    Stores are untrusted: before anything is read, limits are set and SQL's access is blocked.
-
-    Args:
-        path: the ``.duckdb`` file.
-        resources: closed after the connection; without it, spilling is disabled.
-        library: library of this version; without it, only the content of the store is readable.
-        unsafe: whether SQL may access files, the network, and DuckDB's settings once the file has
-            been identified as a store.
-        check: checks the content of the store before use, and raises an error if it is invalid.
-
-    Raises:
-        StoreError: the file does not exist, is not a store, or has another schema version.
+    Stores are untrusted: before anything is read, limits are set and SQL's access is blocked;
+    `unsafe` restores the access once the file has been identified as a store. Without `library`,
+    only the content of the store is readable. Without `resources`, spilling is disabled.
     """
     if not path.is_file():
         raise StoreError(
@@ -170,9 +160,6 @@ def _passing_name(path: Path) -> Iterator[Path]:
     TO 'the store' would replace the store. A symbolic link does not help, because DuckDB resolves
     it. If a hard link is not possible (a read-only folder, a file system without hard links), but
     the file is writable, a copy is opened.
-
-    Raises:
-        OSError: the copy does not fit on the disk.
     """
     resolved = path.resolve()
     with contextlib.ExitStack() as folders:
@@ -202,9 +189,6 @@ def attach_stores(
     """Attach stores for reading. They must have been checked before.
 
     New tables are created in an in-memory database. SQL cannot access files and the network.
-
-    Raises:
-        StoreError: a store cannot be opened.
     """
     import duckdb
 

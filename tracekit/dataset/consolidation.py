@@ -26,8 +26,6 @@ _ACROSS = ("duplicate_ranks", "missing_ranks")
 
 
 class SmallFiles:
-    """Small files of shards, to be combined into one file each."""
-
     def __init__(self, folder: Path, memory_bytes: int = 256 << 20) -> None:
         self._folder = folder
         self._memory_bytes = memory_bytes
@@ -120,7 +118,6 @@ class SmallFiles:
         )
 
     def _read(self, name: str, options: str = "") -> str:
-        """Return SQL that reads the files of a table, ordered by trace."""
         numbers = sorted(self._names.get(name, ()), key=lambda number: self._traces[number])
         files = ", ".join(quote(str(self._place(name, number))) for number in numbers)
         return f"read_parquet([{files}]{', ' + options if options else ''})"

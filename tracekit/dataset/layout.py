@@ -92,17 +92,20 @@ BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """Sort order of tables. Other tables are already sorted by trace, device, and time."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
-"""Options with which DuckDB writes a file of a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One Parquet file of a dataset: its name in the dataset, size, and checksum."""
+    """One Parquet file of a dataset: its name in the dataset, size, and checksum.
+
+    In a manifest, `shard` is an index into its `shards`; None for a file of all traces.
+    """
 
     name: str
     size_bytes: int
     sha256: str
     row_count: int
+    shard: int | None = None
 
 
 def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: int) -> File:
@@ -130,7 +133,6 @@ def is_there(dataset: Location, file: File) -> bool:
 
 
 def digest_of(stream: BinaryIO) -> str:
-    """Return the SHA-256 of a stream, in hexadecimal digits."""
     digest = hashlib.sha256()
     while block := stream.read(_AT_ONCE_BYTES):
         digest.update(block)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
+from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME, File
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.small_files import parse_json, read_small
@@ -24,18 +24,14 @@ _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class TraceEntry:
-    """A trace of a dataset: its location, the version that was read, and its rank."""
-
     trace_id: int
     location: str
     identity: str | None
-    rank: int | None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A trace that is missing from a dataset, with the reason."""
-
     trace_id: int
     location: str
     reason: str
@@ -43,27 +39,11 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file of a dataset: its name, size, checksum, and shard.
-
-    `shard` is an index into the manifest's `shards`; None for a file of all traces.
-    """
-
-    name: str
-    size_bytes: int
-    sha256: str
-    row_count: int
-    shard: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Content of a dataset.
 
-    `shards` has the ids of the traces that were read together. `tables` and `analyses` are the
-    files by name. `rules` is the text of the user's rules file. `runs` are the run folders;
-    `has_requests` and `has_benchmarks` are whether they have requests and benchmarks. `made_by` is
-    a digest of the code and SQL that created the rows.
+    `shards` has the ids of the traces that were read together. `rules` is the text of the user's
+    rules file. `made_by` is a digest of the code and SQL that created the rows.
     """
 
     recipe: str
@@ -71,8 +51,8 @@ class Manifest:
     traces: list[TraceEntry]
     missing: list[Missing]
     shards: list[list[int]]
-    tables: dict[str, list[ListedFile]]
-    analyses: dict[str, ListedFile]
+    tables: dict[str, list[File]]
+    analyses: dict[str, File]
     runs: list[str] = field(default_factory=list)
     rules: str | None = None
     has_requests: bool = False
@@ -83,23 +63,16 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def files(self) -> list[ListedFile]:
-        """Every file of the dataset except the manifest."""
+    def files(self) -> list[File]:
         return [file for files in self.tables.values() for file in files] + [
             *self.analyses.values()
         ]
 
     def encoded(self) -> bytes:
-        """Return the manifest in the format of its file."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def read_manifest(dataset: Location) -> Manifest | None:
-    """Return the manifest of a dataset, or None if it does not exist.
-
-    Raises:
-        StoreError: it cannot be read, or this version of tracekit does not support it.
-    """
     place = dataset.join(MANIFEST_NAME)
     try:
         data = read_small(place, _MAX_BYTES)

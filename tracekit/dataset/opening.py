@@ -8,15 +8,20 @@ these files.
 from __future__ import annotations
 
 import contextlib
+import datetime
+import functools
+import io
 import shutil
 import stat
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
-from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
+from tracekit.dataset.layout import File
+from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote, rows
@@ -29,10 +34,16 @@ if TYPE_CHECKING:
 _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 
 
+PROTOCOL = "tracekit-dataset"
+
+BLOCK_BYTES = 256 << 10
+"""Minimum number of bytes per fetch; most small files fit in one block."""
+
+MAX_BLOCKS = 256
+
+
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """An open dataset: its connection and content."""
-
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
 
@@ -40,11 +51,6 @@ class OpenDataset:
 def open_dataset(
     dataset: Location, resources: contextlib.ExitStack, *, unsafe: bool = False
 ) -> OpenDataset:
-    """Open a dataset for reading.
-
-    Raises:
-        StoreError: it does not exist, is damaged, or has another version.
-    """
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
@@ -61,11 +67,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists. The manifest need not be written yet.
-
-    Raises:
-        StoreError: a file is damaged.
-    """
+    """Open the files that a manifest lists. The manifest need not be written yet."""
     import duckdb
 
     from tracekit.analysis.library import start_session
@@ -104,10 +106,8 @@ class _Files:
         self.dataset = dataset
         path = dataset.local_path
         if path is None:
-            from tracekit.dataset.remote_files import register
-
             sizes_bytes = {file.name: file.size_bytes for file in manifest.files}
-            self.begin = register(connection, dataset, sizes_bytes)
+            self.begin = _register(connection, dataset, sizes_bytes)
             return
         folder = path.resolve()
         for file in manifest.files:
@@ -122,7 +122,7 @@ class _Files:
             folder = link
         self.begin = f"{folder}/"
 
-    def sql(self, listed: list[ListedFile]) -> str:
+    def sql(self, listed: list[File]) -> str:
         names = ", ".join(quote(self.begin + file.name) for file in listed)
         return f"read_parquet([{names}])"
 
@@ -176,7 +176,7 @@ def _list_analyses(
             session.provided[name] = f"{read} WHERE {_is_as_written(files, listed)}"
 
 
-def _is_as_written(files: _Files, listed: ListedFile) -> str:
+def _is_as_written(files: _Files, listed: File) -> str:
     """Return an SQL condition that fails if a local file has changed since it was written.
 
     Parquet detects only some corruption; undetected corruption would change figures. Object stores
@@ -231,3 +231,88 @@ def _damaged(dataset: Location, text: str) -> StoreError:
         f"{dataset.shown}: the dataset is damaged: {reason}",
         hint="create it again: tracekit ingest RANKS -o NAME.tracekit --force",
     )
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection, dataset: Location, sizes_bytes: Mapping[str, int]
+) -> str:
+    """Let DuckDB read a remote dataset through fsspec; return the prefix of the file names in SQL.
+
+    It reads only the listed files, whose sizes are known. Small pieces (the footer of a Parquet
+    file, its small columns) are fetched in blocks, which are cached temporarily.
+    """
+    from tracekit.storage.stores import missing_extra
+
+    try:
+        from fsspec.spec import AbstractFileSystem
+    except ImportError:
+        raise missing_extra(dataset.shown) from None
+
+    @functools.lru_cache(MAX_BLOCKS)
+    def block(name: str, start: int) -> bytes:
+        end = min(start + BLOCK_BYTES, sizes_bytes[name])
+        return dataset.join(name).read_exactly(start, end)
+
+    def read(name: str, start: int, end: int) -> bytes:
+        if end - start >= BLOCK_BYTES:
+            return dataset.join(name).read_exactly(start, end)
+        first = start - start % BLOCK_BYTES
+        blocks = b"".join(block(name, at) for at in range(first, end, BLOCK_BYTES))
+        return blocks[start - first : end - first]
+
+    class File(io.RawIOBase):
+        """One file with a position per thread, because several DuckDB threads read it."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self._name = name
+            self._size_bytes = sizes_bytes[name]
+            self._position = threading.local()
+
+        def readable(self) -> bool:
+            return True
+
+        def seekable(self) -> bool:
+            return True
+
+        def tell(self) -> int:
+            return int(getattr(self._position, "at", 0))
+
+        def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+            base = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size_bytes}
+            self._position.at = base[whence] + offset
+            return self.tell()
+
+        def read(self, size: int = -1) -> bytes:
+            start = self.tell()
+            end = self._size_bytes if size < 0 else min(self._size_bytes, start + size)
+            data = read(self._name, start, end) if start < end else b""
+            self._position.at = start + len(data)
+            return data
+
+    class DatasetFiles(AbstractFileSystem):  # type: ignore[misc]
+        protocol = PROTOCOL
+        cachable = False
+
+        def info(self, path: str, **_: Any) -> dict[str, Any]:
+            name = self._strip_protocol(path)
+            if name not in sizes_bytes:
+                raise FileNotFoundError(path)
+            return {"name": name, "size": sizes_bytes[name], "type": "file"}
+
+        def glob(self, path: str, **_: Any) -> list[str]:
+            name = self._strip_protocol(path)
+            return [name] if name in sizes_bytes else []
+
+        def modified(self, path: str) -> datetime.datetime:
+            # Files of a dataset never change, because their names depend on the content.
+            del path
+            return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+
+        def _open(self, path: str, mode: str = "rb", **_: Any) -> File:
+            if mode != "rb":
+                raise PermissionError("a dataset is read-only")
+            return File(self.info(path)["name"])
+
+    connection.register_filesystem(DatasetFiles())
+    return f"{PROTOCOL}://"

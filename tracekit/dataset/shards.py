@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tracekit.dataset.layout import File, is_there
+from tracekit.dataset.manifest import TraceEntry
 from tracekit.storage import Location
 
 FOLDER = "shards"
@@ -26,24 +27,11 @@ _MAX_SMALL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class ShardTrace:
-    """A trace of a shard: its id, its displayed location, and its version."""
-
-    trace_id: int
-    shown: str
-    identity: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Description:
-    """Description of a shard.
-
-    `recipe` is a digest of everything that determines the derived rows. `files` has the files of
-    the large tables, by table.
-    """
+    """Content of a shard; `files` are those of the large tables."""
 
     recipe: str
-    traces: tuple[ShardTrace, ...]
+    traces: tuple[TraceEntry, ...]
     files: dict[str, File]
 
 
@@ -52,8 +40,7 @@ class Description:
 _decoder = msgspec.json.Decoder(Description)
 
 
-def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
-    """Return the name of a shard: its first trace, and a digest of its inputs."""
+def key_of(recipe: str, traces: Sequence[TraceEntry]) -> str:
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 
@@ -73,7 +60,7 @@ def write_shard(
 
 
 def read_shards(
-    dataset: Location, recipe: str, traces: Mapping[int, ShardTrace]
+    dataset: Location, recipe: str, traces: Mapping[int, TraceEntry]
 ) -> list[tuple[Description, dict[str, bytes]]]:
     """Return the usable shards of a dataset, with their small files.
 

@@ -22,11 +22,9 @@ _RANK_BYTES = 1 * MB
 class EngineChoice(NamedTuple):
     """Engine for traces of many ranks, and its options.
 
-    Attributes:
-        name: name of the engine; None for local processes if there are many traces.
-        worker_count: maximum number of concurrent units; None for one per processor.
-        memory_bytes: total memory of all workers, bytes; None for a share of the machine's memory.
-        address: address of the cluster, for Ray.
+    Without a name, many traces are read by local processes. `worker_count` is the maximum number of
+    concurrent units, by default one per processor; `memory_bytes` is the total of all workers, by
+    default a share of the machine's memory.
     """
 
     name: str | None = None
@@ -36,7 +34,6 @@ class EngineChoice(NamedTuple):
 
 
 def are_many(sources: Sources, choice: EngineChoice) -> bool:
-    """Return whether to read traces by units of work."""
     if choice.name is not None:
         return bool(sources.traces)
     if len(sources.traces) == 1:

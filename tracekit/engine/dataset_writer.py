@@ -12,9 +12,11 @@ from pathlib import Path
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
+from tracekit.analysis.catalog import load_catalog, make_digest
+from tracekit.database.connections import SESSION, DamagedStoreError
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
-from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
+from tracekit.dataset.manifest import Manifest, Missing, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
 from tracekit.engine.engines import Engine
@@ -30,14 +32,8 @@ from tracekit.storage.temp_dirs import temporary_folder
 class RunProgress:
     """Progress of reading many traces.
 
-    Attributes:
-        trace_count: number of traces.
-        done_count: number of traces read now or by an earlier attempt.
-        text_bytes: approximate JSON text of all traces, bytes.
-        done_bytes: JSON text read now or by an earlier attempt, bytes.
-        read_bytes: JSON text read now, bytes.
-        failures: unreadable traces.
-        slowest: the slowest batch so far.
+    `done_count` and `done_bytes` include what an earlier attempt has read, `read_bytes` does not.
+    Bytes are approximate JSON text.
     """
 
     trace_count: int
@@ -49,7 +45,6 @@ class RunProgress:
     slowest: BatchResult | None = None
 
     def take(self, result: BatchResult) -> None:
-        """Add the result of a unit."""
         self.failures += result.failures
         self.done_count += sum(len(shard.ranks) for shard in result.shards)
         self.done_bytes += result.batch.text_bytes
@@ -60,8 +55,6 @@ class RunProgress:
 
 def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
     """Return a digest of everything that determines a dataset, except its traces."""
-    from tracekit.analysis.catalog import load_catalog, make_digest
-
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {make_digest(rules)}".encode())
     wanted = {*analyses, *run_analyses_of(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
@@ -84,10 +77,6 @@ def make_dataset(
     Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
     unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
     the same files for the same number.
-
-    Raises:
-        TraceError: no trace could be read.
-        StoreError: the dataset exists, or cannot be written.
     """
     dataset = job.dataset
     before = None if replaces else read_manifest(dataset)
@@ -120,7 +109,11 @@ def make_dataset(
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
-            manifest = _with_run_rows(dataset, manifest, folder)
+            analyses = dict(manifest.analyses)
+            for name, path, row_count in write_run_rows(dataset, manifest, folder):
+                folder_name = f"analyses/{name}"
+                analyses[name] = put_file(dataset, folder_name, "all", path, row_count)
+            manifest = replace(manifest, analyses=dict(sorted(analyses.items())))
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _remove_unnamed_files(dataset, manifest)
@@ -145,7 +138,7 @@ _Shard = tuple[tuple[int, ...], dict[str, "File"]]
 
 def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
     shards: list[_Shard] = []
-    traces = {rank.trace_id: rank.in_shard for rank in ranks}
+    traces = {rank.trace_id: rank.entry for rank in ranks}
     for description, files in read_shards(job.dataset, job.recipe, traces):
         ids = tuple(trace.trace_id for trace in description.traces)
         small.add(ids, files)
@@ -161,37 +154,32 @@ def _manifest(
     small: SmallFiles,
     folder: Path,
 ) -> Manifest:
-    """Write the files that cover all traces; return the manifest."""
     dataset = job.dataset
-    tables: dict[str, list[ListedFile]] = {}
-    analyses: dict[str, ListedFile] = {}
+    tables: dict[str, list[File]] = {}
+    analyses: dict[str, File] = {}
     for number, (_, files) in enumerate(shards):
         for table, file in sorted(files.items()):
-            tables.setdefault(table, []).append(_listed(file, number))
+            tables.setdefault(table, []).append(replace(file, shard=number))
     for name, path, row_count in small.consolidated():
         file = put_file(dataset, name, "all", path, row_count)
         kind, _, plain = name.partition("/")
         if kind == "tables":
-            tables.setdefault(plain, []).append(_listed(file))
+            tables.setdefault(plain, []).append(file)
         else:
-            analyses[plain] = _listed(file)
+            analyses[plain] = file
     has_requests = has_benchmarks = False
     for table, path, row_count in write_run_tables(job.runs, folder):
         has_requests |= table == "request"
         has_benchmarks |= table == "benchmark"
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
-        tables.setdefault(table, []).append(_listed(file))
-    from tracekit.analysis.catalog import make_digest
-
+        tables.setdefault(table, []).append(file)
     numbers = small.ranks
     read = {one for ids, _ in shards for one in ids}
     return Manifest(
         recipe=job.recipe,
         tracekit_version=__version__,
         traces=[
-            TraceEntry(
-                rank.trace_id, rank.location.shown, rank.identity, numbers.get(rank.trace_id)
-            )
+            replace(rank.entry, rank=numbers.get(rank.trace_id))
             for rank in ranks
             if rank.trace_id in read
         ],
@@ -211,18 +199,6 @@ def _manifest(
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,
     )
-
-
-def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
-    """Write the analyses of the run; return the updated manifest."""
-    analyses = dict(manifest.analyses)
-    for name, path, row_count in write_run_rows(dataset, manifest, folder):
-        analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
-    return replace(manifest, analyses=dict(sorted(analyses.items())))
-
-
-def _listed(file: File, shard: int | None = None) -> ListedFile:
-    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, shard)
 
 
 def _write_manifest(
@@ -252,7 +228,6 @@ def _remove_unnamed_files(dataset: Location, manifest: Manifest) -> None:
 
 
 def exists_already(dataset: Location) -> StoreError:
-    """Return the error for a dataset that already exists."""
     return StoreError(f"{dataset.shown}: already exists", hint="use --force to replace it")
 
 
@@ -272,15 +247,10 @@ def write_run_rows(
 
     A file exists until the next one is requested. If memory runs out, no analysis is stored, and
     analyses run on demand.
-
-    Raises:
-        OSError: a file cannot be written.
-        StoreError: a file of the dataset is damaged.
     """
     import duckdb
 
     from tracekit.analysis.relations import ensure
-    from tracekit.database.connections import SESSION, DamagedStoreError
     from tracekit.dataset.opening import open_listed
 
     names = run_analyses_of(manifest.analyses, len(manifest.traces))

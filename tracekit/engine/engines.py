@@ -30,13 +30,6 @@ class Engine(Protocol):
         a failure. Only slightly more batches than workers are in progress at a time. Closing the
         generator (after an error or Ctrl-C) ends all workers and removes incomplete files before
         it returns.
-
-        Args:
-            batches: the batches, preferably largest first.
-            job: the job; ``memory_bytes`` is the limit of each unit.
-
-        Raises:
-            UsageError: a package of the engine is not installed.
         """
         ...
 
@@ -52,7 +45,6 @@ class SerialEngine:
     worker_count: int = 1
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Run a unit for each batch, in order."""
         from tracekit.engine.unit import Worker
 
         with Worker(job) as worker:
@@ -64,16 +56,6 @@ ENGINES = ("serial", "processes", "ray")
 
 
 def make_engine(name: str, worker_count: int, *, address: str | None = None) -> Engine:
-    """Create an engine.
-
-    Args:
-        name: one of :data:`ENGINES`.
-        worker_count: maximum number of concurrent units; with Ray, 0 for its number of processors.
-        address: address of the Ray cluster; None for RAY_ADDRESS, or a local cluster.
-
-    Raises:
-        UsageError: the name is unknown, or a package of the engine is not installed.
-    """
     if name == "serial":
         return SerialEngine()
     if name == "processes":
@@ -87,6 +69,14 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
         import_ray(is_cluster=engine.is_cluster)
         return engine
     raise UsageError(f"unknown engine {name!r}", hint="engines: " + ", ".join(ENGINES))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A batch, and the number of times its worker died."""
+
+    batch: Batch
+    death_count: int = 0
 
 
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:

@@ -19,7 +19,6 @@ LEAST_WORKER_BYTES = 256 * MB
 
 
 def processor_count() -> int:
-    """Return the number of processors available to this process (CPU affinity and cgroup)."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -44,7 +43,6 @@ def memory_bytes() -> int:
 
 
 def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:
-    """Return the number of workers, and the memory of each, bytes."""
     count = worker_count or processor_count()
     if total_bytes is None:
         return count, max(

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import library_file
+from tracekit.analysis.rules import check_rules
 from tracekit.analysis.scopes import Contents
+from tracekit.database.connections import create_tables
+from tracekit.dataset.layout import SUFFIX
+from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import JobSpec, Rank
@@ -25,13 +31,12 @@ from tracekit.ingest.sources import (
     usual_text_bytes,
 )
 from tracekit.storage import Location, Place
+from tracekit.storage.temp_dirs import temporary_folder
 from tracekit.trace import OpenStore
 
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.dataset.manifest import Manifest
-    from tracekit.engine.dataset_writer import RunProgress
     from tracekit.engine.engines import Engine
     from tracekit.ingest.sources import Sources
 
@@ -40,16 +45,6 @@ _log = logging.getLogger("tracekit")
 
 @dataclass(frozen=True, slots=True)
 class DistributedIngest:
-    """Reads traces by units of work.
-
-    Args:
-        sources: traces and their run folders.
-        contents: kinds of data in the sources.
-        choice: the engine.
-        rules: rules file of the user.
-        progress: called after each unit.
-    """
-
     sources: Sources
     contents: Contents
     choice: EngineChoice
@@ -59,13 +54,6 @@ class DistributedIngest:
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
     ) -> Manifest:
-        """Write a dataset, or complete an existing one.
-
-        Raises:
-            TraceError: no trace can be read.
-            StoreError: the dataset exists, or cannot be written.
-            UsageError: the engine is not available.
-        """
         wanted = tuple(self._of_breakdown() if analyses is None else analyses)
         engine, count, memory_bytes = self._engine()
         job = JobSpec(
@@ -86,11 +74,6 @@ class DistributedIngest:
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
-        """Open the traces as a dataset in the cache or as a temporary dataset.
-
-        Raises:
-            The errors of :meth:`make`.
-        """
         from tracekit.dataset.opening import open_dataset
 
         place = self._cached_path() if is_kept else self._passing(resources)
@@ -159,10 +142,7 @@ class DistributedIngest:
             return {}
         import duckdb
 
-        from tracekit.analysis.library import library_file
-        from tracekit.database.connections import create_tables
         from tracekit.ingest.runs import load_runs
-        from tracekit.storage.temp_dirs import temporary_folder
 
         folder = temporary_folder()
         try:
@@ -191,7 +171,6 @@ class DistributedIngest:
 
     def _cached_path(self) -> Path:
         from tracekit.database.cache import cached_store_path
-        from tracekit.dataset.layout import SUFFIX
 
         recipe = recipe_of(self.rules, self._of_breakdown())
         try:
@@ -204,16 +183,11 @@ class DistributedIngest:
         return store.with_suffix(SUFFIX)
 
     def _passing(self, resources: contextlib.ExitStack) -> Path:
-        from tracekit.dataset.layout import SUFFIX
-        from tracekit.storage.temp_dirs import temporary_folder
-
         folder = temporary_folder()
         resources.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder / f"ranks{SUFFIX}"
 
     def _is_whole(self, dataset: Location) -> bool:
-        from tracekit.dataset.manifest import read_manifest
-
         try:
             manifest = read_manifest(dataset)
         except StoreError:
@@ -222,8 +196,6 @@ class DistributedIngest:
 
     def _made(self, dataset: Location) -> Manifest:
         """Write the dataset unless another process has already written it."""
-        from tracekit.dataset.manifest import read_manifest
-
         try:
             return self.make(dataset)
         except StoreError:
@@ -246,31 +218,12 @@ def ingest_dataset(
     engine: EngineChoice | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> Manifest:
-    """Write a dataset of traces, or add the missing traces to an existing dataset.
-
-    Args:
-        paths: trace files, folders, globs, or URLs of the ranks of one run.
-        output: folder to write, with suffix ``.tracekit``.
-        force: replace an existing dataset.
-        rules: rules file for the classifier, applied before the built-in rules.
-        engine: the engine; None for local processes.
-        progress: called after some of the traces have been read.
-
-    Raises:
-        TraceError: a path does not exist, or no trace can be read.
-        StoreError: the dataset exists, or cannot be written.
-        UsageError: the rules file or the name is not valid, or the engine is not available.
-    """
-    from tracekit.analysis.catalog import load_catalog
-
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(
             f"{dataset.shown}: dataset names end in .tracekit, and store names in .duckdb"
         )
     if rules is not None:
-        from tracekit.analysis.rules import check_rules
-
         check_rules(rules)
     with named_paths():
         sources = find_sources(paths)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from tracekit.engine.engines import DiedError, given_up
+from tracekit.engine.engines import DiedError, Task, given_up
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import TracekitError
 from tracekit.storage.temp_dirs import temporary_folder
@@ -33,31 +33,18 @@ _START = (
 
 
 @dataclass(slots=True)
-class _Task:
-    """A batch, and whether it is retried because its worker died."""
-
-    batch: Batch
-    is_retry: bool = False
-
-
-@dataclass(slots=True)
 class _Process:
-    """A worker: its process, pipe, folder, and current task."""
-
     process: subprocess.Popen[bytes]
     pipe: Connection
     folder: Path
-    task: _Task | None = None
+    task: Task | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessesEngine:
-    """Runs units in local processes; see :class:`tracekit.engine.engines.Engine`."""
-
     worker_count: int
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with contextlib.closing(_Pool(job, min(self.worker_count, len(batches)))) as pool:
@@ -73,7 +60,7 @@ class _Pool:
     started_count: int = 0
 
     def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
-        waiting = deque(_Task(batch) for batch in batches)
+        waiting = deque(Task(batch) for batch in batches)
         while waiting or any(worker.task for worker in self.workers):
             self._employ(waiting)
             ends: dict[object, _Process] = {worker.pipe: worker for worker in self.workers}
@@ -91,7 +78,7 @@ class _Pool:
                     raise answer
                 yield answer
 
-    def _employ(self, waiting: deque[_Task]) -> None:
+    def _employ(self, waiting: deque[Task]) -> None:
         """Assign tasks to idle workers, and start missing workers."""
         while waiting:
             free = next((worker for worker in self.workers if worker.task is None), None)
@@ -122,7 +109,7 @@ class _Pool:
             ours.send(self.job)
         return worker
 
-    def _bury(self, worker: _Process, waiting: deque[_Task]) -> Iterator[BatchResult]:
+    def _bury(self, worker: _Process, waiting: deque[Task]) -> Iterator[BatchResult]:
         """Remove a dead worker; retry its batch, or return it as a failure."""
         self.workers.remove(worker)
         _end([worker])
@@ -130,9 +117,9 @@ class _Pool:
         task = worker.task
         if task is None:
             return
-        if not task.is_retry:
+        if not task.death_count:
             # Retry one trace per unit, so that a trace that is too large fails alone.
-            waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
+            waiting.extendleft(Task(batch, death_count=1) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)
         yield given_up(task.batch, "its process crashed twice", reason)

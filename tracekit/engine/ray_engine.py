@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
-from tracekit.engine.engines import DiedError, given_up
+from tracekit.engine.engines import DiedError, Task, given_up
 from tracekit.engine.machine import processor_count
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.engine.worker_process import Answer, do_batch
@@ -61,33 +61,15 @@ _OWN_ENVIRONMENT = {
 _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
 
 
-@dataclass(slots=True)
-class _Task:
-    """A batch, and the number of times its worker died."""
-
-    batch: Batch
-    death_count: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Runs units as Ray tasks; see :class:`tracekit.engine.engines.Engine`.
-
-    Attributes:
-        asked_count: maximum number of concurrent units; 0 for the number of processors.
-        address: address of the cluster for ``ray.init``; None for RAY_ADDRESS, or a local cluster.
-    """
+    """Runs units as Ray tasks; an `asked_count` of 0 means the number of processors."""
 
     asked_count: int = 0
     address: str | None = None
 
     @property
     def worker_count(self) -> int:
-        """Maximum number of units that run concurrently.
-
-        Raises:
-            UsageError: Ray is not installed, or the cluster cannot be reached.
-        """
         if self.asked_count:
             return self.asked_count
         if not self.is_cluster:
@@ -97,11 +79,9 @@ class RayEngine:
 
     @property
     def is_cluster(self) -> bool:
-        """Return whether the engine joins an existing cluster."""
         return bool(self.address or os.environ.get("RAY_ADDRESS"))
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
-        """Run a unit for each batch; yield the results in order of completion."""
         if not batches:
             return
         with _connected(self) as ray:
@@ -119,7 +99,7 @@ class _Tasks:
         # Queue extra tasks (one per eight workers, at least one), so that a free node can start the
         # next task without a round trip.
         self._most = worker_count + max(1, worker_count // 8)
-        self._under_way: dict[Any, _Task] = {}
+        self._under_way: dict[Any, Task] = {}
         # Ray does not retry tasks; tracekit retries them itself, in smaller batches.
         self._remote = ray.remote(
             num_cpus=1,
@@ -129,7 +109,7 @@ class _Tasks:
         )(do_batch)
 
     def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
-        waiting = deque(_Task(batch) for batch in batches)
+        waiting = deque(Task(batch) for batch in batches)
         while waiting or self._under_way:
             while waiting and len(self._under_way) < self._most:
                 task = waiting.popleft()
@@ -145,18 +125,13 @@ class _Tasks:
                     # Retry one trace per unit, so that a trace that is too large fails alone.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
-                    waiting.extendleft(_Task(batch, death_count) for batch in again)
+                    waiting.extendleft(Task(batch, death_count) for batch in again)
                 else:
                     ended = f"its task crashed {_MOST_DEATHS} times"
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
-        """Return the result of a task, or the reason why its worker died.
-
-        Raises:
-            TracekitError: an error that affects all tasks.
-            DiedError: the task raised an unexpected exception.
-        """
+        """Return the result of a task, or the reason why its worker died."""
         from ray.exceptions import RayError
 
         try:
@@ -202,11 +177,7 @@ def _cause_of_death(error: Exception) -> str:
 
 
 def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
-    """Reject a request for which Ray would wait forever.
-
-    Raises:
-        UsageError: no node has enough memory for a task.
-    """
+    """Reject a request for which Ray would wait forever."""
     most_bytes = max(
         (
             node["Resources"].get("memory", 0)
@@ -224,11 +195,7 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
 
 
 def import_ray(*, is_cluster: bool) -> ModuleType:
-    """Import Ray with settings that it reads only during import.
-
-    Raises:
-        UsageError: Ray is not installed.
-    """
+    """Import Ray with settings that it reads only during import."""
     settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _OF_A_START
     for name, value in settings.items():
         os.environ.setdefault(name, value)
@@ -248,11 +215,7 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
 
 @contextlib.contextmanager
 def _connected(engine: RayEngine) -> Iterator[ModuleType]:
-    """Connect to the cluster, or start a local one, and disconnect or stop it at the end.
-
-    Raises:
-        UsageError: Ray is not installed, or the cluster cannot be reached.
-    """
+    """Connect to the cluster, or start a local one, and disconnect or stop it at the end."""
     ray = import_ray(is_cluster=engine.is_cluster)
     if ray.is_initialized():
         # The program or tracekit is already connected.
@@ -284,11 +247,7 @@ def _join(ray: ModuleType, address: str | None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Check that an address accepts connections, because Ray itself retries for minutes.
-
-    Raises:
-        OSError: the address does not accept connections.
-    """
+    """Check that an address accepts connections, because Ray itself retries for minutes."""
     if address == "auto":
         # The address file of a local cluster remains after the cluster was killed.
         with contextlib.suppress(ImportError, AttributeError, OSError):
@@ -301,11 +260,6 @@ def _check_answers(address: str) -> None:
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
-    """Start a local cluster that accepts only this process and its children.
-
-    Raises:
-        UsageError: Ray does not start.
-    """
     import logging
 
     folder = _short_folder()

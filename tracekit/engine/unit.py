@@ -27,10 +27,9 @@ from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN
 from tracekit.dataset.shards import Description, key_of, write_shard
 from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
 from tracekit.errors import TracekitError
-from tracekit.ingest.load import forget_trace, load_trace
+from tracekit.ingest.load import THREAD, fill_threads, forget_trace, load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.runs import load_runs
-from tracekit.ingest.threads import THREAD, fill_threads
 from tracekit.sql_text import quote, rows
 from tracekit.storage import place_of
 from tracekit.storage.temp_dirs import temporary_folder
@@ -47,13 +46,7 @@ _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 
 
 class Worker:
-    """Runs the units of one job sequentially on one thread. It is a context manager.
-
-    Args:
-        job: the job.
-        folder: folder for spilled data and incomplete files, which the caller removes; None for a
-            temporary folder.
-    """
+    """Runs the units of one job sequentially on one thread. It is a context manager."""
 
     def __init__(self, job: JobSpec, folder: Path | None = None) -> None:
         self._job = job
@@ -153,7 +146,6 @@ class Worker:
         return loaded, later, failures
 
     def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Shard:
-        """Derive relations and run analyses; return the results of the loaded traces."""
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
@@ -166,7 +158,7 @@ class Worker:
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
         }
-        traces = tuple(rank.in_shard for rank in ranks)
+        traces = tuple(rank.entry for rank in ranks)
         key = key_of(self._job.recipe, traces)
         files: dict[str, File] = {}
         for name, count in counts.items():
@@ -225,7 +217,6 @@ class Worker:
     def _rows_of(
         self, connection: duckdb.DuckDBPyConnection, relations: Relations, name: str
     ) -> bytes:
-        """Return the rows of an analysis with their traces, in the order of the result."""
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
             # An ingested table has the same name, so call the analysis.

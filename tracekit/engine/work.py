@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.layout import File
-from tracekit.dataset.shards import ShardTrace
+from tracekit.dataset.manifest import TraceEntry
 from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place
 from tracekit.units import MB
@@ -20,12 +20,8 @@ from tracekit.units import MB
 class Rank:
     """One trace file, usually of one rank.
 
-    Attributes:
-        trace_id: id in the complete run.
-        location: location of the file.
-        text_bytes: approximate size of the JSON text, which determines the size of batches.
-        identity: value that changes whenever the file does; None if unknown.
-        run_id: run of its folder, or None.
+    `trace_id` is the id in the complete run. `text_bytes` approximates the JSON text and determines
+    the size of batches. `identity` changes whenever the file does; None if unknown.
     """
 
     trace_id: int
@@ -35,9 +31,8 @@ class Rank:
     run_id: str | None = None
 
     @property
-    def in_shard(self) -> ShardTrace:
-        """The trace in the format of a shard."""
-        return ShardTrace(self.trace_id, self.location.shown, self.identity)
+    def entry(self) -> TraceEntry:
+        return TraceEntry(self.trace_id, self.location.shown, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +56,9 @@ class Batch:
 class JobSpec:
     """Settings that all batches share.
 
-    Attributes:
-        analyses: analyses of scope ``trace`` to run with default parameters.
-        dataset: dataset for the large tables.
-        recipe: digest of everything that determines derived data; shards with another recipe are
-            not reused.
-        rules_text: text of the user's rules file for the classifiers.
-        runs: run folders with manifests for the analyses.
-        memory_bytes: memory of one unit including its process, bytes.
+    `analyses` have scope ``trace`` and run with default parameters. `recipe` is a digest of
+    everything that determines derived data; shards with another recipe are not reused.
+    `memory_bytes` is the memory of one unit including its process.
     """
 
     analyses: tuple[str, ...]
@@ -81,13 +71,10 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Result of some traces of a batch.
+    """Result of some traces of a batch, in the order of their ids, with distinct ranks.
 
-    Attributes:
-        ranks: traces in the order of their ids, with distinct ranks.
-        small: small tables and rows of analyses, each as the bytes of one Parquet file, by name:
-            ``tables/trace``, ``analyses/timeline``.
-        files: files written to the dataset, by table.
+    `small` has small tables and rows of analyses, each as the bytes of one Parquet file, by name:
+    ``tables/trace``, ``analyses/timeline``. `files` were written to the dataset, by table.
     """
 
     ranks: tuple[Rank, ...]
@@ -97,14 +84,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Trace without a result, with the reason in one sentence and an optional hint.
-
-    Attributes:
-        rank: the trace.
-        reason: the reason.
-        hint: what to do.
-        is_of_disk: whether a full disk, not the trace, is the cause.
-    """
+    """Trace without a result; `is_of_disk` if a full disk, not the trace, is the cause."""
 
     rank: Rank
     reason: str
@@ -114,14 +94,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Result of one unit; every trace of its batch is in a shard or among the failures.
-
-    Attributes:
-        batch: the batch.
-        shards: results, usually one shard.
-        failures: traces without a result.
-        seconds: duration.
-    """
+    """Result of one unit; every trace of its batch is in a shard or among the failures."""
 
     batch: Batch
     shards: tuple[Shard, ...]

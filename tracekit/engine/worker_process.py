@@ -22,10 +22,6 @@ def serve(file_number: int, folder: str) -> NoReturn:
     """Run the batches that arrive through a pipe, and return the result of each.
 
     The first message is the job spec. An unexpected exception is returned as its traceback.
-
-    Args:
-        file_number: file descriptor of this end of the pipe.
-        folder: folder for spilled data, which the parent removes.
     """
     # Ctrl-C is sent to all processes of a terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -65,11 +61,9 @@ def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
 
 
 Answer: TypeAlias = BatchResult | TracekitError | str
-"""Result of a task: a batch result, an error that ends the run, or the traceback of a bug."""
 
 
 def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
-    """Run the unit of one batch."""
     if version != __version__:
         return UsageError(
             f"a node of the Ray cluster has tracekit {__version__}, not {version}",

@@ -23,11 +23,6 @@ class Bounded:
         self.size_bytes = 0
 
     def write(self, block: bytes) -> None:
-        """Write a block.
-
-        Raises:
-            QueryError: the limit would be exceeded.
-        """
         self.size_bytes += len(block)
         if self.size_bytes > self._max_bytes:
             raise QueryError(
@@ -40,12 +35,7 @@ class Bounded:
 
 @contextlib.contextmanager
 def written_atomically(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
-    """Yield a function that writes a file, which appears when the block ends without an error.
-
-    Raises:
-        StoreError: the file exists, or cannot be written.
-        QueryError: it would become too large.
-    """
+    """Yield a function that writes a file, which appears when the block ends without an error."""
     if path == STDOUT:
         # This is file content rather than text for a reader, so bypass the wrapper that escapes
         # CI commands on stdout.

@@ -109,7 +109,6 @@ class PacketWriter:
     # Tracks
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
-        """Write a group track, whose tracks are sorted by `rank`; return its number."""
         return self._descriptor(name, parent, rank, number_field(11, _EXPLICIT_ORDER), about)
 
     def track(
@@ -148,12 +147,8 @@ class PacketWriter:
     def slices(self, track: _Track, rows: Iterable[Row], skip: int) -> int:
         """Write the slices of a track and return their number.
 
-        Args:
-            track: the track. On a flat track, overlapping slices get their own lanes, even if one
-                contains the other.
-            rows: `skip` other columns, then the columns of :class:`Slice`; sorted by start, then
-                longest first.
-            skip: number of leading columns to ignore.
+        Rows have `skip` other columns, then those of :class:`Slice`; they are sorted by start, then
+        longest first. On a flat track, overlapping slices get their own lanes.
         """
         before = self.slice_count
         for row in rows:
@@ -172,12 +167,10 @@ class PacketWriter:
         self._event(one.start_ns, track.begin[lane] + self._about(one))
 
     def finish(self, track: _Track) -> None:
-        """Write the ends of open slices on a track."""
         self._ended += track.lanes.close()
         self._end(track)
 
     def instants(self, track: _Track, rows: Iterable[Row], skip: int) -> None:
-        """Write marks on a track: slices without duration."""
         for row in rows:
             one = Slice(*row[skip:])
             self._event(one.start_ns, track.instant[0] + self._about(one))
@@ -247,7 +240,6 @@ class PacketWriter:
             self.close()
 
     def close(self) -> None:
-        """Write the buffered packets."""
         self._write(b"".join(self._parts))
         self._parts.clear()
         self._size = 0
@@ -263,12 +255,9 @@ NESTING_LANES = 4
 cost of a slice does not depend on the number of overlapping slices."""
 
 _NEVER = -(1 << 63)
-"""Earlier than all times, ns."""
 
 
 class FlatLanes:
-    """Lanes with sequential slices."""
-
     __slots__ = ("_busy", "_count", "_free")
 
     def __init__(self) -> None:
@@ -290,11 +279,7 @@ class FlatLanes:
 
 
 class Lanes:
-    """Lanes on which slices nest, and the ends of open slices.
-
-    Args:
-        is_flat: no slice is nested in another, unless it is marked as part of it.
-    """
+    """Lanes on which slices nest, and the ends of open slices."""
 
     __slots__ = ("_flat", "_last", "_last_end_ns", "_nesting_count", "_stacks")
 
@@ -309,15 +294,9 @@ class Lanes:
     ) -> int:
         """Return the lane of the next slice, from 0.
 
-        Slices arrive by start time, then longest first. Parts of a slice arrive after it.
-
-        Args:
-            start_ns: start, ns.
-            end_ns: end, ns.
-            ended: receives lane and end, ns, of slices that end before this one, innermost first;
-                they must be written before it.
-            is_inner: whether it is part of the latest slice with `is_inner` False. It is placed on
-                the lane of that slice unless it ends later.
+        Slices arrive by start time, then longest first. Parts of a slice arrive after it, and are
+        placed on its lane unless they end later. `ended` receives lane and end of slices that must
+        be written before this one, innermost first.
         """
         if (
             is_inner

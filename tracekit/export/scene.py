@@ -13,19 +13,10 @@ Row = tuple[Any, ...]
 class Slice(NamedTuple):
     """One slice of a track, with the columns of a row; a mark has duration 0.
 
-    Rows may begin with other columns, and may omit trailing ones.
-
-    Attributes:
-        start_ns: start on the common time axis, ns.
-        dur_ns: duration, ns.
-        name: its name.
-        category: its category, or None.
-        event_id: the event in the store, or None.
-        args: its arguments in the file, as JSON, or None.
-        extra: its other members in the file, as JSON, or None.
-        facts: tracekit's attribution, as a JSON object, or None.
-        arrows: numbers of the arrows that begin here, and negated numbers of arrows that end here.
-        is_inner: on a flat track, whether it is part of the latest slice with `is_inner` False.
+    Rows may begin with other columns, and may omit trailing ones. `args`, `extra` (other members in
+    the file), and `facts` (tracekit's attribution) are JSON. `arrows` has the numbers of the arrows
+    that begin here, and negated numbers of arrows that end here. On a flat track, `is_inner` means
+    part of the latest slice with `is_inner` False.
     """
 
     start_ns: int
@@ -41,7 +32,6 @@ class Slice(NamedTuple):
 
 
 BLOCK_BYTES = 1 << 20
-"""Maximum buffer size, bytes."""
 
 _LONG = re.compile(r"[0-9]{19}")
 

@@ -278,7 +278,6 @@ COUNTERS = """
 
 
 def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool = True) -> str:
-    """Return the SQL of a template."""
     first_ns, last_ns = scope.times
     values = {
         "CHOSEN": scope.relation(),
@@ -291,10 +290,7 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
 
 
 def block_statement(template: str, block: Block, *, args: bool = True) -> str:
-    """Return the SQL for the events or gaps of a block (template EVENTS or GAPS).
-
-    The rows are ordered by start within each track.
-    """
+    """Return the SQL for the events or gaps of a block (template EVENTS or GAPS)."""
     part = block.part
     values = {
         "TRACE_ID": part.trace_id,

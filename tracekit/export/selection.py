@@ -17,12 +17,9 @@ ALWAYS = 1 << 62
 class Selection:
     """Ranks, steps, and times to export; everything by default.
 
-    Attributes:
-        ranks: only these ranks; a trace without a rank has the number of its position.
-        steps: only these steps of table step_ranges, or else of serving_step_ranges: their host
-            events, and the GPU work launched by them.
-        from_ns: exclude events that end earlier, ns since the first event of all selected ranks.
-        to_ns: exclude events that begin later, ns since the same time.
+    A trace without a rank has the number of its position. Steps are of table step_ranges, or else
+    of serving_step_ranges, with the GPU work launched in them. `from_ns` and `to_ns` count from the
+    first event of all selected ranks.
     """
 
     ranks: frozenset[int] | None = None
@@ -33,15 +30,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One trace of an export.
+    """One trace of an export; `shift_ns` moves its times to the common axis.
 
-    Attributes:
-        trace_id: as in table trace.
-        name: name of its track group.
-        about: description of the group: host and file.
-        shift_ns: offset of its times to the common axis, ns.
-        from_ns: start of the exported interval in its own time, ns.
-        to_ns: end of that interval, ns.
+    `from_ns` and `to_ns` are the exported interval in its own time.
     """
 
     trace_id: int
@@ -54,8 +45,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The traces of an export on their common axis."""
-
     parts: tuple[Part, ...]
     is_since_epoch: bool
     notes: list[str] = field(default_factory=list)
@@ -93,10 +82,8 @@ CLOCK_OFFSETS = "clock_offsets"
 class Clock:
     """Clock of a trace.
 
-    Attributes:
-        base_ns: offset of its times to ns since the epoch; 0 if unknown.
-        first_ns: its first event, ns, in its own time.
-        ahead_ns: how far its clock is ahead of the other clocks, ns; None if unknown.
+    `base_ns` is the offset of its times to the epoch, 0 if unknown. `ahead_ns` is how far it is
+    ahead of the other clocks, None if unknown.
     """
 
     base_ns: int
@@ -106,10 +93,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Alignment of traces on a common axis.
-
-    `shifts` has the offset of each trace, ns, by trace_id.
-    """
+    """Alignment of traces on a common axis; `shifts` has the offsets, ns, by trace_id."""
 
     shifts: Mapping[int, int]
     is_since_epoch: bool
@@ -156,11 +140,6 @@ def clock_offsets(trace: Trace) -> dict[int, int]:
 
 
 def scope_of(trace: Trace, selection: Selection) -> Scope:
-    """Return the traces and times of a selection.
-
-    Raises:
-        QueryError: the selection is empty.
-    """
     rows = trace.sql(
         "SELECT trace_id, rank, file_name, host_name, base_time_ns, first_ts_ns, "
         "row_number() OVER (ORDER BY rank NULLS LAST, trace_id) - 1 FROM trace "

@@ -56,7 +56,6 @@ class Stacks:
     _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def node(self, parent: int, name: str) -> int:
-        """Return the number of a node; create it if necessary."""
         number = self._numbers.setdefault((parent, name), len(self.names))
         if number == len(self.names):
             self.names.append(name)
@@ -76,11 +75,6 @@ class Stacks:
 
 
 def read_stacks(trace: Trace, weight: Weight) -> Stacks:
-    """Return the host stacks of open traces.
-
-    Raises:
-        QueryError: a query failed.
-    """
     threads = {row[:3]: row[3] for row in trace.sql(_THREADS).rows}
     stacks = Stacks()
     # Open spans of the thread as pairs of event and node; the first pair is the thread itself.

@@ -121,7 +121,6 @@ _TABLES = {
     "export_queue": "TABLE FROM queued_events() WHERE part.trace_id IN (TRACE_IDS)",
     "export_collective": "TABLE FROM collective_intervals() WHERE trace_id IN (TRACE_IDS)",
 }
-"""Temporary tables and views by name, in order of creation."""
 
 
 _MOST_WITH_PATH = 300_000

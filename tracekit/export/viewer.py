@@ -28,11 +28,6 @@ _STARTUP_COMMANDS = json.dumps(
 
 
 def origin_of(ui: str) -> str:
-    """Return scheme and host of the address of a UI.
-
-    Raises:
-        UsageError: the address is invalid.
-    """
     parts = urlsplit(ui)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(f"--ui: {ui!r} is not an address", hint=f"for example {UI}")
@@ -41,19 +36,7 @@ def origin_of(ui: str) -> str:
 
 @contextmanager
 def serving(trace: BinaryIO, title: str, ui: str = UI) -> Iterator[str]:
-    """Serve a trace to pages of a Perfetto UI on this machine, until the block ends.
-
-    Args:
-        trace: the complete file.
-        title: the title that the UI shows.
-        ui: address of the UI.
-
-    Yields:
-        The address to open in a browser.
-
-    Raises:
-        UsageError: the address is invalid, or port 9001 is in use.
-    """
+    """Serve a trace to pages of a Perfetto UI on this machine, until the block ends."""
     origin = origin_of(ui)
     secret = secrets.token_urlsafe(18)
     handler = _handler(trace, f"/{secret}/trace.pftrace", origin)

@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _LOOK_S = 0.05
-"""Interval at which a waiting thread checks whether the other side has stopped."""
 
 
 class StoppedError(Exception):
@@ -34,11 +33,6 @@ class HandOver(Generic[T]):
         return False
 
     def take(self) -> T:
-        """Wait for the next item and return it.
-
-        Raises:
-            StoppedError: the queue was stopped.
-        """
         while not self._is_stopped:
             with contextlib.suppress(queue.Empty):
                 return self._waiting.get(timeout=_LOOK_S)
@@ -69,11 +63,7 @@ class ReadAhead(Generic[T]):
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items. Can be iterated only once.
-
-        Raises:
-            StoppedError: the items were already read, or :meth:`close` was called.
-        """
+        """Yield the items. Can be iterated only once."""
         while True:
             item = self._output.take()
             if isinstance(item, tuple):

@@ -35,15 +35,10 @@ MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""
 
 MAX_DEPTH = 100
-"""Maximum nesting depth of a value."""
 
 
 class Budget:
-    """Remaining limits while reading one file.
-
-    Args:
-        stream: plain bytes of the file; the bytes read so far set the limits.
-    """
+    """Remaining limits while reading one file."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -52,11 +47,6 @@ class Budget:
         self._known: dict[int, tuple[int, int]] = {}
 
     def spend(self, rows: int, text_bytes: int) -> None:
-        """Count events and the bytes of their text.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
         self._rows += rows
         self._bytes += text_bytes
         self._progress_s = time.thread_time()
@@ -66,21 +56,12 @@ class Budget:
         self.admit_bytes(self._bytes)
 
     def admit_bytes(self, text_bytes: int) -> None:
-        """Check the size of text from the file.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
             raise self.exceeded(f"more than {allowed >> 20:,} MiB of events")
 
     def hold(self, held_bytes: int) -> None:
-        """Count bytes in memory; a negative number frees them.
-
-        Raises:
-            TraceError: the limit is exceeded.
-        """
+        """Count bytes in memory; a negative number frees them."""
         self._held_bytes += held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
             raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
@@ -94,7 +75,6 @@ class Budget:
         return time.thread_time() - self._progress_s > allowed_s
 
     def exceeded(self, what: str) -> TraceError:
-        """Return the error for a file that exceeds a limit."""
         return TraceError(
             f"{self._stream.path}: {self._stream.text_bytes:,} bytes expand to {what}, "
             "which no profiler writes",
@@ -105,9 +85,6 @@ class Budget:
         """Check the depth and the serialized length of a value.
 
         Shared parts are visited once, but count each time they occur.
-
-        Raises:
-            TraceError: the value is too deep, too long, or contains itself.
         """
         known = self._known  # by id: serialized bytes, and depth
 
@@ -136,10 +113,6 @@ class Budget:
         measured(content, 0)
 
     def admit_event(self, part: object, what: str = "an event") -> None:
-        """Check that a part of an admitted value is short enough for one event.
-
-        Raises:
-            TraceError: it is too long.
-        """
+        """Check that a part of an admitted value is short enough for one event."""
         if self._known.get(id(part), (0, 0))[0] > MAX_EVENT_BYTES:
             raise self.exceeded(f"{what} longer than {MAX_EVENT_BYTES >> 20} MiB")

@@ -7,7 +7,6 @@ the reason, which the caller reports.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -43,12 +42,8 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 class ByteStream:
     """Plain bytes of one file, read once from front to back.
 
-    Attributes:
-        file_bytes: size of the file on disk, bytes.
-        file_bytes_read: how much of it has been read so far, bytes.
-        text_bytes: plain bytes returned so far.
-        problem: what is wrong with the compression, or None.
-        is_truncated: whether the compressed stream ended before its end mark.
+    `file_bytes` and `file_bytes_read` are on disk, `text_bytes` are the plain bytes returned so
+    far. `problem` is what is wrong with the compression.
     """
 
     def __init__(self, path: Place, on_read: Callable[[ByteStream], None] | None = None) -> None:
@@ -65,22 +60,13 @@ class ByteStream:
         self._is_packed = False
 
     def head(self) -> bytes:
-        """Return the first plain bytes, at most 64, without consuming them.
-
-        Raises:
-            TraceError: the file cannot be opened or read, or has an unsupported compression.
-        """
+        """Return the first plain bytes, at most 64, without consuming them."""
         if self._chunks is None:
             self._chunks = self._plain()
             self._first = next(self._chunks, b"")
         return self._first[:HEAD_BYTES]
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        """Yield the plain bytes in chunks.
-
-        Raises:
-            TraceError: the file cannot be opened or read, or has an unsupported compression.
-        """
         self.head()
         chunks, first = self._chunks or self._plain(), self._first
         self._chunks, self._first = None, b""
@@ -92,12 +78,7 @@ class ByteStream:
 
     @contextmanager
     def local_file(self) -> Iterator[Path]:
-        """Return a local file with the plain bytes: the file itself, or a temporary copy.
-
-        Raises:
-            TraceError: the file cannot be read, or its compression is damaged.
-            StoreError: no temporary folder is writable.
-        """
+        """Return a local file with the plain bytes: the file itself, or a temporary copy."""
         self.head()
         path = self._location.local_path
         if path is not None and path.is_file() and not self._is_packed:
@@ -125,7 +106,7 @@ class ByteStream:
     def _plain(self) -> Generator[bytes, None, None]:
         try:
             with self._location.open() as file:
-                self.file_bytes = self._size_bytes(file)
+                self.file_bytes = self._location.size_bytes() or 0
                 head = file.read(8)
                 for magic, (packing, hint) in _FOREIGN_MAGIC.items():
                     if head.startswith(magic):
@@ -151,11 +132,6 @@ class ByteStream:
                     yield chunk
         except OSError as error:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-
-    def _size_bytes(self, file: BinaryIO) -> int:
-        if self._location.is_remote:
-            return self._location.size_bytes() or 0
-        return os.fstat(file.fileno()).st_size
 
     def _raw(self, head: bytes, file: BinaryIO) -> Iterator[bytes]:
         """Yield the bytes of the file, beginning with the head that was read before."""

@@ -23,15 +23,6 @@ def load_capture(
     """Add ops, ranges, Python calls, and launches of a file to the first trace, outside all views.
 
     Device events of the file are not loaded; each launch gets the name of its kernel.
-
-    Args:
-        connection: connection to the new store.
-        path: trace of the capture.
-        number: index of the capture, from 0.
-        spare_id: an unused trace id.
-
-    Raises:
-        TraceError: the file cannot be read, or does not capture a graph.
     """
     forget_trace(connection, spare_id)
     with Reading(path) as reading:

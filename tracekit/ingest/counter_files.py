@@ -47,18 +47,7 @@ _UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 
 def load_counters(
     connection: duckdb.DuckDBPyConnection, path: Place, work_folder: Path, folder: Place | None
 ) -> None:
-    """Read a file of samples into table `system_sample`; invalid lines go to table `rejected`.
-
-    Args:
-        connection: connection to the store.
-        path: the file.
-        work_folder: folder for temporary files.
-        folder: run folder of the traces; None for all traces.
-
-    Raises:
-        TraceError: the file cannot be read, or has no times.
-        OSError: a temporary file cannot be written.
-    """
+    """Read a file of samples into table `system_sample`; invalid lines go to table `rejected`."""
     part, table = work_folder / "counters.csv", _Table(path)
     rejected: list[tuple[object, ...]] = []
 

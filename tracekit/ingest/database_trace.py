@@ -28,21 +28,10 @@ _STEPS = 100_000
 """Instructions of SQLite's virtual machine between budget checks; they take a few ms."""
 
 _UNFINISHED = ("-wal", "-journal")
-"""Suffixes of files next to an incomplete database."""
 
 
 class Database:
-    """A database, opened read-only, with tracekit's temporary tables.
-
-    Args:
-        path: the file.
-        shown: name of the file in messages.
-        budget: limits of its statements.
-
-    Attributes:
-        shown: name of the file in messages.
-        columns: columns of each table, without views and tables with computed columns.
-    """
+    """A database, opened read-only, without views and tables with computed columns."""
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
         self.shown = shown
@@ -82,11 +71,7 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement for metadata and return all rows.
-
-        Raises:
-            TraceError: the rows are too large.
-        """
+        """Run a statement for metadata and return all rows."""
         results = []
         for row in self._connection.execute(sql, values):
             self._budget.hold(sum(map(getsizeof, (row, *row))))
@@ -94,7 +79,6 @@ class Database:
         return results
 
     def texts(self, sql: str) -> Iterator[bytes]:
-        """Yield the only column of a statement, as bytes."""
         self._connection.text_factory = bytes
         try:
             for (text,) in self._connection.execute(sql):
@@ -126,17 +110,14 @@ class Database:
         return self._unique[place]
 
     def make(self, script: str) -> None:
-        """Create or fill temporary tables."""
         self._connection.executescript(script)
 
     def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:
-        """Insert rows into a temporary table, except rows with an existing key."""
         for row in rows:
             places = ", ".join("?" * len(row))
             self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", row)
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
 
@@ -151,17 +132,17 @@ def _quoted(name: str) -> str:
 class Schema(Protocol):
     """Reader of the databases of one profiler."""
 
-    def is_of(self, database: Database) -> bool:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         """Return whether a database is from this profiler."""
 
-    def events(self, database: Database) -> list[str]:
-        """Return statements whose only column is the text of events.
+    def __init__(self, database: Database) -> None:
+        """Check version and columns."""
 
-        Raises:
-            TraceError: the version is not supported, or required columns are missing.
-        """
+    def events(self) -> list[str]:
+        """Return statements whose only column is the text of events."""
 
-    def metadata(self, database: Database) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """Return the metadata of the database, as :meth:`TraceReader.metadata` does."""
 
 
@@ -176,15 +157,7 @@ def event_sql(
     """Return the SQL expression for the text of one event; all arguments are SQL, too.
 
     Any column may hold bytes, which SQLite cannot convert to JSON. So :func:`as_text` converts
-    texts, and :func:`as_number` converts numbers.
-
-    Args:
-        name: name of the event.
-        category: category of the event.
-        thread: process and thread.
-        time: start and duration, ns, or None.
-        args: arguments by their Kineto names; NULLs are left out.
-        phase: letter of the phase (``ph``).
+    texts, and :func:`as_number` converts numbers. `time` is start and duration, ns.
     """
     members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
     parts = ["'{' || " + _members(members)]
@@ -225,23 +198,11 @@ def _us(key: str, ns: str) -> str:
 
 
 class DatabaseReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of SQLite databases.
-
-    Args:
-        stream: plain bytes of the file.
-        schemas: supported schemas.
-    """
-
-    def __init__(self, stream: ByteStream, schemas: tuple[Schema, ...]) -> None:
+    def __init__(self, stream: ByteStream, schemas: tuple[type[Schema], ...]) -> None:
         super().__init__(stream)
         self._schemas = schemas
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read, or is from an unknown profiler.
-        """
         try:
             with (
                 self._stream.local_file() as path,
@@ -265,12 +226,12 @@ class DatabaseReader(EventTextReader):
                 "rocprofv3 (rocpd)",
                 hint="write one with nsys export --type sqlite or rocprofv3 --output-format rocpd",
             )
-        statements = schema.events(database)
+        trace = schema(database)
+        statements = trace.events()
         yield from self._rows(text for sql in statements for text in database.texts(sql))
-        self._metadata = schema.metadata(database)
+        self._metadata = trace.metadata()
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return TraceError(
             f"{self._stream.path}: the database has no device work, calls, or ranges",
             hint="check the options: nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",

@@ -37,7 +37,6 @@ _ROW_BYTES = 64
 
 
 def event_columns() -> EventColumns:
-    """Return empty columns."""
     described = {column.name: column for column in EVENT_COLUMNS}
     columns: list[tuple[str, str, str, tuple[str, ...], int | None]] = []
     for name in ROW_COLUMNS:
@@ -52,14 +51,6 @@ def event_columns() -> EventColumns:
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """Rows of consecutive events.
-
-    Attributes:
-        row_count: number of rows.
-        array: Arrow array, which `stream` can read once.
-        stream: creates an Arrow stream of such arrays.
-    """
-
     row_count: int
     array: CapsuleType
     stream: MakeStream
@@ -68,10 +59,8 @@ class EventRows:
 class EventCollector:
     """Converts the events of a file to rows.
 
-    Attributes:
-        event_count: number of events so far, including unreadable ones.
-        faults: faults of the events.
-        text_bytes: approximate text of the rows that :meth:`take` has not returned yet, bytes.
+    `event_count` includes unreadable events. `text_bytes` is the approximate text of the rows that
+    :meth:`take` has not returned yet.
     """
 
     def __init__(self) -> None:
@@ -80,12 +69,12 @@ class EventCollector:
         self.faults = Faults()
         self.text_bytes = 0
 
-    def take(self) -> EventRows | None:
-        """Return the rows since the last call, or None."""
+    def take(self) -> list[EventRows]:
+        """Return the rows since the last call, if any, as one block."""
         self.text_bytes = 0
         row_count = self._columns.row_count
         array = self._columns.take()
-        return None if array is None else EventRows(row_count, array, self._columns.stream)
+        return [] if array is None else [EventRows(row_count, array, self._columns.stream)]
 
     def release(self) -> None:
         """Free the memory of the columns after the last event.
@@ -97,13 +86,9 @@ class EventCollector:
     def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop]:
         """Read the well-formed events at the beginning of an array.
 
-        Args:
-            text: the events, after one byte in place of the opening bracket.
-            base: offset of that byte in the plain text of the file.
-
-        Returns:
-            The number of bytes read (up to the next event, or including the closing bracket), and
-            why reading stopped.
+        `text` has one byte in place of the opening bracket, at offset `base` of the plain text.
+        Return the number of bytes read (up to the next event, or including the closing bracket),
+        and why reading stopped.
         """
 
         def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
@@ -122,11 +107,7 @@ class EventCollector:
         return used, stop
 
     def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
-        """Read values of an array of events.
-
-        Args:
-            events: well-formed JSON values, each with its offset in the plain text of the file.
-        """
+        """Read well-formed JSON values, each with its offset in the plain text of the file."""
         for text, offset in events:
             self.text_bytes += len(text) + _ROW_BYTES
             if not text.startswith(b"{"):

@@ -25,17 +25,9 @@ _WAITING_BLOCKS = 2
 _BLOCKS_PER_STATEMENT = 24
 
 _ARRIVED = "arrived"
-"""Name of the Arrow stream in the statement."""
 
 
 class EventLoader:
-    """Inserts events into table record, in order.
-
-    Args:
-        connection: connection to the new store.
-        trace_id: the trace.
-    """
-
     def __init__(self, connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id

@@ -2,7 +2,7 @@
 
 The C parser (native/) reads almost all events; this module reads the others.
 :mod:`tracekit.event_description` maps members and arguments to columns;
-:mod:`tracekit.ingest.array_frames` finds the events in a file.
+:mod:`tracekit.ingest.chrome_trace` finds the events in a file.
 
 The values of a row are integers, texts, or None, in the order of :data:`ROW_COLUMNS`.
 """
@@ -26,7 +26,7 @@ from tracekit.event_description import (
     MEMBER_KEYS,
     MIN_TIME_US,
 )
-from tracekit.ingest.json_values import Raw, canonical, compact, quoted, text_of
+from tracekit.ingest.json_values import Raw, canonical, quoted, text_of
 from tracekit.ingest.repair import has_duplicate_keys
 from tracekit.native import Row
 from tracekit.units import NS_PER_US
@@ -90,7 +90,6 @@ _SHORT_BYTES = 512
 _short_text = lru_cache(4096)(text_of)
 
 _NS_DIGITS = 3
-"""Number of decimals of a time in µs that are exact in ns."""
 
 _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
@@ -98,20 +97,12 @@ _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
 
 
 def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
-    """Read one event.
+    """Return the row, or the reason for rejection; and a description of repairs, or None.
 
-    Args:
-        text: a well-formed JSON object in UTF-8.
-        event_id: position among the events of the file.
-
-    Returns:
-        The row, or the reason why the event is rejected; and a description of repairs, or None.
-        The last of several members with the same key is used.
-
-    Raises:
-        RecursionError: it is nested too deeply.
+    `text` is a well-formed JSON object in UTF-8, possibly nested too deeply for the decoder
+    (`RecursionError`). The last of several members with the same key is used.
     """
-    text = compact(text)
+    text = msgspec.json.format(text, indent=-1)
     event = _event.decode(text)
     if len(_encode(event)) == len(text):
         return _row(event, event_id, None), None
@@ -230,7 +221,6 @@ def _integer(value: bytes) -> int | None:
 
 
 def _start_ns(value: Raw | None) -> int | str:
-    """Return a start time in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if _MIN_TIME_NS <= ns <= _MAX_TIME_NS else "ts is out of range"
@@ -242,7 +232,6 @@ def _start_ns(value: Raw | None) -> int | str:
 
 
 def _dur_ns(value: Raw | None) -> int | str:
-    """Return a duration in ns, or an error message."""
     ns = _us_to_ns(value)
     if isinstance(ns, int):
         return ns if ns <= _MAX_DUR_NS else "dur is out of range"
@@ -256,11 +245,9 @@ def _dur_ns(value: Raw | None) -> int | str:
 
 
 def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
-    """Convert a time in µs.
+    """Convert µs to integer ns, which is possible for at most three decimals.
 
-    Returns:
-        Integer ns if the µs have at most three decimals, which is almost always the case; otherwise
-        µs as a decimal number; an error message; or None if the value is missing.
+    Otherwise, return µs as a decimal number, an error message, or None if the value is missing.
     """
     if value is None:
         return None
@@ -279,7 +266,6 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
 
 
 def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
-    """Return JSON members with additional text members."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
     )
@@ -290,14 +276,12 @@ _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASC
 _HEXADECIMAL = re.compile(r"\s*(0[xX][0-9a-fA-F]+)\s*", re.ASCII)
 
 _LARGEST = Decimal("1.7976931348623157e308")
-"""Largest accepted number, the largest double."""
 
 _MAX_CHARACTERS = 4096
 _exact = Context(prec=_MAX_CHARACTERS + 10)
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """Convert text to a decimal number; return None if it is not a number."""
     if len(text) > _MAX_CHARACTERS or not _DECIMAL.fullmatch(text):
         return None
     try:

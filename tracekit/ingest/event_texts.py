@@ -17,19 +17,11 @@ from tracekit.ingest.json_values import is_utf8
 from tracekit.ingest.repair import is_object
 
 _TEXT_BYTES = 1 << 20
-"""Minimum text per call of the parser."""
 
 _BLOCK_BYTES = 8 << 20
-"""Minimum text per block of rows."""
 
 
 class EventTextReader:
-    """Base of each :class:`tracekit.ingest.trace_readers.TraceReader` of another format.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._budget = Budget(stream)
@@ -41,15 +33,9 @@ class EventTextReader:
 
     @property
     def event_count(self) -> int:
-        """Return the number of events so far."""
         return self._collector.event_count
 
     def metadata(self) -> dict[str, object]:
-        """Return the metadata of the file.
-
-        Raises:
-            TraceError: the metadata is too large.
-        """
         description = self._read_metadata()
         self._budget.admit(description)
         self._budget.admit_event(description, "a description")
@@ -59,11 +45,7 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the rows of events, each given as a JSON object. Call it only once.
-
-        Raises:
-            TraceError: the limit for a file of this size is exceeded.
-        """
+        """Yield the rows of events, each given as a JSON object. Call it only once."""
         gathered: list[bytes] = []
         size = 0
         try:
@@ -75,10 +57,10 @@ class EventTextReader:
                     self._take_in(gathered)
                     gathered, size = [], 0
                     if self._collector.text_bytes >= _BLOCK_BYTES:
-                        yield from self._new_rows()
+                        yield from self._collector.take()
             self._budget.spend(len(gathered), size)
             self._take_in(gathered)
-            yield from self._new_rows()
+            yield from self._collector.take()
         finally:
             self._collector.release()
 
@@ -101,11 +83,6 @@ class EventTextReader:
                 else:
                     self.faults.reject(at, "the row does not convert to JSON", text)
             at += len(text) + 1
-
-    def _new_rows(self) -> Iterator[EventRows]:
-        rows = self._collector.take()
-        if rows is not None:
-            yield rows
 
 
 def event_text(event: Mapping[str, Any]) -> bytes:

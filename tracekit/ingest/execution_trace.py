@@ -68,7 +68,6 @@ FROM (
 ) AS gain
 WHERE trace.trace_id = gain.trace_id
 """
-"""SQL that stores the numbers of added values as text in the metadata, for analysis `trace`."""
 
 _ADD = """
 UPDATE record SET args = json_merge_patch(node.args, record.args)
@@ -83,11 +82,7 @@ WHERE
 
 
 def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
-    """Add shapes, types, strides, values, and tensors to the arguments of ops that lack them.
-
-    Raises:
-        TraceError: the file cannot be read, is not an execution trace, or is of another process.
-    """
+    """Add shapes, types, strides, values, and tensors to the arguments of ops that lack them."""
     import duckdb
 
     try:

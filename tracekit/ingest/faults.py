@@ -12,8 +12,6 @@ REJECTED_TEXT_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Unreadable part of the file: offset in the plain text, reason, and first characters."""
-
     byte_offset: int
     reason: str
     text: str
@@ -22,8 +20,6 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Event that was read after a repair: id, offset in the plain text, and repair."""
-
     event_id: int
     byte_offset: int
     reason: str
@@ -31,14 +27,7 @@ class Repaired:
 
 @dataclass(slots=True)
 class Faults:
-    """Faults of a file.
-
-    Attributes:
-        rejected: unreadable parts in file order, at most :data:`MAX_FAULTS`.
-        repaired: repaired events in file order, at most :data:`MAX_FAULTS`.
-        rejected_count: number of all unreadable parts.
-        repaired_count: number of all repaired events.
-    """
+    """Faults of a file in order, at most :data:`MAX_FAULTS` per kind; the counts are of all."""
 
     rejected: list[Rejected] = field(default_factory=list)
     repaired: list[Repaired] = field(default_factory=list)
@@ -48,14 +37,12 @@ class Faults:
     def reject(
         self, byte_offset: int, reason: str, text: bytes, event_id: int | None = None
     ) -> None:
-        """Record an unreadable part of the file."""
         self.rejected_count += 1
         if len(self.rejected) < MAX_FAULTS:
             shown = bytes(text[:REJECTED_TEXT_BYTES]).decode("utf-8", "replace")
             self.rejected.append(Rejected(byte_offset, reason, shown, event_id))
 
     def repair(self, event_id: int, byte_offset: int, reason: str) -> None:
-        """Record a repaired event."""
         self.repaired_count += 1
         if len(self.repaired) < MAX_FAULTS:
             self.repaired.append(Repaired(event_id, byte_offset, reason))

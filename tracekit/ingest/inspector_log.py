@@ -61,22 +61,10 @@ _line = msgspec.json.Decoder(_Line)
 
 
 class InspectorReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of logs of NCCL's inspector.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read, or has another version.
-        """
         yield from self._rows(map(self._event, self._lines()))
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: no line from NCCL's inspector")
 
     def _lines(self) -> Iterable[bytes]:

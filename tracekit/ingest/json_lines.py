@@ -32,7 +32,6 @@ MAX_LINES = 4_000_000
 """Maximum number of lines, whose keys are in memory while the file is read."""
 
 PART_BYTES = 8 * MB
-"""Text per statement."""
 
 MAX_REJECTED = 1000
 """Maximum number of rejected lines that are stored per statement."""
@@ -47,15 +46,9 @@ PART = "line_part"
 class LineKind:
     """Format of the lines of a file.
 
-    Attributes:
-        what: noun for a line in messages, such as `request`.
-        line: type of a line: the members that have columns, including `key`.
-        key: name of the member whose value is unique in the file.
-        table: table of the lines; members without a column go to its `extra`.
-        further_types: DuckDB types of members that are columns of other tables.
-        further_inserts: statements that fill these tables from table `line_part`; `{run_id}` is
-            the quoted run.
-        decoder: decoder of a line.
+    `what` names a line in messages. `line` has the members that are columns, including `key`, which
+    is unique in the file; other members go to `extra` of `table`. `further_inserts` fill tables
+    with `further_types` from table `line_part`; `{run_id}` is the quoted run.
     """
 
     what: str
@@ -73,12 +66,10 @@ class LineKind:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of the members with columns."""
         return self.line.__struct_fields__
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of the table without the run, with their DuckDB types."""
         (table,) = (table for table in RUN_TABLES if table.name == self.table)
         return {column.name: column.type for column in table.columns if column.name != "run_id"}
 
@@ -99,15 +90,7 @@ def load_lines(
     work_folder: Path,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, int]:
-    """Read a file of lines.
-
-    Returns:
-        The numbers of lines read and rejected.
-
-    Raises:
-        UnreadableFileError: the file cannot be read.
-        OSError: a temporary file cannot be written.
-    """
+    """Return the numbers of lines read and rejected."""
     part = work_folder / f"{kind.table}.json"
     line_count = rejected_count = 0
     seen: set[object] = set()
@@ -144,8 +127,7 @@ def _write_part(
 ) -> tuple[int, int, bool]:
     """Write the next lines in the format for DuckDB, or reject them.
 
-    Returns:
-        The number of written lines, the length of the longest, and whether more may follow.
+    Return the number of written lines, the length of the longest, and whether more may follow.
     """
     count = longest = 0
     for offset, line in lines:
@@ -203,11 +185,7 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
-    """Return a line in the format for DuckDB.
-
-    Raises:
-        _UnreadableError: the line has another format, or its key occurred before.
-    """
+    """Return a line in the format for DuckDB."""
     try:
         result = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -260,8 +238,6 @@ _Time = Annotated[float, msgspec.Meta(ge=0, le=_MAX_NS)]
 
 
 class _Request(msgspec.Struct, kw_only=True):
-    """Members of a request of a serving run that have columns."""
-
     request_id: _Id
     outcome: str
     engine_request_id: str | None = None
@@ -296,12 +272,9 @@ REQUESTS = LineKind(
     further_types={"steps": "BIGINT[][]"},
     further_inserts=(_INSERT_STEPS,),
 )
-"""Format of `requests.jsonl`, for tables `request` and `request_step`."""
 
 
 class _Benchmark(msgspec.Struct, kw_only=True):
-    """Members of a measured point of a bench run that have columns."""
-
     bench_id: _Count
     family: Literal["gemm", "memcpy", "collective", "launch"]
     op: str
@@ -341,4 +314,3 @@ class _Benchmark(msgspec.Struct, kw_only=True):
 BENCHMARKS = LineKind(
     what="benchmark", line=_Benchmark, key="bench_id", table="benchmark", further_types={}
 )
-"""Format of `benchmarks.jsonl`, for table `benchmark`."""

@@ -22,16 +22,6 @@ _string = msgspec.json.Decoder(str)
 _items = msgspec.json.Decoder(list[Raw])
 
 
-def compact(text: bytes | memoryview) -> bytes:
-    """Return JSON without white space.
-
-    Raises:
-        msgspec.DecodeError: it is malformed; the message says where.
-        RecursionError: it is nested too deeply.
-    """
-    return msgspec.json.format(text, indent=-1)
-
-
 def canonical(text: bytes) -> bytes:
     """Return well-formed JSON without white space with every string in its shortest form."""
     return _ESCAPE.sub(_shortest, text) if _OTHER_FORM.search(text) else text
@@ -53,23 +43,17 @@ def _shortest(escape: re.Match[bytes]) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """Return a text as a canonical JSON string."""
     return canonical(msgspec.json.encode(text))
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the content of a string, None for null, and the JSON text of other values.
-
-    Args:
-        value: well-formed JSON in UTF-8, without white space.
-    """
+    """Return the content of a string, None for null, and the JSON text of other values."""
     if value.startswith(b'"'):
         return _string.decode(value) if b"\\" in value else value[1:-1].decode()
     return None if value == b"null" else canonical(value).decode()
 
 
 def is_utf8(text: bytes | memoryview) -> bool:
-    """Return whether a text is UTF-8."""
     try:
         str(text, "utf-8")
     except UnicodeDecodeError:
@@ -78,12 +62,7 @@ def is_utf8(text: bytes | memoryview) -> bool:
 
 
 def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the unchanged text of each item of an array, with its offset plus `base`.
-
-    Raises:
-        msgspec.DecodeError: the array is malformed; no item is yielded.
-        RecursionError: it is nested too deeply.
-    """
+    """Yield the unchanged text of each item of an array, with its offset plus `base`."""
     at = 0
     for raw in _items.decode(text):
         item = bytes(raw)

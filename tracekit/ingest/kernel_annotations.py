@@ -41,11 +41,7 @@ WHERE
 
 
 def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
-    """Add annotations to the arguments of kernels, copies, and memsets of replayed graphs.
-
-    Raises:
-        TraceError: the file cannot be read, or is not a mapping of graph node ids.
-    """
+    """Add annotations to the arguments of kernels, copies, and memsets of replayed graphs."""
     stream = ByteStream(path)
     text = complete_text(stream)
     try:

@@ -7,14 +7,13 @@ Events are read block by block (:mod:`tracekit.ingest.reading`) and inserted int
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit.event_description import KINDS
-from tracekit.ingest.array_frames import OPEN_ARRAY
+from tracekit.ingest.chrome_trace import OPEN_ARRAY
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.reading import Reading
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+THREAD = "thread"
 
 _OF_TRACES = (
     "record",
@@ -51,11 +50,7 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 def load_trace(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> int | None:
-    """Read one trace file into the ingested tables, except table thread; return its rank.
-
-    Raises:
-        TraceError: the file cannot be read, or has no readable event.
-    """
+    """Read one trace file into the ingested tables, except table thread; return its rank."""
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
@@ -87,14 +82,7 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Read the events of one trace file.
-
-    Returns:
-        The number of unpaired events, the number of events per kind, and the time window.
-
-    Raises:
-        TraceError: the file cannot be read, or has no readable event.
-    """
+    """Return the number of unpaired events, the number of events per kind, and the time window."""
     loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
@@ -143,7 +131,6 @@ def _insert_trace(
     window: tuple[int | None, int | None],
     unpaired_count: int,
 ) -> int | None:
-    """Insert the row of table trace; return its rank."""
     path, stream, reader = reading.path, reading.stream, reading.reader
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
@@ -156,8 +143,8 @@ def _insert_trace(
     world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": _unicode(str(resolved(path))),
-        "file_name": _unicode(path.name),
+        "path": str(resolved(path)),
+        "file_name": path.name,
         "rank": rank,
         "rank_source": rank_source,
         "world_size": None if world_size is None or world_size < 1 else world_size,
@@ -246,17 +233,60 @@ def _insert_devices_and_groups(
     )
 
 
+def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table thread with all threads that have an event or a name."""
+    connection.execute(
+        f"""
+        INSERT INTO {THREAD}
+        WITH owner AS (
+            SELECT DISTINCT trace_id, pid, tid
+            FROM record
+            WHERE view_name IN ('event', 'metadata') AND pid IS NOT NULL
+        ),
+        -- Only where one is a text are they among the members without a column.
+        in_file AS (
+            SELECT trace_id, pid, tid, any_value(extra ->> '$.pid') AS pid_text,
+                any_value(extra ->> '$.tid') AS tid_text
+            FROM record
+            WHERE view_name IN ('event', 'metadata') AND extra IS NOT NULL
+            GROUP BY trace_id, pid, tid
+        ),
+        named AS (
+            SELECT trace_id, pid, tid, name, args ->> '$.name' AS value,
+                args ->> '$.labels' AS labels
+            FROM metadata
+        ),
+        process AS (
+            SELECT trace_id, pid,
+                any_value(value) FILTER (name = 'process_name') AS process_name,
+                any_value(labels) FILTER (name = 'process_labels') AS process_labels
+            FROM named GROUP BY trace_id, pid
+        ),
+        thread_name AS (
+            SELECT trace_id, pid, tid, any_value(value) AS thread_name
+            FROM named WHERE name = 'thread_name' GROUP BY trace_id, pid, tid
+        )
+        SELECT owner.trace_id, owner.pid, owner.tid, coalesce(pid_text, owner.pid::VARCHAR),
+            coalesce(tid_text, owner.tid::VARCHAR), process_name, process_labels, thread_name
+        FROM owner
+        LEFT JOIN in_file
+            ON owner.trace_id = in_file.trace_id AND owner.pid = in_file.pid
+            AND owner.tid IS NOT DISTINCT FROM in_file.tid
+        LEFT JOIN process ON owner.trace_id = process.trace_id AND owner.pid = process.pid
+        LEFT JOIN thread_name
+            ON owner.trace_id = thread_name.trace_id AND owner.pid = thread_name.pid
+            AND owner.tid = thread_name.tid
+        ORDER BY ALL
+        """,
+    )
+
+
 def _objects(value: object) -> list[Mapping[str, object]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _text(value: object) -> str | None:
-    return _unicode(value) if isinstance(value, str) else _json(value)
-
-
-def _unicode(text: str) -> str:
-    """Return ``text`` without lone surrogates, which SQL does not allow."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return value if isinstance(value, str) else _json(value)
 
 
 def _flag(metadata: Mapping[str, object], key: str) -> bool:
@@ -271,4 +301,4 @@ def _json(value: object) -> str | None:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, ArithmeticError, msgspec.MsgspecError):
         # Lone surrogates, or numbers beyond 64 bits.
-        return _unicode(json.dumps(value, default=str, ensure_ascii=False))
+        return json.dumps(value, default=str, ensure_ascii=False)

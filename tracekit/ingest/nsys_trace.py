@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from tracekit.errors import TraceError
@@ -109,40 +108,14 @@ numbers; the device of each context; event records; synchronization calls and th
 domains."""
 
 
-class NsysSchema:
-    """A :class:`tracekit.ingest.database_trace.Schema`."""
-
-    def is_of(self, database: Database) -> bool:
-        """Return whether a database is an export of Nsight Systems."""
+class NsysExport:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         return "StringIds" in database.columns and any(
             name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT"))
             for name in database.columns
         )
 
-    def events(self, database: Database) -> list[str]:
-        """Check version and columns, and return statements for the events.
-
-        Raises:
-            TraceError: the version is not supported, or a column is missing.
-        """
-        export = _Export(database)
-        export.prepare()
-        return [
-            *export.device_work(),
-            *export.synchronisations(),
-            *export.calls(),
-            *export.overheads(),
-            *export.ranges(),
-            *export.names(),
-            *export.gpu_metrics(),
-        ]
-
-    def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host, start of the session, and versions."""
-        return _Export(database).metadata()
-
-
-class _Export:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._numbered = _numbered(database.columns)
@@ -166,6 +139,18 @@ class _Export:
                     f"{self._called} without the column {lacking[0]} in table {self._name(table)}",
                     hint="export it with another release of nsys",
                 )
+
+    def events(self) -> list[str]:
+        self.prepare()
+        return [
+            *self.device_work(),
+            *self.synchronisations(),
+            *self.calls(),
+            *self.overheads(),
+            *self.ranges(),
+            *self.names(),
+            *self.gpu_metrics(),
+        ]
 
     # -- tables and columns -----------------------------------------------------------------------
 
@@ -196,7 +181,6 @@ class _Export:
     # -- temporary tables ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create the temporary tables."""
         self._database.make(_OWN_TABLES)
         work = [table for table in _WORK_TABLES if self._columns(table)]
         ids = {
@@ -219,7 +203,13 @@ class _Export:
                 table, self._process(table), self._column(table, "contextId"), "r.deviceId"
             )
         }
-        devices = {(process, device): self._gpu(process, device) for process, _, device in places}
+        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
+        # Each process numbers its visible GPUs.
+        gpus = {(pid, local): gpu for pid, local, gpu in rows}
+        devices = {}
+        for process, _, device in places:
+            pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
+            devices[process, device] = gpus.get((pid, device), device)
         first: dict[object, int] = {}
         for (process, _), device in devices.items():
             first[device] = min(first.get(device, len(ids)), numbers.get(process, 0))
@@ -272,16 +262,6 @@ class _Export:
             f"SELECT DISTINCT {', '.join(columns)} FROM {self._name(table)} AS r"
         )
 
-    def _gpu(self, process: object, device: object) -> object:
-        """Return the machine-wide number of a GPU; each process numbers its visible GPUs."""
-        pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
-        return self._gpus.get((pid, device), device)
-
-    @cached_property
-    def _gpus(self) -> dict[tuple[object, object], object]:
-        rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        return {(pid, local): gpu for pid, local, gpu in rows}
-
     # -- events ------------------------------------------------------------------
 
     def _select(self, table: str, event: str, joins: str = "", where: str = "TRUE") -> list[str]:
@@ -309,7 +289,6 @@ class _Export:
     def _work(
         self, table: str, category: str, name: str, args: dict[str, str], joins: str = ""
     ) -> list[str]:
-        """Return the statement for GPU work."""
         device = as_number("coalesce(d.device, r.deviceId)")
         links = {
             "device": device,
@@ -326,7 +305,6 @@ class _Export:
         return f"nullif({self._column(table, 'correlationId')}, 0) + {_FROM}"
 
     def device_work(self) -> list[str]:
-        """Return statements for kernels, copies, memsets, and CUDA graphs traced as one event."""
         kernel, copy, memset = (
             f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
         )
@@ -433,7 +411,6 @@ class _Export:
         return self._select(table, event, f"{_BY_THREAD} {self._text('r.nameId')}")
 
     def overheads(self) -> list[str]:
-        """Return statements for profiler overhead."""
         statements = []
         for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
             event = event_sql(as_text("s.value"), "'overhead'", _THREAD, _TIME, {})
@@ -493,7 +470,6 @@ class _Export:
         ]
 
     def names(self) -> list[str]:
-        """Return statements for the names of processes and threads that have events."""
         process = event_sql(
             "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
             {"name": as_text("r.name")}, "'M'",

@@ -45,12 +45,6 @@ _Message = dict[int, Any]
 
 
 class PerfettoReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of tracekit's Perfetto exports.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(stream)
         self._names: dict[int, bytes] = {}
@@ -63,11 +57,6 @@ class PerfettoReader(EventTextReader):
         self._root: int | None = None
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read, or has several ranks.
-        """
         yield from self._rows(self._events())
 
     def _read_metadata(self) -> dict[str, object]:
@@ -75,7 +64,6 @@ class PerfettoReader(EventTextReader):
         return {"distributedInfo": {"rank": int(named[1])}} if named else {}
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: the export has no trace events")
 
     def _events(self) -> Iterator[bytes]:

@@ -57,12 +57,6 @@ class Kind(Protocol):
 
 
 class PickleReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of torch dumps.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(stream)
         head = stream.head()
@@ -70,11 +64,6 @@ class PickleReader(EventTextReader):
         self._is_rocprof = b'"rocprofiler-sdk-tool"' in head
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read, or has other content.
-        """
         content = self._content()
         try:
             kind = self._known(content)
@@ -90,7 +79,6 @@ class PickleReader(EventTextReader):
             ) from error
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         return TraceError(f"{self._stream.path}: the recording is empty")
 
     def _content(self) -> object:
@@ -133,11 +121,6 @@ class PickleReader(EventTextReader):
 
 
 def complete_text(stream: ByteStream) -> bytearray:
-    """Return the plain bytes of a file.
-
-    Raises:
-        TraceError: the file cannot be read, or is too long.
-    """
     text = bytearray()
     for chunk in stream:
         text += chunk
@@ -339,8 +322,6 @@ def _call_stack(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class _FlightRecorder:
-    """Collectives of one rank from a flight recorder dump."""
-
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
         self._budget = budget
         self._entries: Sequence[Mapping[str, Any]] = content["entries"]
@@ -402,17 +383,10 @@ _CATEGORIES = (
 
 
 class MemoryTimeline:
-    """Converter of a memory timeline.
-
-    Args:
-        content: the decoded file. It does not name its device, which is assumed to be 0.
-    """
-
     def __init__(self, content: Sequence[Sequence[int]]) -> None:
         self._rows = content
 
     def metadata(self) -> dict[str, object]:
-        """Return the metadata."""
         return {"profile_memory": True}
 
     def events(self) -> Iterator[Mapping[str, Any]]:

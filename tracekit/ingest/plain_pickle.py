@@ -30,7 +30,6 @@ _BYTES_PER_VALUE = 4
 opcode. Pickles of profilers exceed it, because they also contain the members of each object."""
 
 _LONG_BYTES = 9
-"""Maximum bytes of an unsigned 64-bit integer."""
 
 _KEYS = 2**60
 """Integers below this limit have unique hashes."""
@@ -116,15 +115,7 @@ for _name in _MAKING:
 
 
 def read_plain(text: bytes | bytearray, budget: Budget) -> object:
-    """Return the content of a pickle.
-
-    Args:
-        text: the pickle, of protocol 2 or later.
-        budget: limits of its content.
-
-    Raises:
-        Exception: any exception if the pickle is damaged or contains other types.
-    """
+    """Return the content of a pickle; damage and other types raise any kind of exception."""
     reader = _Plain(io.BytesIO(text))
     reader.left = FREE_ROWS + len(text) // _BYTES_PER_VALUE
     content = reader.load()

@@ -6,7 +6,6 @@ It does not need DuckDB, so reading begins while DuckDB is imported and the stor
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tracekit.ingest.bounded_queue import ReadAhead
@@ -19,22 +18,13 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _BLOCKS_AHEAD = 9
-"""Maximum number of blocks read ahead."""
 
 
 class Reading:
-    """Background reading of one file.
+    """Background reading of one file; a context manager.
 
-    A context manager. The thread starts immediately and runs some blocks ahead; :meth:`close` stops
-    it.
-
-    Args:
-        path: the trace file, or its URL.
-        progress: called regularly on the background thread.
-        read: returns the reader for a stream.
-
-    Attributes:
-        reader: the reader of the file, set once :meth:`blocks` has yielded or ended.
+    The thread starts immediately and runs some blocks ahead; :meth:`close` stops it. `progress` is
+    called on that thread. `reader` is set once :meth:`blocks` has yielded or ended.
     """
 
     reader: TraceReader
@@ -52,11 +42,6 @@ class Reading:
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the rows of the events in file order; can be iterated only once.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
         return iter(self._ahead)
 
     def _blocks(self) -> Generator[EventRows, None, None]:
@@ -64,18 +49,12 @@ class Reading:
         yield from self.reader.blocks()
 
     def close(self) -> None:
-        """Stop reading."""
         self._ahead.close()
 
     def __enter__(self) -> Reading:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _on_read(self, stream: ByteStream) -> None:

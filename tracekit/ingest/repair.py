@@ -57,11 +57,7 @@ def has_duplicate_keys(text: bytes) -> bool:
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Repair a damaged object.
-
-    Returns:
-        Well-formed JSON and a description of the repairs, or None if it cannot be repaired.
-    """
+    """Return well-formed JSON and a description of the repairs, or None if it is irreparable."""
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []

@@ -36,41 +36,35 @@ _NEEDED = {
 }
 
 _ROW_PLACE = ("start", "end", "pid", "tid", "agent_id", "queue_id", "stream_id")
-"""Optional columns of a row in version 3."""
 
 _TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
     column: f"t.{column}" for column in ("pid", "tid", "agent_id", "queue_id", "stream_id")
 }
-"""SQL expressions for these columns in version 4."""
 
 
-class RocpdSchema:
-    """A :class:`tracekit.ingest.database_trace.Schema`."""
-
-    def is_of(self, database: Database) -> bool:
-        """Return whether a database is from rocprofv3."""
+class RocpdTrace:
+    @staticmethod
+    def is_of(database: Database) -> bool:
         return bool(_table_suffixes(database))
 
-    def events(self, database: Database) -> list[str]:
-        """Check version and columns, and return statements for the events.
+    def __init__(self, database: Database) -> None:
+        self._shown = database.shown
+        self._processes = [
+            _Process(database, end, n) for n, end in enumerate(_table_suffixes(database))
+        ]
 
-        Raises:
-            TraceError: an unsupported version, a missing column, or several machines.
-        """
-        processes = [_Process(database, end, n) for n, end in enumerate(_table_suffixes(database))]
-        machines = {machine for process in processes for machine in process.machines()}
+    def events(self) -> list[str]:
+        machines = {machine for process in self._processes for machine in process.machines()}
         if len(machines) > 1:
             raise TraceError(
-                f"{database.shown}: merged from {len(machines)} machines whose devices "
+                f"{self._shown}: merged from {len(machines)} machines whose devices "
                 "have the same numbers",
                 hint="open the original databases",
             )
-        return [sql for process in processes for sql in process.events()]
+        return [sql for process in self._processes for sql in process.events()]
 
-    def metadata(self, database: Database) -> dict[str, object]:
-        """Return GPUs, host, and version."""
-        process = _Process(database, _table_suffixes(database)[0], 0)
-        return process.metadata()
+    def metadata(self) -> dict[str, object]:
+        return self._processes[0].metadata()
 
 
 def _table_suffixes(database: Database) -> list[str]:
@@ -80,8 +74,6 @@ def _table_suffixes(database: Database) -> list[str]:
 
 
 class _Process:
-    """Tables of one process."""
-
     def __init__(self, database: Database, end: str, number: int) -> None:
         self._database = database
         self._end = end
@@ -180,7 +172,6 @@ class _Process:
         return f"SELECT {event} {self._from(table)} {joins}"
 
     def events(self) -> list[str]:
-        """Return the statements of this process."""
         agents = self._by_id("rocpd_info_agent")
         place = self._place(_KERNELS)
         sizes = {
@@ -235,11 +226,9 @@ class _Process:
         return [kernels, copies, f"SELECT {region} {self._from('rocpd_region')} {text}"]
 
     def machines(self) -> list[object]:
-        """Return the machines of the process."""
         return [machine for (machine,) in self._rows("rocpd_info_node", "machine_id")]
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs, host, and version, but no environment."""
         columns = ("type", "type_index", "product_name", "model_name", "name")
         agents = self._rows("rocpd_info_agent", *columns)
         hosts = self._rows("rocpd_info_node", "hostname")

@@ -105,8 +105,6 @@ class _Process(msgspec.Struct):
 
 
 class RocprofFile(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
-    """The decoded members of a file."""
-
     processes: list[_Process]
 
 
@@ -114,17 +112,10 @@ rocprof_file = msgspec.json.Decoder(RocprofFile)
 
 
 class RocprofTrace:
-    """Converter of the JSON of rocprofv3.
-
-    Args:
-        content: the decoded file.
-    """
-
     def __init__(self, content: RocprofFile) -> None:
         self._processes = content.processes
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs and host."""
         process = self._processes[0]
         return {
             "deviceProperties": [

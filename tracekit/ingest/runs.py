@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import duckdb
 
 UNREADABLE = "unreadable"
-"""Outcome of a run with an unreadable manifest."""
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
 """JSON Lines files of a run folder with their formats; table run counts their lines."""
@@ -52,14 +51,7 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Read the manifests, requests, and benchmarks of runs.
-
-    Returns:
-        The ids of the runs, in the order of the folders; fragments of one job share an id.
-
-    Raises:
-        TraceError: a manifest is required, and none can be read.
-    """
+    """Load runs; return the id of each folder's run, which fragments of one job share."""
     ids: dict[Place, str] = {}
     used: dict[str, int] = {}
     errors: list[TraceError] = []
@@ -123,11 +115,6 @@ class _Run:
     error: TraceError | None = None
 
     def joined(self) -> Manifest:
-        """Return the manifest of the run.
-
-        Raises:
-            TraceError: it cannot be read.
-        """
         if self.error is not None:
             raise self.error
         return (
@@ -183,11 +170,6 @@ def _unique(run_id: str, used: dict[str, int]) -> str:
 
 
 def _run_row(run: Manifest) -> Row:
-    """Return a manifest as a row of table run.
-
-    Raises:
-        TraceError: a number exceeds the range of its column.
-    """
     members = {item.name: getattr(run, item.name) for item in dataclasses.fields(run)}
     model, load = members.pop("model"), members.pop("load")
     overhead, steps = members.pop("overhead"), members.pop("steps")
@@ -224,11 +206,6 @@ def _cut(value: Any) -> Any:
 
 
 def _repeat_rows(run: Manifest) -> list[Row]:
-    """Return the repeats of a manifest as rows of table run_repeat, without the run.
-
-    Raises:
-        TraceError: a number exceeds the range of its column.
-    """
     repeats = [
         {"repeat": number, **dataclasses.asdict(repeat)}
         for number, repeat in enumerate(run.repeats)
@@ -239,11 +216,6 @@ def _repeat_rows(run: Manifest) -> list[Row]:
 
 
 def _check(table: str, row: Mapping[str, Any]) -> None:
-    """Check that integers fit their columns.
-
-    Raises:
-        TraceError: an integer exceeds the range of its column.
-    """
     bits = {"INTEGER": 32, "BIGINT": 64}
     for column in _COLUMNS[table]:
         value = row.get(column.name)
@@ -276,10 +248,10 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
         }
         for row in rows
     ]
-    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(records, ensure_ascii=False))
+    text = quote(json.dumps(records, ensure_ascii=False))
     connection.execute(
         f"INSERT INTO {table} BY NAME SELECT r.* FROM (SELECT unnest(from_json_strict("
-        f"{quote(text)}, {quote(json.dumps([structure]))})) AS r)"
+        f"{text}, {quote(json.dumps([structure]))})) AS r)"
     )
 
 

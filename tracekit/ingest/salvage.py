@@ -56,10 +56,8 @@ _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 class Salvaged:
     """Result of reading malformed text.
 
-    Attributes:
-        consumed: number of bytes read; 0 if the end of the first event is not in the text.
-        is_ended: whether the array of events ended there.
-        truncation: why the trace counts as cut off, or None.
+    `consumed` is 0 if the end of the first event is not in the text; `is_ended` is whether the
+    array ended there; `truncation` is why the trace counts as cut off.
     """
 
     consumed: int
@@ -68,8 +66,6 @@ class Salvaged:
 
 
 class Salvager:
-    """Reader of the malformed text of one file."""
-
     def __init__(self, stream: ByteStream, collector: EventCollector) -> None:
         self._stream = stream
         self._collector = collector
@@ -80,10 +76,7 @@ class Salvager:
     def read(self, buffer: bytes, base: int, *, is_last: bool) -> Salvaged:
         """Read events sequentially until a long undamaged stretch of text is reached.
 
-        Args:
-            buffer: text of the array that begins with a damaged event.
-            base: offset of the text in the plain text of the file.
-            is_last: whether the file ends with the text.
+        `buffer` begins with a damaged event, at offset `base` of the plain text of the file.
         """
         self._is_last = is_last
         at = 0

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tracekit.errors import TraceError, UsageError, did_you_mean
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
-from tracekit.storage import Location, Place, has_query, lies_in, natural, place_of
+from tracekit.storage import Location, Place, lies_in, natural, place_of
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
@@ -26,7 +26,6 @@ STORE_SUFFIX = ".duckdb"
 _OF_RUNS = (REQUESTS_NAME, BENCHMARKS_NAME, COUNTERS_NAME)
 
 MAX_DEPTH = 5
-"""Maximum depth of run folders below a folder."""
 
 
 USUAL_GZIP_RATIO = 15
@@ -58,12 +57,10 @@ class Sources(NamedTuple):
 
 
 def has_requests(run: Place) -> bool:
-    """Return whether a run folder has requests."""
     return lies_in(run, REQUESTS_NAME)
 
 
 def has_benchmarks(run: Place) -> bool:
-    """Return whether a run folder has benchmarks."""
     return lies_in(run, BENCHMARKS_NAME)
 
 
@@ -88,16 +85,11 @@ def _is_of_counters(path: Place) -> bool:
 def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
     """Return the distinct run folders of trace files, with two file system calls for each."""
     # A URL with a query may be signed for one file, so its folder is not accessed.
-    folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
+    folders = dict.fromkeys(trace.parent for trace in traces if not Location.of(trace).has_query)
     return [folder for folder in folders if is_run(folder)]
 
 
 def find_runs(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the run folders of paths: folders, files in run folders, and globs.
-
-    Raises:
-        TraceError: a path does not exist, or is a store.
-    """
     result: dict[Place, None] = {}
     for source in paths:
         path = place_of(source)
@@ -130,7 +122,6 @@ def resolved(place: Place) -> Place:
 
 
 def is_run(folder: Place) -> bool:
-    """Return whether a folder is a run folder."""
     return lies_in(folder, MANIFEST_NAME)
 
 
@@ -146,7 +137,6 @@ def are_fragments_of_one(folders: Sequence[Place]) -> bool:
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
-    """Yield the run folders at and below a folder, in natural order."""
     base = len(folder.parts)
     for place, inside, _ in os.walk(folder):
         here = Path(place)
@@ -172,19 +162,10 @@ def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
 
 
 def glob(pattern: Place) -> list[Place]:
-    """Return the matches of a glob, which may be absolute, in natural order."""
-    if not isinstance(pattern, Path):
-        return [*pattern.glob()]
-    anchor = Path(pattern.anchor)
-    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
-    try:
-        return sorted(anchor.glob(str(relative)), key=lambda path: natural(path.name))
-    except (ValueError, NotImplementedError):
-        return []
+    return [place.local_path or place for place in Location.of(pattern).glob()]
 
 
 def close_names(path: Place) -> str | None:
-    """Return a hint with similar names in the folder of a path."""
     try:
         names = [other.name for other in Location.of(path.parent).entries()]
     except OSError:
@@ -197,7 +178,6 @@ _MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
-"""File name of kernel annotations, for `ingest.kernel_annotations`."""
 
 
 def _is_companion(name: str) -> bool:
@@ -206,15 +186,6 @@ def _is_companion(name: str) -> bool:
 
 
 def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
-    """Return the traces and run folders of files, folders, and globs.
-
-    Args:
-        paths: trace files, run folders, folders of run folders, globs, and URLs.
-        traces: whether to find traces in addition to runs.
-
-    Raises:
-        TraceError: a path does not exist, or has neither traces nor runs.
-    """
     counters = [path for path in map(place_of, paths) if _is_of_counters(path)]
     if counters:
         paths = [path for path in paths if place_of(path) not in counters]
@@ -268,12 +239,6 @@ def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
-    """Return sources with additional traces of captures.
-
-    Raises:
-        TraceError: a file does not exist.
-        UsageError: the sources do not have exactly one trace.
-    """
     if isinstance(captures, str) or not isinstance(captures, Sequence):
         captures = [captures]
     if not captures:
@@ -292,9 +257,6 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
 
     For a folder, its Chrome traces are returned, or if it has none, its traces of another format.
     ``run.json`` is never a trace.
-
-    Raises:
-        TraceError: a path does not exist, or a folder or glob has no trace.
     """
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")
@@ -304,9 +266,10 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
         if path.is_dir():
             inside = _traces_in(path)
             if not inside:
+                suffixes = (suffix for one in reversed(FORMATS) for suffix in one.suffixes)
                 raise TraceError(
                     f"{path}: no trace in this folder",
-                    hint="traces end in " + " or ".join(_suffixes()),
+                    hint="traces end in " + " or ".join(suffixes),
                 )
             results += inside
         elif path.exists():
@@ -325,10 +288,6 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
                 f"{file}: a store cannot be combined with traces", hint="open it alone"
             )
     return unique
-
-
-def _suffixes() -> tuple[str, ...]:
-    return tuple(suffix for one in reversed(FORMATS) for suffix in one.suffixes)
 
 
 def _traces_in(folder: Place) -> list[Place]:

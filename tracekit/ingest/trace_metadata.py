@@ -38,26 +38,17 @@ class OutsideText:
     """Text of a trace outside its arrays of events: pieces with their offsets."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._offsets: list[int] = []
+        self._pieces: list[tuple[int, bytes]] = []
 
     def add(self, byte_offset: int, text: bytes) -> None:
-        """Add the next piece with its offset in the file, bytes."""
-        self._pieces.append(text)
-        self._offsets.append(byte_offset)
+        self._pieces.append((byte_offset, text))
 
     def drop_last(self) -> None:
-        """Remove the last piece."""
         self._pieces.pop()
-        self._offsets.pop()
 
     def metadata(self, faults: Faults) -> tuple[dict[str, object], str | None]:
-        """Read the members of the trace object other than its events.
-
-        Returns:
-            The members, and why the trace counts as cut off, or None.
-        """
-        text = b"".join(self._pieces)
+        """Read the members of the trace object other than its events."""
+        text = b"".join(piece for _, piece in self._pieces)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
             self._reject_trailing(text.lstrip()[2:] if stripped.startswith(b"[]") else b"", faults)
@@ -96,9 +87,9 @@ class OutsideText:
             faults.reject(offset, "text after the end of the trace", shown)
 
     def _offset_of_rest(self, rest: bytes) -> int:
-        behind = sum(map(len, self._pieces)) - len(rest)
+        behind = sum(len(piece) for _, piece in self._pieces) - len(rest)
         offset = behind
-        for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
+        for piece_offset, piece in self._pieces:
             if behind < len(piece):
                 return piece_offset + behind
             behind -= len(piece)
@@ -168,14 +159,10 @@ _IN_NAME = (
 
 
 def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | None, str]:
-    """Return the global rank of a trace and its source.
+    """Return the global rank of a trace, or None, and its source.
 
     Kineto writes ``distributedInfo.rank`` with torch.distributed, tracekit's collectors always
     write ``tracekit_rank``; a file name may be ``worker3_step_12.pt.trace.json.gz``.
-
-    Returns:
-        The rank, and ``distributedInfo``, ``tracekit_rank`` or ``file name``; (None, ``unknown``)
-        if all are missing.
     """
     info = metadata.get("distributedInfo")
     if isinstance(info, Mapping):

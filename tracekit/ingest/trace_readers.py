@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class TraceReader(Protocol):
-    """Reader of one file, created and used on a separate thread.
-
-    Attributes:
-        faults: faults of events, by offset in the plain bytes of the file.
-    """
+    """Reader of one file, created and used on a separate thread."""
 
     faults: Faults
 
@@ -43,9 +39,6 @@ class TraceReader(Protocol):
 
         Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are
         integer ns since an origin that depends on the file.
-
-        Raises:
-            TraceError: the file cannot be read.
         """
         ...
 
@@ -63,18 +56,11 @@ class TraceReader(Protocol):
 
 
 class Format(NamedTuple):
-    """A format of trace files.
-
-    Attributes:
-        name: common name.
-        suffixes: suffixes of such files in a folder.
-        matches: returns whether a file has this format, from its first plain bytes, at most 64.
-        reader: creates a reader.
-    """
+    """Format of trace files; `pattern` matches the first plain bytes, at most 64."""
 
     name: str
     suffixes: tuple[str, ...]
-    matches: Callable[[bytes], bool]
+    pattern: bytes
     reader: Callable[[ByteStream], TraceReader]
 
 
@@ -89,51 +75,39 @@ def _reader(module: str, name: str) -> Callable[[ByteStream], TraceReader]:
 
 
 _chrome_trace = _reader("chrome_trace", "ChromeTraceReader")
-_perfetto_trace = _reader("perfetto_trace", "PerfettoReader")
-_xspace = _reader("xspace_trace", "XSpaceReader")
 _pickle = _reader("pickled_trace", "PickleReader")
-_inspector_log = _reader("inspector_log", "InspectorReader")
 
 
 def _database(stream: ByteStream) -> TraceReader:
     from tracekit.ingest.database_trace import DatabaseReader
-    from tracekit.ingest.nsys_trace import NsysSchema
-    from tracekit.ingest.rocpd_trace import RocpdSchema
+    from tracekit.ingest.nsys_trace import NsysExport
+    from tracekit.ingest.rocpd_trace import RocpdTrace
 
-    return DatabaseReader(stream, (NsysSchema(), RocpdSchema()))
-
-
-def _is_database(head: bytes) -> bool:
-    # sqlite.org/fileformat.html
-    return head.startswith(b"SQLite format 3\0")
+    return DatabaseReader(stream, (NsysExport, RocpdTrace))
 
 
-def _is_our_perfetto_trace(head: bytes) -> bool:
-    # The first packet that tracekit.export.perfetto writes.
-    return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
-
-
-_XSPACE = re.compile(
-    # The first plane: length, optional number, and name.
+# The first plane: length, optional number, and name.
+_XSPACE = (
     rb"\n[\x80-\xff]{0,9}[\0-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12."
-    rb"(?:/host:|/device:|Task Environment)",
-    re.DOTALL,
+    rb"(?:/host:|/device:|Task Environment)"
 )
 
+_OTHER_THAN_XSPACE = rb"(?!" + _XSPACE + rb")"
 
-def _is_xspace(head: bytes) -> bool:
-    return _XSPACE.match(head) is not None
+_EXECUTION_TRACE = rb'\s*\{\s*"schema"\s*:\s*"\d'
 
-
-def _is_foreign_perfetto(head: bytes) -> bool:
-    # The first byte is the tag of a field of type bytes, which is also a line feed; control bytes
-    # after it exclude text. See protos/perfetto/trace/trace.proto.
-    return not _is_xspace(head) and head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
+_KNOWN_JSON = (
+    # Flight recorder dump; torch sorts the members by name.
+    rb'\s*\{\s*"(?:comm_lib_version|entries|nccl_comm_state|nccl_version|pg_config)"\s*:'
+    rb'|\s*\{\s*"rocprofiler-sdk-tool"\s*:'
+    # Memory timeline: time, action, bytes, category.
+    rb"|\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]"
+)
 
 
 def is_execution_trace(head: bytes) -> bool:
     """Return whether a file is from torch's ExecutionTraceObserver, from its first bytes."""
-    return re.match(rb'\s*\{\s*"schema"\s*:\s*"\d', head) is not None
+    return re.match(_EXECUTION_TRACE, head) is not None
 
 
 def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
@@ -145,7 +119,7 @@ def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
     return refuse
 
 
-_FOREIGN_PERFETTO = _unread(
+_foreign_perfetto = _unread(
     "a Perfetto trace that tracekit did not write cannot be read",
     (
         "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv). "
@@ -153,44 +127,36 @@ _FOREIGN_PERFETTO = _unread(
         "--output-format rocpd writes a database"
     ),
 )
-_EXECUTION_TRACE = _unread(
+_execution_trace = _unread(
     "an execution trace (Chakra), which has no times",
     "open it together with the trace that was recorded with it: tracekit breakdown TRACE FILE",
 )
 
-
-def _is_pickle(head: bytes) -> bool:
-    # Opcode PROTO of protocols 2 to 5; docs.python.org/3/library/pickletools.html
-    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-
-
-_KNOWN_JSON = re.compile(
-    # Flight recorder dump; torch sorts the members by name.
-    rb'\s*\{\s*"(?:comm_lib_version|entries|nccl_comm_state|nccl_version|pg_config)"\s*:'
-    rb'|\s*\{\s*"rocprofiler-sdk-tool"\s*:'
-    # Memory timeline: time, action, bytes, category.
-    rb"|\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]"
-)
-
-
-def _is_known_json(head: bytes) -> bool:
-    return _KNOWN_JSON.match(head) is not None
-
-
-def _is_inspector_log(head: bytes) -> bool:
-    return re.match(rb'\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:', head) is not None
-
-
 FORMATS = [
-    Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
-    Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
-    Format("JSON of torch or rocprofv3", (), _is_known_json, _pickle),
-    Format("other Perfetto trace", (), _is_foreign_perfetto, _FOREIGN_PERFETTO),
-    Format("execution trace", (), is_execution_trace, _EXECUTION_TRACE),
-    Format("log of NCCL's inspector", (), _is_inspector_log, _inspector_log),
-    Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
-    Format("Chrome trace", (".json", ".json.gz"), lambda head: not _is_xspace(head), _chrome_trace),
-    Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
+    # The first packet that tracekit.export.perfetto writes.
+    Format(
+        "Perfetto trace",
+        (".pftrace",),
+        rb"\n\x04\x50\x01\x68\x03",
+        _reader("perfetto_trace", "PerfettoReader"),
+    ),
+    # Opcode PROTO of protocols 2 to 5; docs.python.org/3/library/pickletools.html
+    Format("pickle of torch", (".pickle", ".pkl"), rb"\x80[\x02-\x05]", _pickle),
+    Format("JSON of torch or rocprofv3", (), _KNOWN_JSON, _pickle),
+    # The tag of a field of type bytes, which is also a line feed; control bytes after it exclude
+    # text. See protos/perfetto/trace/trace.proto.
+    Format("other Perfetto trace", (), _OTHER_THAN_XSPACE + rb"\n.*[\0-\x08]", _foreign_perfetto),
+    Format("execution trace", (), _EXECUTION_TRACE, _execution_trace),
+    Format(
+        "log of NCCL's inspector",
+        (),
+        rb'\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:',
+        _reader("inspector_log", "InspectorReader"),
+    ),
+    # sqlite.org/fileformat.html
+    Format("SQLite database", (".sqlite", ".db"), rb"SQLite format 3\0", _database),
+    Format("Chrome trace", (".json", ".json.gz"), _OTHER_THAN_XSPACE, _chrome_trace),
+    Format("XSpace", (".xplane.pb",), _XSPACE, _reader("xspace_trace", "XSpaceReader")),
 ]
 """Formats in the order in which they are checked. Unknown files are read as Chrome traces, whose
 reader has the best error messages. If a folder has several formats, the last one is used: an XSpace
@@ -201,15 +167,11 @@ _REPORTS = (".nsys-rep", ".qdrep")
 
 
 def reader_of(stream: ByteStream) -> TraceReader:
-    """Return the reader for the format of a file.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
     if stream.path.suffix in _REPORTS:
         raise TraceError(
             f"{stream.path}: an Nsight Systems report, which only nsys can read",
             hint=f"export it: nsys export --type sqlite {stream.path.name}",
         )
     head = stream.head()
-    return next((one.reader for one in FORMATS if one.matches(head)), _chrome_trace)(stream)
+    matches = (one.reader for one in FORMATS if re.match(one.pattern, head, re.DOTALL))
+    return next(matches, _chrome_trace)(stream)

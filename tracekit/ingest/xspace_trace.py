@@ -60,8 +60,6 @@ _PROPERTIES = {
 
 
 class _Plane:
-    """Plane with its lines and numbered names."""
-
     def __init__(self, data: memoryview) -> None:
         self.name = ""
         self._lines: list[memoryview] = []
@@ -124,7 +122,6 @@ class _Plane:
         return self._read_kinds[number]
 
     def programs(self) -> Iterator[tuple[str, memoryview]]:
-        """Yield the XLA programs of a plane with their names."""
         for kind in self._kinds.values():
             name = b""
             for field, value in fields(kind):
@@ -163,12 +160,6 @@ class _Plane:
 
 
 class XSpaceReader(EventTextReader):
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of XSpaces.
-
-    Args:
-        stream: plain bytes of the file.
-    """
-
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(stream)
         self._devices: list[dict[str, Any]] = []
@@ -176,11 +167,6 @@ class XSpaceReader(EventTextReader):
         self._first_ns = 1 << 63
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
         with self._stream.local_file() as path, path.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             yield from self._rows(map(event_text, self._events(data)))
@@ -194,7 +180,6 @@ class XSpaceReader(EventTextReader):
         return result
 
     def unreadable(self) -> TraceError:
-        """Return the error for a file without readable events."""
         if self.truncation is not None:
             return TraceError(
                 f"{self._stream.path}: the XSpace ends before its first event",

@@ -61,23 +61,13 @@ _REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {M
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The six tools; each is a method with the arguments of the protocol.
-
-    Attributes:
-        folders: accessible folders, resolved.
-        progress: called with the progress of reading a trace.
-    """
+    """The six tools; each is a method with the arguments of the protocol."""
 
     folders: Sequence[Path]
     progress: Callable[[Progress], None] | None = None
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return the answer of a tool, and whether it is an error (with the suggested next step).
-
-        Args:
-            name: name of the tool.
-            arguments: arguments that match its schema; the server rejects other arguments.
-        """
+        """Return the answer of a tool, and whether it is an error (with a suggested next step)."""
         try:
             return getattr(self, name)(**arguments), False
         except TracekitError as error:
@@ -161,7 +151,6 @@ class Tools:
         return brief(result, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
-        """Return the rows of one SELECT."""
         import duckdb
 
         with self._opened(trace) as opened:
@@ -187,7 +176,6 @@ class Tools:
         per: str | None = None,
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
-        """Return the differences between two runs."""
         sides = [allowed(self.folders, one) for one in (base, new)]
         result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = result.results(by)  # type: ignore[arg-type]

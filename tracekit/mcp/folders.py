@@ -19,16 +19,7 @@ _MAX_LISTED = 5_000
 
 
 def allowed(folders: Sequence[Path], name: str) -> Path:
-    """Return the trace, run folder, or store at a path, which must be inside the folders.
-
-    Args:
-        folders: accessible folders, resolved.
-        name: a path, absolute or below one of them; no glob or URL.
-
-    Raises:
-        UsageError: the path is outside, or not a regular file or folder.
-        TraceError: the path does not exist.
-    """
+    """Return the trace, run folder, or store at a path, which must be inside the folders."""
     listed = "open without a trace lists the available traces"
     if "://" in name or "\0" in name or not name.strip():
         raise UsageError(f"{name!r} is not the path of a trace", hint=listed)

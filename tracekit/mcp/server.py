@@ -40,7 +40,6 @@ AT_ONCE = 2
 """Maximum number of concurrent calls, because each may use as many resources as a command."""
 
 _LOOK_S = 1.0
-"""Seconds between checks whether a client is still connected."""
 
 _LEFT = "error: the client disconnected", True
 
@@ -149,7 +148,6 @@ TOOLS = [
 
 
 def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
-    """Return the server."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def list_tools(_: ServerRequestContext, __: Any) -> types.ListToolsResult:
@@ -278,11 +276,7 @@ def serve_stdio(server: Server) -> None:
 
 
 def serve_http(server: Server, port: int) -> None:
-    """Serve clients on this machine that send the token, until interrupted.
-
-    Raises:
-        OSError: the port is in use.
-    """
+    """Serve clients on this machine that send the token, until interrupted."""
     import uvicorn
 
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)

@@ -17,8 +17,6 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 
 
 class LocalLocation(Location):
-    """Local file or folder."""
-
     __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
@@ -78,17 +76,6 @@ class LocalLocation(Location):
             return []
         return [LocalLocation(path) for path in inside]
 
-    def files(self) -> list[Location]:
-        results = [
-            Path(folder, name)
-            for folder, _, names in os.walk(self._path, onerror=_raise_unless_missing)
-            for name in names
-        ]
-        return [
-            LocalLocation(path)
-            for path in sorted(results, key=lambda path: natural(path.as_posix()))
-        ]
-
     def glob(self) -> list[Location]:
         anchor = Path(self._path.anchor)
         pattern = self._path.relative_to(anchor) if self._path.is_absolute() else self._path
@@ -139,7 +126,6 @@ class LocalLocation(Location):
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Move a file to a new name without replacing an existing file."""
     try:
         target.hardlink_to(source)
     except OSError as error:
@@ -148,8 +134,3 @@ def _link_new(source: Path, target: Path) -> None:
         # Some file systems lack hard links, so create the file first and then write it.
         with target.open("xb") as file:
             file.write(source.read_bytes())
-
-
-def _raise_unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error

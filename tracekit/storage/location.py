@@ -32,15 +32,6 @@ class Location(ABC):
 
     @staticmethod
     def of(given: str | Path | Location) -> Location:
-        """Return the location of a path or URL.
-
-        Args:
-            given: a path, a ``file://`` URL, or a URL of ``s3://``, ``gs://``, ``az://``,
-                ``abfs://``, or ``https://``; a location is returned unchanged.
-
-        Raises:
-            UsageError: the scheme is not supported, or the URL has credentials in the wrong place.
-        """
         from tracekit.storage.local import LocalLocation
 
         if isinstance(given, Location):
@@ -62,13 +53,7 @@ class Location(ABC):
         """The path, or the URL without user, password, query, and signature."""
 
     @property
-    def is_remote(self) -> bool:
-        """Return whether it is a URL."""
-        return self.local_path is None
-
-    @property
     def has_query(self) -> bool:
-        """Return whether it is a URL with a query, such as a signature."""
         return False
 
     @property
@@ -83,7 +68,6 @@ class Location(ABC):
 
     @property
     def suffix(self) -> str:
-        """The file name extension with its dot, such as ``.gz``, or an empty text."""
         return Path(self.name).suffix
 
     @property
@@ -153,13 +137,6 @@ class Location(ABC):
         """
 
     @abstractmethod
-    def files(self) -> list[Location]:
-        """Return every file at any depth below this folder, in natural order.
-
-        In an object store, this takes one request per thousand files.
-        """
-
-    @abstractmethod
     def glob(self) -> list[Location]:
         """Return the matches of this location as a pattern, in natural order.
 
@@ -189,7 +166,6 @@ class Location(ABC):
         return piece
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Return the content of a small file."""
         with self.open() as file:
             data = file.read(most_bytes + 1)
         if len(data) > most_bytes:
@@ -208,13 +184,10 @@ class Location(ABC):
 
     @abstractmethod
     def write_new(self, data: bytes) -> None:
-        """Write a new file; of several concurrent writers, one succeeds.
+        """Write a new file; of several concurrent writers, the others get FileExistsError.
 
         In an object store, an existing file with these bytes counts as written by this call,
         because a response may have been lost. So writers must write different bytes.
-
-        Raises:
-            FileExistsError: the file exists.
         """
 
     @abstractmethod
@@ -265,8 +238,3 @@ def lies_in(folder: Place, name: str) -> bool:
         return folder.holds(name)
     except PermissionError:
         return False
-
-
-def has_query(place: Place) -> bool:
-    """Return whether a location is a URL with a query, such as a signature for this URL only."""
-    return not isinstance(place, Path) and place.has_query

@@ -49,8 +49,6 @@ def _info(meta: Mapping[str, Any]) -> _Info:
 
 
 class RemoteLocation(Location):
-    """File or folder at a URL."""
-
     __slots__ = ("_info", "_is_listed", "_names", "_url")
 
     def __init__(self, url: Url, info: _Info | None = None) -> None:
@@ -61,11 +59,6 @@ class RemoteLocation(Location):
 
     @classmethod
     def parse(cls, text: str) -> RemoteLocation:
-        """Return the location of a URL.
-
-        Raises:
-            UsageError: see :meth:`Location.of`.
-        """
         return cls(urls.parse(text))
 
     def __eq__(self, other: object) -> bool:
@@ -77,11 +70,6 @@ class RemoteLocation(Location):
     @property
     def shown(self) -> str:
         return self._url.shown
-
-    @property
-    def url(self) -> str:
-        """The complete URL with secrets, only for opening it."""
-        return self._url.text
 
     @property
     def has_query(self) -> bool:
@@ -145,11 +133,7 @@ class RemoteLocation(Location):
         return _Info(False, response.size_bytes, response.identity, is_page)
 
     def _known(self) -> _Info:
-        """Return the known metadata of the file, or request it.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
-        """
+        """Return the known metadata of the file, or request it."""
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()
         if self._info is None or self._info.is_folder:
@@ -229,16 +213,16 @@ class RemoteLocation(Location):
             RemoteLocation(url, _FOLDER if url.key.endswith("/") else _Info(False)) for url in found
         ]
 
-    def files(self) -> list[Location]:
+    def _files(self) -> list[RemoteLocation]:
         if self._is_web:
-            inside = self.entries()
-            return [file for at in inside for file in (at.files() if at.is_dir() else [at])]
+            links = self._links()
+            return [file for at in links for file in (at._files() if at.is_dir() else [at])]
 
         def ask(store: Any) -> list[RemoteLocation]:
             pages = store.list(self._path, chunk_size=1000)
             return [self._listed(meta["path"], _info(meta)) for page in pages for meta in page]
 
-        return self._sorted(request(self._url, ask))
+        return request(self._url, ask)
 
     def _listed(self, path: str, info: _Info) -> RemoteLocation:
         return RemoteLocation(self._url._replace(key=path, query=""), info)
@@ -270,7 +254,7 @@ class RemoteLocation(Location):
         """Return the matching files and folders at any depth, from one listing."""
         begin = len(self._url.key.strip("/").split("/")) if self._url.key else 0
         matches: dict[RemoteLocation, None] = {}
-        for file in cast(list[RemoteLocation], self.files()):
+        for file in self._files():
             parts = file._url.key.split("/")
             for end in range(begin + 1, len(parts)):
                 if _matches(parts[begin:end], pattern):

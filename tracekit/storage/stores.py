@@ -43,13 +43,11 @@ _NO_CREDENTIALS = re.compile(
 
 
 def limit_s() -> float:
-    """Return the time limit of a file, seconds."""
     text = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
     return float(text) if text.isdecimal() else LIMIT_S
 
 
 def beyond_limit(shown: str) -> OSError:
-    """Return the error for a file that exceeds the time limit."""
     reason = f"not complete after {limit_s():g} s; set TRACEKIT_URL_LIMIT_S to wait longer"
     return OSError(errno.EIO, reason, shown)
 
@@ -63,12 +61,7 @@ def missing_extra(shown: str) -> UsageError:
 
 
 def store_of(url: Url) -> Any:
-    """Return the client for a URL: one per bucket and process, or one per file of a web server.
-
-    Raises:
-        UsageError: the extra is not installed.
-        OSError: credentials are missing, or the URL is unusable.
-    """
+    """Return the client for a URL: one per bucket and process, or one per file of a web server."""
     if url.scheme in WEB:
         # The complete URL is the root, so that path and query are unchanged.
         return _connect(url)
@@ -172,11 +165,7 @@ def _azure_settings(host: str) -> dict[str, Any]:
 
 
 def request(url: Url, ask: Callable[[Any], T]) -> T:
-    """Make a request, which obstore retries if useful.
-
-    Raises:
-        OSError: the request failed.
-    """
+    """Make a request, which obstore retries if useful."""
     begin = time.monotonic()
     store = store_of(url)
     try:
@@ -213,17 +202,11 @@ def interruptibly(work: Callable[[], T]) -> T:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether an error means that the file does not exist."""
     return isinstance(error, FileNotFoundError) or _status_and_code(str(error))[0] in (404, 410)
 
 
 def as_os_error(error: BaseException, url: Url) -> OSError:
-    """Convert an error to an `OSError` whose file name is the URL without secrets.
-
-    Returns:
-        `FileNotFoundError`, `PermissionError`, `FileExistsError`, `TimeoutError`, or `OSError`,
-        whose `strerror` is the reason. It does not reference the original error.
-    """
+    """Convert an error to an `OSError` whose file name is the URL without secrets."""
     kind, text, shown = type(error).__name__, str(error), url.shown
     status, code = _status_and_code(text)
     named = f" ({code})" if code else ""

@@ -50,7 +50,6 @@ class Response(NamedTuple):
 
 
 def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Yield the chunks of a stream without its first `count` bytes."""
     for chunk in chunks:
         if len(chunk) > count:
             yield chunk[count:]
@@ -59,11 +58,6 @@ def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 class RemoteStream(io.RawIOBase):
     """The bytes of a file from an offset onward, read once from front to back.
-
-    Args:
-        url: URL of the file.
-        start: offset of the first byte.
-        connect: requests the bytes from an offset onward.
 
     A broken connection is resumed at the missing byte. A file that changed is an error.
     """
@@ -81,19 +75,12 @@ class RemoteStream(io.RawIOBase):
         self.response = connect(start)
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the file offset of the next byte."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return 0 at the end.
-
-        Raises:
-            OSError: the connection failed, or the time limit is exceeded.
-        """
         view = memoryview(buffer).cast("B")
         while not self._chunk:
             chunk = self._next()

@@ -20,11 +20,7 @@ _ELSEWHERE = "free space, or set TMPDIR to a folder on another disk"
 
 
 def building_folder(final: Path) -> Path:
-    """Create a folder next to the final path of a store, for building it.
-
-    Raises:
-        OSError: it cannot be created.
-    """
+    """Create a folder next to the final path of a store, for building it."""
     prefix = f".{final.name}.{host()}.{os.getpid()}."
     return Path(tempfile.mkdtemp(prefix=prefix, suffix=_BUILD_SUFFIX, dir=final.parent))
 
@@ -61,11 +57,7 @@ def sweep(folder: Path) -> None:
 
 
 def temporary_folder() -> Path:
-    """Create a private folder in the temporary folder, and remove folders of ended processes.
-
-    Raises:
-        StoreError: it cannot be created.
-    """
+    """Create a private folder in the temporary folder, and remove folders of ended processes."""
     top = temporary_place()
     prefix = f"tracekit-{host()}-"
     for path in top.glob(f"{prefix}*"):
@@ -83,11 +75,6 @@ def temporary_folder() -> Path:
 
 
 def temporary_place() -> Path:
-    """Return the temporary folder.
-
-    Raises:
-        StoreError: no temporary folder is writable; the disks may be full.
-    """
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:

@@ -41,7 +41,6 @@ class Url(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The URL up to the key."""
         return f"{self.scheme}://{self.place}/"
 
     @property
@@ -71,7 +70,6 @@ def meaning_of(query: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL rather than a local path."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
 
@@ -85,12 +83,6 @@ def local_part(text: str) -> str:
 
 
 def parse(text: str) -> Url:
-    """Parse a URL.
-
-    Raises:
-        UsageError: the scheme is not supported, the bucket or host is missing, or credentials are
-            in the wrong place.
-    """
     match = _URL.match(text)
     if match is None:
         raise UsageError(f"{text}: not a URL")
@@ -126,4 +118,3 @@ CREDENTIALS = {
     **dict.fromkeys(("az", "abfs", "abfss"), "use AZURE_STORAGE_* variables"),
     **dict.fromkeys(("https", "http"), "use a signed URL"),
 }
-"""Source of the credentials of each scheme."""

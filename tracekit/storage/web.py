@@ -26,11 +26,7 @@ _LINK = re.compile(r"""\bhref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECAS
 
 
 def get(url: Url, start: int = 0) -> Response:
-    """Request a file starting at an offset, without knowing its size.
-
-    Raises:
-        OSError: the server does not send the file.
-    """
+    """Request a file starting at an offset, without knowing its size."""
     user, _, host = url.place.rpartition("@")
     address = url._replace(place=host).text
     request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
@@ -54,11 +50,7 @@ def get(url: Url, start: int = 0) -> Response:
 
 
 def links(url: Url, stream: RemoteStream) -> list[str]:
-    """Return the links of a folder page to URLs below the folder, in page order.
-
-    Raises:
-        OSError: the page cannot be read, or is longer than `PAGE_BYTES`.
-    """
+    """Return the links of a folder page to URLs below the folder, in page order."""
     if not stream.response.content_type.startswith("text/html"):
         return []
     page = io.BufferedReader(stream).read(PAGE_BYTES + 1)
