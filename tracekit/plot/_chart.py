@@ -73,7 +73,11 @@ class Chart:
         return {**rest, "layer": [bars, texts]}
 
     def to_altair(self) -> altair.TopLevelMixin:
-        """Return the chart as an altair chart, to modify or combine it."""
+        """Return the chart as an altair chart, to modify or combine it.
+
+        Raises:
+            UsageError: altair is not installed.
+        """
         try:
             import altair
         except ImportError:
@@ -82,7 +86,11 @@ class Chart:
         return chart
 
     def to_svg(self) -> str:
-        """Return the chart as SVG text, without a browser."""
+        """Return the chart as SVG text, without a browser.
+
+        Raises:
+            UsageError: vl-convert is not installed.
+        """
         drawn: str = _converter().vegalite_to_svg(self.to_dict(), vl_version=_newest_vega_lite())
         return drawn
 
@@ -91,6 +99,9 @@ class Chart:
 
         Args:
             scale: pixels of the image per pixel of the chart.
+
+        Raises:
+            UsageError: vl-convert is not installed.
         """
         drawn: bytes = _converter().vegalite_to_png(
             self.to_dict(), vl_version=_newest_vega_lite(), scale=scale
@@ -102,6 +113,10 @@ class Chart:
 
         Args:
             path: a path with suffix .svg, .png, or .json (Vega-Lite, which needs no package).
+
+        Raises:
+            UsageError: the suffix is unknown, or vl-convert is not installed.
+            StoreError: the file cannot be written.
         """
         path = Path(path)
         if path.suffix == ".json":
