@@ -144,7 +144,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("peak_device_reserved_bytes", "BIGINT", "peak reserved memory of any rank, bytes"),
         ("peak_host_bytes", "BIGINT", "peak host memory of any rank, bytes"),
         ("peak_memory", "JSON", "peak memory of every rank"),
-        ("plain_step_ns", "BIGINT", "median step without ranges and profiler, rank 0, ns"),
+        ("plain_step_ns", "BIGINT", "median step without ranges or the profiler, rank 0, ns"),
         ("plain_step_low_ns", "BIGINT", "10th percentile of these steps, ns"),
         ("plain_step_high_ns", "BIGINT", "90th percentile of these steps, ns"),
         ("plain_after_count", "INTEGER", "number of these steps measured after the profiled ones"),

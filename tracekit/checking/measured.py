@@ -366,7 +366,7 @@ def _mfu(trace: Trace) -> Mfu | None:
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
-    """Return the measured steps of a run, without ranges and profiler.
+    """Return the measured steps of a run, without ranges or the profiler.
 
     Returns:
         The tokens per second of each repeat, and the times of the steps, ns.

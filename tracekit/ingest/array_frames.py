@@ -198,7 +198,7 @@ class TraceText:
         return self._stray_event(buffer, len(buffer)), True
 
     def _stray_event(self, buffer: bytearray, stop: int) -> int | None:
-        """Return where events continue after a ``]`` that did not end them, if before ``stop``.
+        """Return where events before ``stop`` continue after a ``]`` that did not end their array.
 
         Members after the array contain events only within their own arrays.
         """

@@ -83,7 +83,7 @@ class Location(ABC):
 
     @property
     def suffix(self) -> str:
-        """The file name extension with its dot, such as ``.gz``, or an empty text."""
+        """The file name extension with its dot, such as ``.gz``, or an empty string."""
         return Path(self.name).suffix
 
     @property
