@@ -208,7 +208,7 @@ RUN_TABLES: tuple[Table, ...] = (
     ),
     _table(
         "run_repeat",
-        "one repeat of the measured steps, without profiler and hooks",
+        "one repeat of the measured steps, without profiler or hooks",
         _RUN_ID,
         ("repeat", "INTEGER", "number of the repeat, from 0"),
         ("tokens_per_s", "DOUBLE", "tokens of all ranks over the slowest rank's time, tokens/s"),

@@ -53,7 +53,7 @@ def _shortest(escape: re.Match[bytes]) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """Return a text as a canonical JSON string."""
+    """Return text as a canonical JSON string."""
     return canonical(msgspec.json.encode(text))
 
 
@@ -69,7 +69,7 @@ def text_of(value: bytes) -> str | None:
 
 
 def is_utf8(text: bytes | memoryview) -> bool:
-    """Return whether a text is UTF-8."""
+    """Return whether the text is UTF-8."""
     try:
         str(text, "utf-8")
     except UnicodeDecodeError:

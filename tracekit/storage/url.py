@@ -71,7 +71,7 @@ def meaning_of(query: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL rather than a local path."""
+    """Return whether a string is a URL rather than a local path."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
 
