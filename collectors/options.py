@@ -116,7 +116,7 @@ OPTIONS: tuple[Option, ...] = (
     _of_steps("--warmup", "warm-up steps", COUNT, default="5; 1 on a CPU"),
     _of_steps(
         "--steps",
-        "measured steps, without profiler and ranges; PROGRAM: before and after the profile",
+        "measured steps, without profiler or ranges; PROGRAM: before and after the profile",
         POSITIVE,
         default="20; 3 on a CPU",
     ),

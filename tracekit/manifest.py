@@ -89,7 +89,7 @@ class Steps:
 
 @dataclass(slots=True)
 class Repeat:
-    """One repeat of the measured steps, without profiler and hooks.
+    """One repeat of the measured steps, without profiler or hooks.
 
     `step_ns` are the step times of rank 0, each until the end of its device work. `tokens_per_s`
     is the number of tokens of all ranks divided by the wall time of the slowest rank, or None

@@ -144,7 +144,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("peak_device_reserved_bytes", "BIGINT", "peak reserved memory of any rank, bytes"),
         ("peak_host_bytes", "BIGINT", "peak host memory of any rank, bytes"),
         ("peak_memory", "JSON", "peak memory of every rank"),
-        ("plain_step_ns", "BIGINT", "median step without ranges and profiler, rank 0, ns"),
+        ("plain_step_ns", "BIGINT", "median step without ranges or the profiler, rank 0, ns"),
         ("plain_step_low_ns", "BIGINT", "10th percentile of these steps, ns"),
         ("plain_step_high_ns", "BIGINT", "90th percentile of these steps, ns"),
         ("plain_after_count", "INTEGER", "number of these steps measured after the profiled ones"),
@@ -208,7 +208,7 @@ RUN_TABLES: tuple[Table, ...] = (
     ),
     _table(
         "run_repeat",
-        "one repeat of the measured steps, without profiler and hooks",
+        "one repeat of the measured steps, without profiler or hooks",
         _RUN_ID,
         ("repeat", "INTEGER", "number of the repeat, from 0"),
         ("tokens_per_s", "DOUBLE", "tokens of all ranks over the slowest rank's time, tokens/s"),

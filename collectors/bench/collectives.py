@@ -2,7 +2,8 @@
 
 Message sizes are defined as in nccl-tests: the buffer of a rank for all-reduce, reduce, and
 broadcast; the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
-all-to-all. Point-to-point is nccl-tests' ring. Buffers contain zeros, so that sums stay finite.
+all-to-all. Point-to-point transfers form a ring, as in nccl-tests. Buffers contain zeros, so that
+sums stay finite.
 """
 
 from __future__ import annotations

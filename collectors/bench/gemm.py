@@ -62,7 +62,7 @@ def _mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call
 
 
 def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply 8-bit floats with one scale each, with fast sums as in rates of data sheets."""
+    """Multiply fp8 matrices with one scale each and fast accumulation, as for datasheet rates."""
     import torch
 
     scaled_mm = getattr(torch, "_scaled_mm", None)
@@ -105,7 +105,7 @@ def _torch_type(point: Point) -> torch.dtype:
 
 @contextlib.contextmanager
 def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Set and restore the fp32 precision; torch 2.9's new settings must not mix with old ones."""
+    """Set and restore the fp32 precision; don't mix torch 2.9's new settings with the old ones."""
     if device.type != "cuda":
         if precision != "ieee":
             raise UnsupportedError("CPUs have no tf32")

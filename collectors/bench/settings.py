@@ -77,21 +77,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_points(
         "--sizes",
-        "small or full (sizes for a CPU, sizes of the paper), or a comma-separated list: "
+        "small (for a CPU), full (as in arXiv 2311.03687), or a comma-separated list: "
         "MxNxK for GEMMs, bytes (1MiB) for copies and collectives",
         default="full on a GPU, else small",
         metavar="LIST",
     ),
     _of_points(
         "--seconds-per-point",
-        "time limit per point, except for a minimum number of samples",
+        "time limit per point; a minimum number of samples is always taken",
         number(NS_PER_S),
         default=0.25,
         metavar="S",
     ),
     _of_points(
         "--width",
-        "stop a point once the 95 % confidence interval of the median has this width, percent",
+        "stop a point once the 95 % confidence interval of the median is this narrow, percent",
         number(100),
         default=2,
         metavar="PCT",

@@ -41,10 +41,10 @@ _FILE = "plan.json"
 class LoopPlan:
     """Numbers of steps of each kind, in order, and what the profiler records.
 
-    `after_count` timed steps follow the profiled ones, if the loop is long enough; `profiled_count`
-    steps have ranges only, and the same number is under the profiler. The windows after the first
-    begin `every_count` steps after the end of the last one, or while the file `request` exists.
-    `loop_length` is the number of steps of the loop, if the plan was made for it.
+    If the loop is long enough, `after_count` timed steps follow the profiled ones. `profiled_count`
+    steps run with ranges only, and the same number runs under the profiler. Each window after the
+    first begins `every_count` steps after the end of the previous one, or while the file `request`
+    exists. `loop_length` is the number of steps of the loop, if the plan was shortened for it.
     """
 
     warmup_count: int = 2
@@ -92,7 +92,7 @@ class LoopPlan:
             f"{loop} ended after {count} steps, but {self.step_count} are needed: "
             f"{self.warmup_count} to warm up, {self.measured_count} timed, "
             f"{self.profiled_count} with ranges, {PROFILER_WARMUP_COUNT} for the profiler to warm "
-            f"up and {self.profiled_count} profiled"
+            f"up, and {self.profiled_count} profiled"
         )
 
 

@@ -1,7 +1,7 @@
 """Ranges of a recorded loop: steps, phases, and modules.
 
-The forward phase is anything that is called outside models in a step, such as a loss, and the
-models. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
+The forward phase covers the calls of models in a step, and of anything called outside models, such
+as a loss. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
 enclose these methods and therefore include their communication.
 """
 

@@ -184,7 +184,7 @@ def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]
 
 
 def _cause(fault: Fault, advice: Advice) -> str:
-    """Return the rule of an advice, and its location if it determines the cause."""
+    """Return the rule of a suggestion, and its location if it determines the cause."""
     rule, place = advice.candidate.rule, advice.candidate.place or ""
     if fault.place and rule == fault.rule:
         return f"{rule}: {fault.place if place.endswith(fault.place) else place}"

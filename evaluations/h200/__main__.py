@@ -90,9 +90,10 @@ def times_table(folder: Path) -> str:
     heads = ("recording", "step, ms", *SECTIONS)
     return (
         f"{made_parts.table(heads, rows)}\n"
-        f"Steps are {statistics.median(steps):.2f} % off in the median and {max(steps):.1f} % at "
-        f"most; the {len(sections)} sections {statistics.median(sections):.1f} % in the median, "
-        f"{sum(error <= 5 for error in sections)} of them 5 % at most."
+        f"The median error of steps is {statistics.median(steps):.2f} %, and the largest is "
+        f"{max(steps):.1f} %. The median error of the {len(sections)} sections is "
+        f"{statistics.median(sections):.1f} %; {sum(error <= 5 for error in sections)} of them are "
+        "off by 5 % at most."
     )
 
 
@@ -113,7 +114,7 @@ def roles_table(folder: Path) -> str:
 
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
-    """Return impossible statements of an advice, given an unprofiled step."""
+    """Return impossible statements of a suggestion, given an unprofiled step."""
     result = advice.prediction
     low_pct, high_pct = result.range_pct
     before_ns, gain_pct = result.before_step_ns, result.gain_pct
@@ -167,10 +168,10 @@ def advice_table(folder: Path) -> str:
     )
     return (
         f"{made_parts.table(heads, rows)}\n"
-        f"Of {count} statements, {faulty} are impossible. Estimates are "
-        f"{statistics.median(map(abs, errors)):.1f} % off in the median, "
-        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(hits)} of {len(hits)} "
-        "intervals contain the measured time."
+        f"Of {count} statements, {faulty} are impossible. The median absolute error of the "
+        f"estimates is {statistics.median(map(abs, errors)):.1f} %, and the mean error is "
+        f"{statistics.fmean(errors):+.1f} %; {sum(hits)} of {len(hits)} intervals contain the "
+        "measured time."
     )
 
 

@@ -4,7 +4,7 @@
 
 FOLDER has recordings and `truth.jsonl` with a line per recording: `wall_step_ms` is an unprofiled
 step, and `plain_event_ns` has the times between CUDA events around sections of such steps.
-FOLDER/runs has run folders whose run.json has steps without ranges and profiler. Writes the tables
+FOLDER/runs has run folders whose run.json has steps without ranges or profiler. Writes the tables
 of the manual's pages on the unprofiled step and on predictions.
 """
 
@@ -88,7 +88,7 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
 
 
 def ms(ns: float | None) -> str:
-    """Return ms with two decimals, or an empty text."""
+    """Return ms with two decimals, or an empty string."""
     return "" if ns is None else f"{ns / 1e6:.2f}"
 
 

@@ -1,6 +1,6 @@
 -- Chains of small kernels that torch.compile would fuse.
--- A chain consists of consecutive element-wise, norm, and reduction kernels of one module (or phase) on a stream. Not
--- reported where torch.compile is already used.
+-- A chain consists of consecutive element-wise, norm, and reduction kernels of one module (or phase) on a stream.
+-- Chains are not reported where torch.compile is already used.
 --
 -- Kind:     advice
 -- Scope:    run

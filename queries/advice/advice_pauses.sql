@@ -1,6 +1,6 @@
 -- Host stalls that recur in more than half of the steps.
--- A stall is an interval of at least 2 ms in which no host thread has an event. Stalls recur if they end before the
--- same op.
+-- A stall is an interval of at least 2 ms in which no host thread has an event. A stall recurs if the same op follows
+-- it in other steps.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,4 +1,4 @@
--- Roofline points of each device and type.
+-- Roofline points per device and data type.
 -- Each roof has three points: at intensity 0.1, at the ridge, and at four times the ridge. Rates come from the data
 -- sheet and, if available, from `tracekit bench` on this device.
 --

@@ -23,7 +23,7 @@
 --   module           VARCHAR  module path, or named row such as (optimizer), of the last segment
 --   launch           VARCHAR  launch call of the next work
 --   launch_ns        BIGINT   duration of the launch call, ns
---   delay_ns         BIGINT   time from the end of the launch call to the start of the work, ns; negative if it started earlier
+--   delay_ns         BIGINT   time from the end of the launch call to the start of the work, ns; negative if the work started earlier
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- View:
 --   chart   form=points title="Longest idle gaps" x=start_ns axis="start, since the first event" y=idle_ns

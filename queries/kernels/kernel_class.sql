@@ -1,5 +1,5 @@
--- Class and kind of each name of device work.
--- The first matching rule of queries/rules/kernel_class.toml determines the class. User rules come first.
+-- Class and kind of each kernel, copy, and op name.
+-- The first matching rule of queries/rules/kernel_class.toml determines the class. User rules are tried first.
 --
 -- Kind:     table
 -- Columns:

@@ -15,7 +15,7 @@
 --   start_ns   BIGINT   start of the launch call, ns since the first event of the trace
 --   launch     VARCHAR  launch call
 --   launch_ns  BIGINT   duration of the launch call, ns
---   delay_ns   BIGINT   time from the end of the launch call to the start of the work, ns; negative if it started earlier
+--   delay_ns   BIGINT   time from the end of the launch call to the start of the work, ns; negative if the work started earlier
 --   kernel     VARCHAR  device event
 --   kernel_ns  BIGINT   duration of the device event, ns
 --   op         VARCHAR

@@ -19,8 +19,8 @@
 --   sequence_length            INTEGER    tokens per sequence
 --   repeat_count               BIGINT     number of measured repeats
 --   mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
---   mean_step_ns               DOUBLE     mean step measured on rank 0 without ranges and profiler, ns
---   plain_step_ns              BIGINT     median step measured on rank 0 without ranges and profiler, ns
+--   mean_step_ns               DOUBLE     mean step measured on rank 0 without ranges or the profiler, ns
+--   plain_step_ns              BIGINT     median step measured on rank 0 without ranges or the profiler, ns
 --   ranges_step_ns             BIGINT     median step with ranges, ns
 --   profiled_step_ns           BIGINT     median step with ranges and profiler, ns
 --   profiled_step_pct          DOUBLE     profiled_step_ns / plain_step_ns, percent

@@ -1,4 +1,4 @@
--- Step time of each run without ranges and profiler: run_step().
+-- Step time of each run without ranges or the profiler: run_step().
 --
 -- Kind:   function
 -- Access: private

@@ -1,7 +1,7 @@
 -- Latency percentiles of requests by metric, per run.
 -- e2e: time from the start to the end of the answer. ttft: time to first token. tpot: time per output token after the
 -- first. itl: time between consecutive tokens (or chunks). client_wait: time that the client held the request back.
--- Only successful measured requests count, without warm-up and profiled requests. Percentiles are nearest-rank.
+-- Only successful measured requests count, without warm-up or profiled requests. Percentiles are nearest-rank.
 --
 -- Kind:     analysis
 -- Scope:    runs

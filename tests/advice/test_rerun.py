@@ -24,7 +24,7 @@ COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "run
 
 
 def _command(command, rule, *changes, **extra):
-    """Return the command that takes an advice of a run that a command left."""
+    """Return the command that applies a suggestion for a run that a command recorded."""
     run = Manifest("a", "0", "now", "pretrain", "ddp", command=command, extra=dict(extra))
     advice = Candidate(rule, "seen", None, changes, None, "", None)
     return changed_command(run, advice, Path("b"))

@@ -261,9 +261,9 @@ def test_one_run_on_a_side_does_not_hold_the_noise_of_runs():
 @pytest.mark.parametrize(
     ("measure", "count", "text"),
     [
-        ("step", 1, "    base: the first is a warm-up: --skip 1"),
-        ("step", 2, "    base: the first 2 are a warm-up: --skip 2"),
-        ("plain step", 2, "    base: the first 2 are a warm-up"),
+        ("step", 1, "    base: the first is warm-up: --skip 1"),
+        ("step", 2, "    base: the first 2 are warm-up: --skip 2"),
+        ("plain step", 2, "    base: the first 2 are warm-up"),
     ],
 )
 def test_a_warm_up_is_said(measure, count, text):

@@ -63,7 +63,7 @@ def _run(future: Future[T], work: Callable[[], T]) -> None:
 class Deadline:
     """Stops the statements of a connection after a time limit.
 
-    The limit includes time between statements and while rows are read.
+    The limit includes the time between statements and the time for reading rows.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:

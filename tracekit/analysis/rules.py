@@ -332,7 +332,7 @@ def _check_pattern(where: str, pattern: str) -> None:
         reason = _cut(str(error).splitlines()[0])
         raise UsageError(
             f"{where}: the pattern {_cut(pattern)!r} is not a regular expression: {reason}",
-            hint="patterns are RE2: no look-around and no back-references",
+            hint="patterns are RE2: no look-around or back-references",
         ) from error
 
 

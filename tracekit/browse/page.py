@@ -172,7 +172,7 @@ class SqlView:
 
 
 def literal_of(text: str) -> str:
-    """Return a text as printable SQL, so that the shown statement runs.
+    """Return text as printable SQL, so that the shown statement runs.
 
     A newline or a bidirectional mark would be displayed as an escape, which is a different text.
     """

@@ -120,7 +120,7 @@ def load(name: str, folder: Folder) -> Baseline:
 
 
 def is_file_of_one(text: str) -> bool:
-    """Return whether a text is the path or URL of a baseline file; a URL may have a signature."""
+    """Return whether a string is the path or URL of a baseline file; a URL may have a signature."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 
@@ -142,7 +142,7 @@ def path_of(name: str, folder: Folder) -> Location:
 
 
 def _reduced(side: Side) -> list[Cell]:
-    """Return the cells without shapes and kernel names, in a stable order.
+    """Return the cells without shapes or kernel names, in a stable order.
 
     Ops with very little time are combined per class, phase, and module, so sums are unchanged.
     """

@@ -21,7 +21,7 @@ DEVICE_WORK = "device work"
 """Device work in a step: all time except idle time, which the host and the profiler affect."""
 
 PLAIN_STEP = "plain step"
-"""Steps without profiler and ranges, from run manifests."""
+"""Steps without profiler or ranges, from run manifests."""
 
 
 @dataclass(frozen=True, slots=True)

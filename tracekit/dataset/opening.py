@@ -55,7 +55,7 @@ def open_dataset(
     if manifest is None:
         raise StoreError(
             f"{dataset.shown}: not a dataset: it has no manifest.json",
-            hint="create one or continue it: tracekit ingest RANKS -o NAME.tracekit",
+            hint="create the dataset, or resume its ingest: tracekit ingest RANKS -o NAME.tracekit",
         )
     return open_listed(dataset, manifest, resources, unsafe=unsafe)
 
@@ -161,7 +161,7 @@ def _create_tables(
 def _list_analyses(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
 ) -> None:
-    """Store the statements that read the stored rows of analyses in the session."""
+    """Provide the session with the statements that read the stored analysis rows."""
     from tracekit.analysis.catalog import load_catalog
     from tracekit.database.connections import session_of
 

@@ -22,7 +22,7 @@ BLOCK_BYTES = 2 << 20
 """Maximum size of the event text per query, bytes."""
 
 _EVENT_BYTES = 200
-"""Approximate size of an event without name and arguments, bytes."""
+"""Approximate size of an event without name or arguments, bytes."""
 
 _BIN_COUNT = 4_096
 """Number of equal time bins per trace; blocks consist of complete bins."""

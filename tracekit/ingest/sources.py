@@ -75,7 +75,7 @@ def _is_execution_trace(path: Place) -> bool:
 
 
 def _is_of_counters(path: Place) -> bool:
-    """Return whether a file has counter samples, by its name and because it is not JSON."""
+    """Return whether a file has counter samples: it has such a name and is not JSON."""
     if path.suffix not in (".csv", ".log", ".txt") or not path.is_file():
         return False
     with Location.of(path).open() as file:
@@ -292,7 +292,8 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
 
 def _traces_in(folder: Place) -> list[Place]:
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
-    # Files of several formats are recordings of one run, and databases may contain anything.
+    # Use one format only: files of other formats may be recordings of the same run, and a database
+    # may contain anything.
     for one in reversed(FORMATS):
         inside = [
             file
@@ -322,7 +323,7 @@ def _cut(name: object) -> str:
 
 
 def usual_text_bytes(path: Place) -> int:
-    """Estimate the JSON text of a file from its size; 0 if the size is unknown."""
+    """Estimate the size of a file's JSON text from the file size; 0 if unknown."""
     try:
         packed_bytes = Location.of(path).size_bytes() or 0
     except OSError:

@@ -1,6 +1,6 @@
 """Charts of runs: serving requests, training methods, and microbenchmarks.
 
-Each function is a chart, as in `trace_charts`.
+Each function returns a chart, as in `trace_charts`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def throughput(rows: Rows) -> Drawing | None:
     """Output tokens per second of each serving run."""
     keep, rows, omitted = largest(rows, "output_tokens_per_s")
     return bars(
-        "Throughput of serving",
+        "Serving throughput",
         rows,
         y=names("which"),
         x=("output_tokens_per_s", "output_tokens_per_s", "output tokens"),
@@ -176,7 +176,7 @@ def requests(rows: Rows) -> Drawing | None:
 
 @chart("request_life")
 def request_life(rows: Rows) -> Drawing | None:
-    """Life of single requests: queueing, prefill steps, and decode steps."""
+    """Life of individual requests: queueing, prefill steps, and decode steps."""
     label, name_of = request_of(rows)
     order = list(dict.fromkeys(map(name_of, rows)))
     result = {row["part"] for row in rows}
@@ -230,31 +230,31 @@ _DISTRIBUTIONS = {
         "e2e",
         "Latency CDF: share of the requests completed within a time",
         "time from sending to the end of a request",
-        "requests completed within it",
+        "requests completed within this time",
     ),
     "ttft_cdf": (
         "ttft",
         "Time to first token (TTFT)",
         "time to first token",
-        "requests with a token within it",
+        "requests with a token within this time",
     ),
     "tpot_cdf": (
         "tpot",
         "Time per output token after the first (TPOT), per request",
         "time per output token",
-        "requests at or below it",
+        "requests at or below this time",
     ),
     "itl_cdf": (
         "itl",
         "Time between two tokens (inter-token latency)",
         "time since the previous token",
-        "tokens within it",
+        "tokens within this time",
     ),
     "client_wait_cdf": (
         "client_wait",
         "Time the client delayed requests before sending them",
         "delay",
-        "requests at or below it",
+        "requests at or below this time",
     ),
 }
 
@@ -267,7 +267,8 @@ for _name, (_metric, _title, _along, _share) in _DISTRIBUTIONS.items():
 def queue_cdf(rows: Rows) -> Drawing | None:
     """CDF of the queueing time of requests."""
     title = "Queueing time of requests, from sending to their first step"
-    return _shares(rows, title=title, along="time in the queue", share="requests at or below it")
+    share = "requests at or below this time"
+    return _shares(rows, title=title, along="time in the queue", share=share)
 
 
 def _by_method(rows: Rows, title: str, column: str, axis: str) -> Drawing | None:

@@ -1,4 +1,4 @@
-"""Changes of collectives: other links, other group sizes, or another algorithm."""
+"""Changes to collectives: other links, other group sizes, or another algorithm."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _fit_transfers(edges: Edges, change: Change) -> list[str]:
     if fitted < count:
         assumptions.append(
             f"{count - fitted} of {count} collectives have only one message size and "
-            "count as bandwidth alone"
+            "are modeled without latency"
         )
     if edges.count("kind = 'work' AND work_kind = 'comm' AND usual_ns > 0"):
         assumptions.append("waits for ranks without a trace count as transfer")
@@ -205,7 +205,7 @@ def change_collectives(edges: Edges, change: Change) -> list[str]:
         f"INNER JOIN ({select_rows(types, ratios)}) USING (class, group_size, is_tree)",
     )
     assumptions.append(
-        f"{sum(kind[4] for kind in kinds)} collectives use ring algorithms now"
+        f"{sum(kind[4] for kind in kinds)} recorded collectives use ring algorithms"
         + (", or trees according to their names" if any(kind[2] for kind in kinds) else "")
         + (
             "; collectives other than all-reduce, all-gather, reduce-scatter, "

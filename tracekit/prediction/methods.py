@@ -1,4 +1,4 @@
-"""Training methods, such as checkpointing and fusion, as changes of graph edges.
+"""Training methods, such as checkpointing and fusion, as changes to graph edges.
 
 A method is composed of recorded work: repeated forward work, the same bytes in one kernel, or GEMMs
 without the kernels between them.
@@ -292,11 +292,16 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
             "AND s.share IS NOT NULL",
             f"({_SHARE_OF_BACKWARD}) AS s",
         )
-        hooks = ["the repeated DeepSpeed hooks remain (the interval allows for one forward pass)"]
+        hooks = [
+            (
+                "the repeated DeepSpeed hooks remain (the low end of the interval removes the "
+                "time of one forward pass)"
+            )
+        ]
     return [
         *hooks,
         (
-            "recomputation disappears with the host time that leads to it, and with "
+            "recomputation disappears, and so do the host time that launches it and "
             f"{gap_ms or 0:.3f} ms of the gaps before the backward pass continues"
         ),
         (
@@ -328,7 +333,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
     )
     if not count:
         raise QueryError(
-            f"{change.text!r}: these modules have no forward work that a backward pass follows"
+            f"{change.text!r}: these modules have no forward work followed by a backward pass"
         )
     edges.add(_FIRST_OF_STREAM)
     edges.create("changed_chain", _CHAINS)
@@ -349,7 +354,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
         ),
         (
             "recomputation stops where a module saves its last tensor, as in torch's "
-            "non-reentrant checkpoint: the last GEMM is mostly left out"
+            "non-reentrant checkpoint: the last GEMM is usually not repeated"
         ),
         (
             "the host time of checkpointing itself (hooks, random state) is not included (the "
@@ -412,7 +417,7 @@ def _fuse_norms(edges: Edges, change: Change) -> list[str]:
         )
     return [
         (
-            f"a fused kernel of {count} norms takes as long as the last kernel of the unfused "
+            f"each of {count} norms becomes one kernel, as long as the last kernel of the unfused "
             f"norm, and 1.5 times as long in the backward pass: {less_ns / 1e6:.3f} ms less"
         ),
         "the host time of a norm shrinks to the host time of one op",
@@ -493,8 +498,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
         )
     return [
         (
-            f"{count} kernels between GEMMs become {kept_count}, each as long as the longest "
-            f"kernel that it replaces: {ms:.3f} ms become {kept_ms:.3f} ms"
+            f"{count} kernels between GEMMs in the trace become {kept_count}, each as long as "
+            f"the longest kernel that it replaces: {ms:.3f} ms become {kept_ms:.3f} ms"
         ),
         (
             f"the host takes {usual_us} µs per remaining kernel, as measured for two programs "
@@ -578,8 +583,8 @@ def _fuse_attention(edges: Edges, change: Change) -> list[str]:
     edges.remove_work(f"edge_id IN (SELECT edge_id {removed})")
     return [
         (
-            f"one kernel replaces the {count} kernels or ops between the GEMMs of "
-            f"attention ({gone_ns / 1e6:.3f} ms) and the host time that leads to them"
+            f"the {count} kernels or ops between the GEMMs of attention disappear "
+            f"({gone_ns / 1e6:.3f} ms), with the host time that launches them"
         ),
         (
             "the GEMMs take their recorded time, because they already read queries, "
@@ -604,7 +609,7 @@ def _accumulate(edges: Edges, change: Change) -> list[str]:
     )
     return [
         "each micro-batch takes the recorded time, including data loading",
-        "gradients are reduced once per optimizer step, next to the backward pass as recorded",
+        "gradients are reduced once per optimizer step, with the recorded overlap",
     ]
 
 
@@ -674,13 +679,13 @@ def _change_zero(edges: Edges, change: Change) -> list[str]:
     if change.count == 3:
         raise QueryError(
             f"{change.text!r}: a trace of another stage does not show the gathers of each "
-            "module and the host time of stage-3 hooks",
+            "module or the host time of stage-3 hooks",
             hint="record a run of stage 3; from that, stage 2 can be predicted",
         )
     if change.count != 2:
         raise QueryError(
             f"{change.text!r}: from a run of stage 3, only stage 2 can be predicted",
-            hint="the trace does not show which tensors another stage gathers or reduces, and when",
+            hint="the trace does not show which tensors another stage gathers or reduces, or when",
         )
     gathers = where_of(change, "collective_of(class) = 'allgather'")
     for phase in ("forward", "backward"):
@@ -713,7 +718,7 @@ _RULES = {
     "optimizer": ("advice_optimizer", "no optimizer with many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }
-"""Advice analysis with the changes of a method, and the changes for the upper bound of its gain."""
+"""Advice analysis that names the changes of a method, and the message if nothing matches."""
 
 
 def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:

@@ -148,7 +148,7 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
 
 
 def _scale(edges: Edges, change: str, **ratio: str) -> str:
-    """Scale compute by ratios of peaks; return a text with the share of time per bound."""
+    """Scale compute by ratios of peaks; return a description of the share of time per bound."""
     if not edges.run("FROM device_peak LIMIT 1"):
         raise QueryError(f"{change}: the peaks of the recorded device are unknown")
     ensure_named(edges.connection, "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()")

@@ -25,7 +25,7 @@ class Cut:
     total: int
 
     def note(self, command: str) -> str:
-        """Return a note on the omitted rows, or an empty text if no rows are omitted."""
+        """Return a note on the omitted rows, or an empty string if no rows are omitted."""
         omitted = self.total - len(self.shown)
         if not omitted:
             return ""

@@ -52,7 +52,7 @@ def sentences(
 
 
 def capitalized(text: str) -> str:
-    """Return a text with a capital first letter."""
+    """Capitalize the first letter of a string."""
     return text[:1].upper() + text[1:]
 
 

@@ -174,7 +174,7 @@ def named_model(name: object) -> Model | None:
 
 
 def plain(text: str, length: int) -> str:
-    """Return a text as one line, with replacements for characters that affect its display."""
+    """Return text as one line, with replacements for characters that affect its display."""
     short = " ".join(text[: 4 * length].split())[:length]
     if short.isascii() and short.isprintable():
         return short

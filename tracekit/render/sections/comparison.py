@@ -121,7 +121,7 @@ def total(screen: Screen) -> list[Text]:
 
 
 def _causes(effect: Row, screen: Screen) -> str:
-    """Return the idle causes that changed most, or the changed dimension, or an empty text."""
+    """Return the idle causes that changed most, or the changed dimension, or an empty string."""
     if effect["effect"] == "shape":
         change = screen.rows("comparison")[0]["shape_change"]
         return "" if change is None else f": {printable(change)}"
@@ -174,7 +174,7 @@ def _by_median(row: Row, noise: Sequence[Row]) -> str:
         return ""
     return (
         f" {noise[0]['verdict']} by the median ({median_pct:+,.1f} %): "
-        f"a few {noise[0]['measure']}s make the mean"
+        f"a few {noise[0]['measure']}s dominate the mean"
     )
 
 
@@ -199,7 +199,7 @@ def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
 
 
 def _disagreement(row: Row) -> str:
-    """Return how the recordings differ from the unprofiled runs, or an empty text."""
+    """Return how the recordings differ from the unprofiled runs, or an empty string."""
     recorded, run = row["delta_pct"], row["run_delta_pct"]
     if recorded is None or run is None or max(abs(recorded), abs(run)) < 2 * row["margin_pct"]:
         return ""
@@ -252,7 +252,7 @@ def _verdict(row: Row, noise: Sequence[Row]) -> str:
         many = f"{row['more_count']:,} more {sample}{'s' if row['more_count'] != 1 else ''}"
         return f"inconclusive: {many} on each side would likely decide"
     if verdict == "inconclusive":
-        return f"inconclusive: at this noise no reasonable number of {sample}s would decide"
+        return f"inconclusive: at this noise level, no reasonable number of {sample}s would decide"
     return str(verdict)
 
 
@@ -260,7 +260,7 @@ def _rests_on(row: Row) -> str:
     """Return the basis of the figures in words."""
     parts = []
     if row["per"] != "window" or row["base_unit_count"] > 1 or row["new_unit_count"] > 1:
-        what = "devices" if row["per"] == "window" else f"{row['per']}s of devices"
+        what = "devices" if row["per"] == "window" else f"device {row['per']}s"
         parts.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
     if row["matched_pct"] is None:
         parts.append("no device time to match")
@@ -301,7 +301,7 @@ def noise(screen: Screen) -> list[Text]:
     (compared,) = screen.rows("comparison")
     is_one = 1 in (compared["base_run_count"], compared["new_run_count"])
     if is_one and any(row["verdict"] in _DECIDED for row in rows):
-        out += screen.wrapped("one run on a side: noise from run to run is unknown (--base, --new)")
+        out += screen.wrapped("one run on a side: run-to-run noise is unknown (--base, --new)")
     return out
 
 
@@ -316,7 +316,7 @@ def _remarks(row: Row, side: str) -> str:
     parts = []
     count = row[f"{side}_warm_up_count"]
     if count:
-        warm_up = "the first is a warm-up" if count == 1 else f"the first {count} are a warm-up"
+        warm_up = "the first is warm-up" if count == 1 else f"the first {count} are warm-up"
         # --skip applies to profiled steps only.
         parts.append(warm_up if row["measure"] != "step" else f"{warm_up}: --skip {count}")
     others = [n + 1 for n in row[f"{side}_outliers"] if n >= count]

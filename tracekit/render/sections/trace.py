@@ -73,7 +73,7 @@ def _measured(screen: Screen, row: Row) -> list[str]:
     parts = []
     if row["plain_step_ns"] and not screen.has_steps:
         parts.append(f"step {format_short(row['plain_step_ns'])} unprofiled")
-    # For serving runs, the section on throughput shows it.
+    # For serving runs, the section on throughput shows tokens/s.
     if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
@@ -205,7 +205,7 @@ _UNRECORDED = "kernels were not recorded: "
 
 
 def unrecorded(screen: Screen) -> list[Text]:
-    """Return lines on missing kernels: that they were not recorded, why, and the host activity."""
+    """Return lines on missing kernels: the reason, and the host activity."""
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
@@ -270,7 +270,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def problems(health: Result) -> Result:
-    """Return the checks that did not pass, warnings first, without the rank of a single file."""
+    """Return the checks that did not pass, warnings first; omit the rank if there is one file."""
     is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
         tuple(row.values())
@@ -297,7 +297,7 @@ def _severity(severity: str) -> int:
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
-    """Return a text per metric, once for all ranks that report it."""
+    """Return one string per metric, combined for all ranks that report it."""
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
