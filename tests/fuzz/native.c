@@ -316,7 +316,7 @@ static int source_schema(struct ArrowArrayStream *stream, struct ArrowSchema *sc
     return 0;
 }
 
-static int64_t asked[14 + 5 * 1000];
+static int64_t asked[14 + 3 * 1000];
 
 static int answer(int question)
 {
@@ -331,7 +331,9 @@ static void try_sweep(void)
         &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
     };
     const SweepKind *kind = kinds[chance(sizeof kinds / sizeof *kinds)];
-    const SweepAsks asks = {answer, asked, (const unsigned char *)"\x41\x42\x46\x52\x60", 6};
+    /* Ops, with and without a namespace; nodes of torch and of the program; collectives. */
+    static const uint16_t flags[] = {0x41, 0xC2, 0x42, 0x46, 0x52, 0x60, 0x141, 0x341};
+    const SweepAsks asks = {answer, asked, flags, sizeof flags / sizeof *flags};
     Source own = {kind->input_types, (int64_t)chance(5), 0};
     struct ArrowArrayStream source = {
         source_schema, source_next, source_error, release_source, &own,

@@ -28,7 +28,7 @@ _MAX_SMALL_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Content of a shard; `files` are those of the large tables."""
+    """Content of a shard; `files` are the files of the large tables."""
 
     recipe: str
     traces: tuple[TraceEntry, ...]
