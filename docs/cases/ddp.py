@@ -1,6 +1,6 @@
 """Train a small model on two ranks, each step in several micro-batches.
 
-torchrun --nproc-per-node 2 ddp.py [--micro-batches N] [--no-sync] [--bucket-mb MB] [--steps N]
+torchrun --nproc-per-node 2 ddp.py [--micro-batches N] [--no-sync] [--steps N]
 """
 
 import argparse
@@ -13,23 +13,19 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--layers", type=int, default=4)
-parser.add_argument("--width", type=int, default=512)
 parser.add_argument("--micro-batches", type=int, default=1)
 parser.add_argument("--no-sync", action="store_true", help="reduce gradients in the last alone")
-parser.add_argument("--bucket-mb", type=float, default=25)
 parser.add_argument("--steps", type=int, default=60)
 options = parser.parse_args()
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-width = options.width
 model = nn.Sequential()
-for _ in range(options.layers):
-    model.extend([nn.Linear(width, width), nn.GELU()])
-trained = DistributedDataParallel(model, bucket_cap_mb=options.bucket_mb)
+for _ in range(4):
+    model.extend([nn.Linear(512, 512), nn.GELU()])
+trained = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-x = torch.randn(8, width)
+x = torch.randn(8, 512)
 
 began = 0.0
 for number in range(options.steps):
