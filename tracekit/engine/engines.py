@@ -13,8 +13,8 @@ from tracekit.errors import UsageError
 class Engine(Protocol):
     """Runs units of work: serially, in local processes, or on a cluster.
 
-    All engines return the same bytes for the same batches and job. Only the order and the time
-    differ.
+    All engines return the same bytes for the same batches and job. Only the order of the results
+    and the run time differ.
     """
 
     @property

@@ -235,7 +235,7 @@ class Tools:
 
 
 def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
-    """Return a pivot with untrusted parameters; its condition has the same limits as SQL."""
+    """Return a pivot with untrusted parameters. Its condition has the same limits as tool `sql`."""
     unknown = [name for name in params if name not in _OF_PIVOT]
     if unknown:
         raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))
