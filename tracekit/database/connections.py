@@ -135,7 +135,7 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
 def with_more_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a step like :func:`with_room`, starting at the current limit; then reset the limit."""
+    """Run a step like :func:`with_room`, but start at the current limit; reset it afterwards."""
     import duckdb
 
     try:

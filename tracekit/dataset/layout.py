@@ -9,8 +9,8 @@ A dataset is a folder ``NAME.tracekit``:
 - ``tables/<table>/all-….parquet``: a small table with the rows of all ranks.
 - ``analyses/<analysis>/all-….parquet``: the result of an analysis with its default parameters. For
   scope ``trace``, it has the rows of all ranks in the order of the analysis, with ``trace_id`` as
-  the first column. For scope ``run``, only analyses of the breakdown are stored, without this
-  column.
+  the first column. For scope ``run``, only analyses that the breakdown needs are stored, without
+  this column.
 - ``shards/<shard>.zip``: the small tables and analysis rows of one shard. They are removed when the
   dataset is complete.
 """
@@ -91,8 +91,7 @@ WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("categor
 """Tables keyed by name instead of by trace. Each shard has the names that occur in its traces."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
-"""Sort order of tables that are not yet sorted. Other tables are sorted by trace, device, and time.
-"""
+"""Sort order of tables that must be sorted. Others are in order of trace, device, and time."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 

@@ -26,10 +26,10 @@ class Engine(Protocol):
         """Run a unit for each batch; yield the results in order of completion.
 
         Every trace of every batch is returned exactly once, in a shard or as a failure. If a worker
-        dies, its batch is retried once with one unit per trace. A trace whose worker dies again is
+        dies, its batch is retried with one unit per trace. A trace whose worker dies repeatedly is
         a failure. Only slightly more batches than workers are in progress at a time. Closing the
         generator (after an error or Ctrl-C) ends all workers and removes incomplete files before
-        it returns.
+        the call returns.
         """
         ...
 

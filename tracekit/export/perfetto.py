@@ -267,7 +267,7 @@ class _Thread:
         return self._work
 
     def finish(self) -> None:
-        """Close the tracks to further slices. Marks may still follow."""
+        """End all slices of the tracks. Marks may still follow."""
         for track in (self._spans, self._work):
             if track is not None:
                 self._writer.finish(track)

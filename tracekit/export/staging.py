@@ -173,7 +173,7 @@ def has_path(trace: Trace) -> bool:
 
 
 def arrows_left_out(trace: Trace) -> int:
-    """Return the number of arrows to events outside the selection. Call it in :func:`staged`."""
+    """Return the number of arrows to unselected events. Call it inside :func:`staged`."""
     ((count,),) = trace.sql("SELECT count(*) FROM export_arrow WHERE NOT is_inside").rows
     return int(count)
 

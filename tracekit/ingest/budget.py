@@ -84,7 +84,7 @@ class Budget:
     def admit(self, content: object) -> None:
         """Check the depth and the serialized length of a value.
 
-        Shared parts are visited once, but count each time they occur.
+        A shared part is visited once, but its length is counted each time that the part occurs.
         """
         known = self._known  # by id: serialized bytes, and depth
 

@@ -2,7 +2,7 @@
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
 each process id: ``[TP00-DP00-PP00-EP00] 83``. Ranks use the same device, stream, correlation, and
-op ids, which therefore become unique only in separate traces.
+op ids, so these ids are unique only if each rank has its own trace.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def has_duplicate_keys(text: bytes) -> bool:
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Return well-formed JSON and a description of the repairs, or None if repairs do not help."""
+    """Return repaired JSON and a description of the repairs, or None if repair is impossible."""
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []

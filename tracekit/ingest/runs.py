@@ -260,7 +260,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and Infinity, which JSON does not allow, by null."""
+    """Replace NaN and Infinity, which JSON does not allow, with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

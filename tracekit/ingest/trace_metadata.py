@@ -183,7 +183,7 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
 
 
 def as_int(value: object, bits: int = 64) -> int | None:
-    """Return a number or numeric string as an integer; None if it does not fit in `bits` bits."""
+    """Return a number or numeric string as an integer, or None if it is not one of `bits` bits."""
     is_whole_text = isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII)
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if is_whole_text or is_whole:

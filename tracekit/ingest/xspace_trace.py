@@ -5,7 +5,7 @@ defined in xla/tsl/profiler/utils/xplane_schema.h. The numbers below are field n
 device or the host; a line is a stream or a thread. GPU work, and the CUDA or HIP calls that
 launched it, become the events that torch.profiler (Kineto) writes for the same records. The lines
 of a TPU keep their names, by which queries/rules/device_events.toml identifies work. Events on
-lines that XLA derived from GPU streams become annotations.
+lines that are derived from GPU streams become annotations.
 
 The start of an event is the time of its line, in ns, plus an offset in ps. Start and end are
 rounded down to ns, so that adjacent events do not overlap. GPU times are already integer ns.

@@ -219,7 +219,7 @@ async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None
 async def _answer(
     request: Mapping[str, Any], session: ServerSession, timeout_s: float
 ) -> tuple[str, bool]:
-    """Run a call in a process, which is killed at the latest when this coroutine ends."""
+    """Run a call in a separate process, which ends no later than this coroutine."""
     async with _process() as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -114,7 +114,7 @@ class LocalLocation(Location):
             with atomic_path(self._path, move) as building:
                 write(building)
         except OSError as error:
-            # The error must not contain the temporary name.
+            # Replace the temporary name in the error with the final path.
             raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def delete(self) -> None:

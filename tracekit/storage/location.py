@@ -92,15 +92,15 @@ class Location(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Return whether a file or folder exists; not cached."""
+        """Return whether a file or folder exists. The result is not cached."""
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Return whether it is a file."""
+        """Return whether the location is a file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Return whether it is a folder; in an object store, whether any object is below it.
+        """Return whether the location is a folder; in an object store, whether it has objects.
 
         On a web server, the URL of a folder ends in a slash.
         """
