@@ -179,7 +179,7 @@ class Tools:
         sides = [allowed(self.folders, one) for one in (base, new)]
         result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = result.results(by)  # type: ignore[arg-type]
-        # Totals first; omit the samples.
+        # Show the totals first.
         return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
 
     def advise(
