@@ -1,6 +1,6 @@
-"""Screen with a title, a table, the full text of the selected row, and a line of keys.
+"""Screen with a title, a table, the full text of the selected row, and a line of key bindings.
 
-Text from a trace is shown with printable characters only, and never parsed as markup.
+Text from a trace is shown with printable characters only, and is never parsed as markup.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Browser(App[None]):
         self._show()
 
     def on_unmount(self) -> None:
-        """Wait for the query thread, whose query was interrupted."""
+        """Wait for the query thread to end. Its query was interrupted before."""
         self._asker.close()
 
     @property
@@ -116,7 +116,7 @@ class Browser(App[None]):
 
     @property
     def _main(self) -> Screen[None]:
-        """The main screen, which may receive an answer below an open text."""
+        """The main screen. Query results may arrive while a text screen covers it."""
         screen: Screen[None] = self.screen_stack[0]
         return screen
 
@@ -248,7 +248,7 @@ class Browser(App[None]):
 
 
 def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
-    """Return the current page, with a note if it is empty because device work is missing."""
+    """Return the current page and, if it is empty, the reason why no GPU work is recorded."""
     page = here.view.page(answers, here.number, here.search)
     if page.rows or here.search:
         return page, ""

@@ -67,7 +67,7 @@ def device_is(rank: int | None, device: str) -> list[str]:
 
 
 def device_text(rank: int | None, device: str) -> str:
-    # On a CPU, events are segments of ops: there are more segments than ops, and times add up.
+    # On a CPU, rows are segments of ops. There are more rows than ops, but their times add up.
     named = "cpu (rows are segments of ops)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
@@ -133,7 +133,7 @@ def _event_of(row: Row) -> View:
 class Event:
     """All data of one event, one row per field.
 
-    Recorded fields are in table event, derived ones in view attributed_events.
+    Recorded fields are from table event, and derived fields from view attributed_events.
     """
 
     trace_id: int
@@ -184,7 +184,7 @@ class Event:
         return "\n\n".join(texts)
 
     def deeper(self, row: Row) -> View | None:
-        """Return the view of the event in a field, or else the attribution rules of this event."""
+        """Return the view of a linked event, or else of the attribution rules of this event."""
         if row["field"] in _LINKS and row["linked_id"] is not None:
             return Event(self.trace_id, row["linked_id"], 0, row["field"])
         if not row["is_attributed"]:

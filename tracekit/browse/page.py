@@ -1,4 +1,4 @@
-"""Pages of a view, with the displayed columns and complete rows."""
+"""Views of a trace, and the pages of their rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class View(Protocol):
         """Title of the table, which may contain unsafe characters."""
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
-        """Return a page, counted from 0, of the rows that match a search."""
+        """Return a page of the rows that match a search; pages are counted from 0."""
 
     def definition(self, traces: Sequence[str], search: str) -> str:
         """Return the equivalent commands and SQL."""
@@ -59,7 +59,7 @@ def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
 
 
 def cut(result: Result, names: Sequence[str], number: int) -> Page:
-    """Return a page, from 0, of columns of a complete result."""
+    """Return one page of a complete result, with the named columns; pages are counted from 0."""
     first = number * PAGE_ROWS
     rows = result.rows[first : first + PAGE_ROWS]
     part = Result(result.name, result.columns, rows)
@@ -68,7 +68,7 @@ def cut(result: Result, names: Sequence[str], number: int) -> Page:
 
 
 def holding(result: Result, search: str) -> Result:
-    """Return the rows with a text that contains the search, ignoring case."""
+    """Return the rows in which any string contains the search text, ignoring case."""
     if not search:
         return result
     wanted = search.lower()
@@ -98,9 +98,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """Rows of an analysis: all rows, or rows with certain values.
+    """Rows of an analysis: all rows, or only rows with certain values.
 
-    `first` has a column and values. Rows with these values come first, in this order.
+    `first` has a column and all its values; rows are sorted by their order.
     """
 
     title: str
@@ -164,7 +164,7 @@ class SqlView:
 
     def definition(self, traces: Sequence[str], search: str) -> str:
         command = shlex.join(["tracekit", "sql", *traces, "-"])
-        # Texts in the statement have no line breaks; see literal_of().
+        # String literals in the statement have no line breaks; see literal_of().
         return f"{command} <<'SQL'\n{self._statement(search)}\nSQL"
 
     def deeper(self, row: Row) -> View | None:
@@ -172,9 +172,9 @@ class SqlView:
 
 
 def literal_of(text: str) -> str:
-    """Return text as printable SQL, so that the shown statement runs.
+    """Return a string as a printable SQL expression, so that the shown statement can be run.
 
-    A newline or a bidirectional mark would be displayed as an escape, which is a different text.
+    A newline or a bidirectional mark would be displayed as an escape, which is a different string.
     """
     if printable(text) == text:
         return quote(text)

@@ -39,18 +39,18 @@ class Answers:
 
 
 class Asker:
-    """The only thread that queries a trace, one query at a time."""
+    """Runs the queries of a trace on a single thread, one at a time."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # The first call creates tables, which must not overlap with queries of the other thread.
+        # The first access creates tables. This must not overlap with queries of the other thread.
         _ = trace.connection
         self._answers = Answers(trace)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-browse")
         self._running: Future[Any] | None = None
 
     async def ask(self, question: Callable[[Answers], T]) -> T:
-        """Interrupt the running query, and return the answer of a new one."""
+        """Interrupt the running query, and return the result of a new one."""
         await self.stop()
         future = self._pool.submit(question, self._answers)
         self._running = future

@@ -228,7 +228,7 @@ def _events_of_serving_step(row: Row) -> View:
 
 
 def _event_of_path(row: Row) -> View | None:
-    """Return the device work of a path segment, if it is not host time or a wait."""
+    """Return the view of a path segment's device event; None for host time and waits."""
     if row["kind"] not in ("work", "transfer"):
         return None
     rank = row["of_rank"]
@@ -273,7 +273,7 @@ def _views() -> dict[str, tuple[str, View]]:
 
 
 VIEWS = _views()
-"""View of each key: built-in views, and views from analysis headers."""
+"""Menu name and view of each key: built-in views, and views from analysis headers."""
 
 KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """Help line, at most 80 columns wide."""

@@ -77,7 +77,7 @@ def build_store(
 
 
 def _mode_of(sources: Sequence[Place]) -> int:
-    """Return the permissions of a store, which both the umask and every source file must allow.
+    """Return the permissions of a store: those that the umask and all source files allow.
 
     If a source is a URL or a removed file, only this user may read the store.
     """

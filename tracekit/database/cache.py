@@ -27,7 +27,7 @@ it."""
 SAMPLE_BYTES = 16 << 10
 
 SAMPLE_COUNT = 16
-"""Number of samples of a file for the key of its store, in addition to one at its end."""
+"""Number of samples of a file for the key of its store, in addition to a sample at its end."""
 
 STORE_SUFFIX = ".duckdb"
 
@@ -73,9 +73,9 @@ def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
 
 
 def _state_of(source: Place) -> bytes:
-    """Return the state of a file: file system data and samples of its text.
+    """Return a digest of the state of a file: file system data and samples of its content.
 
-    The samples detect a replaced file with the same size and times.
+    The samples detect that a file was replaced by one with the same size and times.
     """
     if not isinstance(source, Path):
         return hashlib.sha256(str(source.identity()).encode()).digest()
@@ -93,7 +93,7 @@ def _state_of(source: Place) -> bytes:
 
 
 def forget_older(store: Path) -> None:
-    """Remove stores of older versions of these files, and the oldest stores of a full cache."""
+    """Remove stores of older versions of these files and, if the cache is full, old stores."""
     prefix = store.name.split("-", 1)[0]
     for other in _cache_files(store.parent):
         if other.name.startswith(f"{prefix}-") and other != store:

@@ -74,10 +74,11 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
 
 
 MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
-"""Memory limits of DuckDB's buffers before they spill to disk.
+"""Memory limits of DuckDB's buffers, beyond which data is spilled to disk.
 
 The first limit suffices for traces of a few tens of MB, the second for all sizes tested so far. A
-step that fails is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed limit instead.
+step that runs out of memory is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed
+limit instead.
 """
 
 SMALL_SOURCE_BYTES = 100 * MB
@@ -85,11 +86,11 @@ SMALL_SOURCE_BYTES = 100 * MB
 
 
 def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Connect to an in-memory database with limits on memory and time.
+    """Connect to an in-memory database with a memory limit.
 
     The nested-loop ASOF join is disabled, because DuckDB often chooses it by underestimating the
     number of rows on the left: 8,000 segments in one gap took 3.7 s instead of 0.2 s. Without a
-    spill folder, rows that exceed the memory are an error.
+    spill folder, a statement that exceeds the memory limit fails.
     """
     import duckdb
 
@@ -111,7 +112,7 @@ def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
-    """Set the memory limit of the store, which takes a millisecond."""
+    """Set the memory limit if it differs from the current one, because setting it takes 1 ms."""
     session = session_of(connection)
     if session.memory_limit != limit:
         connection.execute(f"SET memory_limit = {quote(limit)}")
@@ -134,7 +135,7 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
 def with_more_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a step like :func:`with_room`, starting at the current limit; then reset the limit."""
+    """Run a step like :func:`with_room`, but start at the current limit; reset it afterwards."""
     import duckdb
 
     try:
@@ -169,7 +170,7 @@ SESSION = "session"
 """Name of the in-memory database of every connection; see :func:`add_session`."""
 
 SPILL_LIMIT = "TRACEKIT_SPILL_LIMIT"
-"""Environment variable with the disk limit of a statement."""
+"""Environment variable that limits the disk space for spilled data."""
 
 LIBRARY = "library"
 """Name of the read-only database with macros and rules, attached to every connection."""
@@ -180,8 +181,9 @@ class Session:
     """State of an open store and its session, which all connections to the store share.
 
     `row_counts` has None for a relation with an unknown number of rows. `provided` has statements
-    that read relations from the files of a dataset. `limit_s` limits tracekit's statements on
-    untrusted rows; None for its own rows. `lock` is held while relations are created.
+    that read relations from the files of a dataset. `limit_s` is the time limit of tracekit's
+    statements on untrusted rows, or None if the rows are trusted. `lock` is held while relations
+    are created.
     """
 
     search_path: str
@@ -197,7 +199,7 @@ _sessions: WeakKeyDictionary[duckdb.DuckDBPyConnection, Session] = WeakKeyDictio
 
 
 def session_of(connection: duckdb.DuckDBPyConnection) -> Session:
-    """Return the session of a connection; without one, the store counts as complete."""
+    """Return the session of a connection; if it has none, add one for a complete store."""
     if connection not in _sessions:
         add_session(connection, is_complete=True)
     return _sessions[connection]
@@ -216,9 +218,9 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 def add_session(
     connection: duckdb.DuckDBPyConnection, database: str = "", *, is_complete: bool = False
 ) -> None:
-    """Attach the in-memory database for relations that are created on demand.
+    """Attach the in-memory session database for relations that are created on demand.
 
-    Names are looked up in the store, then in the session, then in the attached library.
+    Names are looked up in the store, then in the session database, then in the attached library.
     """
     has_library = True
     if not database:
@@ -248,7 +250,7 @@ _MOST_PARSED = 500
 
 
 def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Run statements of tracekit, which are parsed once per process.
+    """Run tracekit's own statements, which are parsed once per process.
 
     Parsing takes a fifth of the time of opening a small trace.
     """
@@ -263,7 +265,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Interrupt a statement of tracekit that takes too long on untrusted rows."""
+    """Return a context that interrupts tracekit's statements if they exceed the time limit."""
     limit_s = session_of(connection).limit_s
     return _UNBOUNDED if limit_s is None else _limited(connection, limit_s)
 

@@ -47,9 +47,10 @@ def open_store(
 ) -> duckdb.DuckDBPyConnection:
     """Open a store for reading.
 
-    Stores are untrusted: before anything is read, limits are set and SQL's access is blocked;
-    `unsafe` restores the access once the file has been identified as a store. Without `library`,
-    only the content of the store is readable. Without `resources`, spilling is disabled.
+    Stores are untrusted: before anything is read, limits are set, and SQL is blocked from accessing
+    files and the network. With `unsafe`, SQL regains this access after the file has been identified
+    as a store. Without `library`, only the content of the store is readable. Without `resources`,
+    spilling is disabled.
     """
     if not path.is_file():
         raise StoreError(
@@ -130,7 +131,7 @@ def _attached(
 
 
 def attach_library(connection: duckdb.DuckDBPyConnection, library: Path) -> None:
-    """Attach the library of this version so that SQL cannot overwrite its file."""
+    """Attach the library of this tracekit version so that SQL cannot overwrite its file."""
     with _passing_name(library) as name:
         connection.execute(f"ATTACH {quote(str(name))} AS {LIBRARY} (READ_ONLY)")
 
@@ -154,12 +155,12 @@ def _not_opened(path: Path, text: str) -> StoreError:
 
 @contextlib.contextmanager
 def _passing_name(path: Path) -> Iterator[Path]:
-    """Create a temporary hard link of a store.
+    """Yield the name of a temporary hard link to a store.
 
-    Without external access, DuckDB still allows SQL to write to the paths of attached files: COPY …
+    Even without external access, DuckDB allows SQL to write to the paths of attached files: COPY …
     TO 'the store' would replace the store. A symbolic link does not help, because DuckDB resolves
-    it. If a hard link is not possible (a read-only folder, a file system without hard links), but
-    the file is writable, a copy is opened.
+    it. If a hard link is not possible (a read-only folder, or a file system without hard links) but
+    SQL could replace the file, the link is replaced by a copy.
     """
     resolved = path.resolve()
     with contextlib.ExitStack() as folders:
@@ -186,9 +187,9 @@ def _is_writable(file: Path) -> bool:
 def attach_stores(
     stores: Mapping[str, Path], resources: contextlib.ExitStack
 ) -> duckdb.DuckDBPyConnection:
-    """Attach stores for reading. They must have been checked before.
+    """Attach stores for reading. The caller must have checked them.
 
-    New tables are created in an in-memory database. SQL cannot access files and the network.
+    New tables are created in an in-memory database. SQL cannot access files or the network.
     """
     import duckdb
 

@@ -1,1 +1,1 @@
-"""Datasets: the store of a run with many ranks as Parquet files by table and rank."""
+"""Datasets: the store of a run with many ranks, as Parquet files per table and shard."""

@@ -1,7 +1,7 @@
-"""Combines small tables and analyses of all shards into one file each.
+"""Combines each small table and each analysis of all shards into one file.
 
-Shards provide them as bytes of small Parquet files, in any order. Rows are sorted once all shards
-have arrived, so the files do not depend on the shards.
+Shards provide the tables as bytes of small Parquet files, in any order. Rows are sorted once all
+shards have arrived, so the files do not depend on how the traces were divided into shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MARKER_NUMBER = "marker_number"
-"""Table with the row of table range_marker for each trace and marker number in launch_context."""
+"""Table that maps each trace and marker number in launch_context to a row of range_marker."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
 """Health metrics that compare a trace with all other traces, which a shard does not know."""
@@ -48,7 +48,7 @@ class SmallFiles:
     def consolidated(self) -> Iterator[tuple[str, Path, int]]:
         """Yield the name, file, and number of rows of each table and analysis.
 
-        The file exists only until the next one is requested.
+        A file exists only until the next one is requested.
         """
         import duckdb
 
@@ -136,7 +136,7 @@ def _numbered(source: str) -> str:
 
 
 def _with_ranks_of_all(health: str) -> str:
-    """Return SQL for the rows of health, including the metrics that need all traces."""
+    """Return SQL for the rows of health, with recomputed values of metrics that need all traces."""
     across = ", ".join(map(quote, _ACROSS))
     return f"""
         WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),

@@ -2,15 +2,17 @@
 
 A dataset is a folder ``NAME.tracekit``:
 
-- ``manifest.json``: its content. It is written last; a folder without it is not a dataset.
-- ``tables/<table>/<shard>.parquet``: a large table; each file has the rows of the ranks of one
+- ``manifest.json``: the list of its contents. It is written last; a folder without it is not a
+  dataset.
+- ``tables/<table>/<shard>.parquet``: a large table. Each file has the rows of the ranks of one
   shard, sorted by trace and time.
 - ``tables/<table>/all-….parquet``: a small table with the rows of all ranks.
-- ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
-  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Analyses of
-  scope ``run`` in a breakdown are stored unchanged.
-- ``shards/<shard>.zip``: the small tables and analysis rows of one shard, until the dataset is
-  complete.
+- ``analyses/<analysis>/all-….parquet``: the result of an analysis with its default parameters. For
+  scope ``trace``, it has the rows of all ranks in the order of the analysis, with ``trace_id`` as
+  the first column. For scope ``run``, only analyses that the breakdown needs are stored, without
+  this column.
+- ``shards/<shard>.zip``: the small tables and analysis rows of one shard. They are removed when the
+  dataset is complete.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ SMALL_TABLES = (
     "unrecorded_run",
     "unrecorded_step",
 )
-"""Tables with few rows per rank, which analyses of runs read. Each is stored in one file."""
+"""Tables with few rows per rank, which analyses of scope ``run`` read. Each is one file."""
 
 LARGE_TABLES = (
     "record",
@@ -86,10 +88,10 @@ LARGE_TABLES = (
 """Tables that usually have many rows per rank. They are stored in one file per shard."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables keyed by name instead of trace. Each shard has the names that occur in its traces."""
+"""Tables keyed by name instead of by trace. Each shard has the names that occur in its traces."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
-"""Sort order of tables. Other tables are already sorted by trace, device, and time."""
+"""Sort order of tables that must be sorted. Others are in order of trace, device, and time."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
@@ -98,7 +100,7 @@ WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 class File:
     """One Parquet file of a dataset: its name in the dataset, size, and checksum.
 
-    In a manifest, `shard` is an index into its `shards`; None for a file of all traces.
+    In a manifest, `shard` is an index into its `shards`, or None for a file of all traces.
     """
 
     name: str
@@ -121,7 +123,7 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
 
 
 def is_there(dataset: Location, file: File) -> bool:
-    """Return whether a dataset has a file with the expected content. It reads the file."""
+    """Read a file of a dataset, and return whether it exists and has the expected content."""
     try:
         place = dataset.join(file.name)
         if place.size_bytes() != file.size_bytes:

@@ -1,7 +1,7 @@
-"""The manifest of a dataset: its content and missing traces. Written last.
+"""Manifest of a dataset: lists its files and its missing traces, and is written last.
 
-It is JSON, described in docs/scale.md. Datasets are untrusted: file names in it are checked before
-opening.
+It is JSON; docs/scale.md describes the format. Datasets are untrusted: the file names in a manifest
+are checked before any file is opened.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Missing:
 class Manifest:
     """Content of a dataset.
 
-    `shards` has the ids of the traces that were read together. `rules` is the text of the user's
-    rules file. `made_by` is a digest of the code and SQL that created the rows.
+    `shards` has, for each shard, the ids of its traces. `rules` is the text of the user's rules
+    file. `made_by` is a digest of the code and SQL that created the rows.
     """
 
     recipe: str

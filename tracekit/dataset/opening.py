@@ -1,8 +1,8 @@
 """Opens a dataset: creates its tables as views over Parquet files, and uses its analysis rows.
 
 Datasets are untrusted. No SQL comes from them: tracekit creates the views, with the columns and
-types of tracekit's tables, over files whose names it has checked. The user's SQL can read only
-these files.
+types of tracekit's tables, over files whose names it has checked. The user's SQL can read only the
+files of the dataset.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists. The manifest need not be written yet."""
+    """Open the files that a manifest lists, even if the manifest has not been written yet."""
     import duckdb
 
     from tracekit.analysis.library import start_session
@@ -94,7 +94,7 @@ def open_listed(
 
 
 class _Files:
-    """Files of a dataset under their names in DuckDB; `passing` is a temporary folder."""
+    """Files of a dataset, with their names in SQL; `passing` is a temporary folder."""
 
     def __init__(
         self,
@@ -202,12 +202,12 @@ def _create_view(
     if name == "launch_context":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
         source = _with_markers(source, numbers)
-    # Enumerations are stored as text, and DuckDB pushes down filters only on text.
+    # Do not cast enumerations, which are stored as text: DuckDB pushes down filters only on text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
         for column, kind in columns
     )
-    # Runs must keep their order, which only a table preserves.
+    # The rows of run tables must keep their order, which a view does not preserve.
     what = "TABLE" if name in _RUN_TABLES else "VIEW"
     connection.execute(f"CREATE {what} {name} AS SELECT {picked} FROM {source}")
 

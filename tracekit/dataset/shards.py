@@ -1,7 +1,8 @@
-"""Shards of an unfinished dataset: the results of units of work, which allow resuming.
+"""Shards of an incomplete dataset: saved results of units of work, for resuming an ingest.
 
-A shard is a zip archive in ``shards/``: ``shard.json``, and the small tables and analysis rows as
-Parquet files. It is written after the files of its large tables, so every shard is complete.
+A shard is a zip archive in ``shards/`` with ``shard.json``, and with the small tables and analysis
+rows as Parquet files. It is written after the files of its large tables, so every shard is
+complete.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def read_shards(
 ) -> list[tuple[Description, dict[str, bytes]]]:
     """Return the usable shards of a dataset, with their small files.
 
-    A usable shard has some of these traces in their current version, the same recipe, and files
-    with matching checksums. No two of the returned shards share a trace. Other shards are ignored.
+    A usable shard has only these traces, in their current version, the same recipe, and files with
+    matching checksums. No two of the returned shards share a trace. Other shards are ignored.
     """
     results: list[tuple[Description, dict[str, bytes]]] = []
     covered: set[int] = set()

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
-"""Minimum cost at which reading by units of work is faster than reading sequentially."""
+"""Minimum cost at which units of work are faster than reading the traces sequentially."""
 
 _RANK_BYTES = 1 * MB
-"""Fixed cost of a rank (its own statements and rows), in bytes of text."""
+"""Fixed cost of a rank (of its statements and rows), in bytes of text."""
 
 
 class EngineChoice(NamedTuple):
@@ -42,5 +42,5 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
 
 
 def cost_bytes(text_bytes: Sequence[int]) -> int:
-    """Return the size of a single trace, bytes of JSON, that costs as much as these traces."""
+    """Return the cost of traces as the size, in bytes of JSON, of one trace with equal cost."""
     return sum(text_bytes) + len(text_bytes) * _RANK_BYTES

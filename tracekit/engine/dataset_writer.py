@@ -32,8 +32,8 @@ from tracekit.storage.temp_dirs import temporary_folder
 class RunProgress:
     """Progress of reading many traces.
 
-    `done_count` and `done_bytes` include what an earlier attempt has read, `read_bytes` does not.
-    Bytes are approximate JSON text.
+    `done_count` and `done_bytes` include traces that an earlier attempt read; `read_bytes` does
+    not. Bytes are approximate bytes of JSON text.
     """
 
     trace_count: int
@@ -76,7 +76,7 @@ def make_dataset(
 
     Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
     unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
-    the same files for the same number.
+    the same files for the same number of workers.
     """
     dataset = job.dataset
     before = None if replaces else read_manifest(dataset)
@@ -103,7 +103,7 @@ def make_dataset(
                     if progress is not None:
                         progress(state)
             if not shards:
-                # Report faults of traces before a full disk.
+                # Report a full disk rather than a fault of a trace.
                 first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
                 if first.is_of_disk:
                     raise StoreError(first.reason, hint=first.hint)
@@ -243,10 +243,10 @@ def _not_written(dataset: Location, error: OSError) -> StoreError:
 def write_run_rows(
     dataset: Location, manifest: Manifest, folder: Path
 ) -> Iterator[tuple[str, Path, int]]:
-    """Yield the analyses of scope ``run`` of a dataset, each with its file and rows.
+    """Yield the analyses of scope ``run`` of a dataset, each with its file and number of rows.
 
-    A file exists until the next one is requested. If memory runs out, no analysis is stored, and
-    analyses run on demand.
+    A file exists only until the next one is requested. If memory runs out, no analysis is stored,
+    and analyses run on demand.
     """
     import duckdb
 

@@ -13,8 +13,8 @@ from tracekit.errors import UsageError
 class Engine(Protocol):
     """Runs units of work: serially, in local processes, or on a cluster.
 
-    All engines return the same bytes for the same batches and job. Only the order and the time
-    differ.
+    All engines return the same bytes for the same batches and job. Only the order of the results
+    and the run time differ.
     """
 
     @property
@@ -26,10 +26,10 @@ class Engine(Protocol):
         """Run a unit for each batch; yield the results in order of completion.
 
         Every trace of every batch is returned exactly once, in a shard or as a failure. If a worker
-        dies, its batch is retried once with one unit per trace. A trace whose worker dies again is
+        dies, its batch is retried with one unit per trace. A trace whose worker dies repeatedly is
         a failure. Only slightly more batches than workers are in progress at a time. Closing the
         generator (after an error or Ctrl-C) ends all workers and removes incomplete files before
-        it returns.
+        the call returns.
         """
         ...
 

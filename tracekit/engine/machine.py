@@ -1,4 +1,4 @@
-"""Number of processors and memory that the machine or its container provides."""
+"""Number of processors and amount of memory that the machine or container provides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def processor_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the memory available to this process, bytes (of the machine or its cgroup)."""
+    """Return the total memory of the machine or of its cgroup, in bytes."""
     results = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _read(_GROUPS / name)

@@ -1,4 +1,4 @@
-"""Reads traces of many ranks by units of work, and opens the resulting dataset."""
+"""Reads traces of many ranks in units of work, and opens the resulting dataset."""
 
 from __future__ import annotations
 
@@ -154,17 +154,17 @@ class DistributedIngest:
         return dict(zip(self.sources.runs, ids, strict=True))
 
     def _engine(self) -> tuple[Engine, int, int]:
-        """Return the engine, the number of workers, and the memory of each, bytes."""
+        """Return the engine, the number of workers, and the memory of each worker in bytes."""
         from tracekit.engine.engines import make_engine
         from tracekit.engine.machine import shares
 
         choice = self.choice
         count, memory_bytes = shares(choice.worker_count, choice.memory_bytes)
-        # A frozen program cannot start another Python.
+        # A frozen program cannot start another Python interpreter.
         can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
         name = choice.name or ("processes" if can_start else "serial")
         if name == "ray" and choice.worker_count is None and choice.memory_bytes is None:
-            # All processors of the cluster, which may not include this machine.
+            # Use all processors of the cluster, which may not include this machine.
             engine = make_engine(name, 0, address=choice.address)
             return engine, engine.worker_count, memory_bytes
         return make_engine(name, count, address=choice.address), count, memory_bytes

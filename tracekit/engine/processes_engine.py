@@ -24,7 +24,7 @@ from tracekit.errors import TracekitError
 from tracekit.storage.temp_dirs import temporary_folder
 
 _PATIENCE_S = 5.0
-"""Maximum time for a worker to exit after a request, seconds."""
+"""Maximum time for a worker to exit after SIGTERM, in seconds."""
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -118,7 +118,7 @@ class _Pool:
         if task is None:
             return
         if not task.death_count:
-            # Retry one trace per unit, so that a trace that is too large fails alone.
+            # Retry with one trace per unit, so that a trace that is too large fails alone.
             waiting.extendleft(Task(batch, death_count=1) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)

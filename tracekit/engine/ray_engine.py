@@ -1,8 +1,8 @@
 """Engine on Ray: one Ray Core task per batch, on this machine or a cluster.
 
-Each task requests its processor and memory. Tasks write shards directly to the dataset and return
-only the result of the unit. Without an address, the engine starts and stops a local cluster. Ray's
-environment variables apply in both cases.
+Each task requests one processor and the memory of a unit. Tasks write shards directly to the
+dataset and return only the result of the unit. Without an address, the engine starts and stops a
+local cluster. Ray's environment variables apply in both cases.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _OBJECT_STORE_BYTES = 128 << 20
-"""Size of the object store; larger results spill to disk."""
+"""Size of the object store of a local cluster; further results spill to disk."""
 
 _ANSWER_S = 20.0
-"""Time limit for connecting to the head node of a cluster, seconds."""
+"""Time limit for connecting to the head node of a cluster, in seconds."""
 
 _MOST_DEATHS = 3
-"""Maximum number of times that the worker of a task may die.
+"""Number of worker deaths after which a task is given up.
 
-It is more than one because Ray may assign a task again to a node that has just left the cluster.
+It is more than two because Ray may assign a retry to a node that has just left the cluster.
 """
 
 _MOST_STARTS = 3
@@ -122,7 +122,7 @@ class _Tasks:
                 if isinstance(answer, BatchResult):
                     yield answer
                 elif task.death_count + 1 < _MOST_DEATHS:
-                    # Retry one trace per unit, so that a trace that is too large fails alone.
+                    # Retry with one trace per unit, so that a trace that is too large fails alone.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
                     waiting.extendleft(Task(batch, death_count) for batch in again)
@@ -215,7 +215,7 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
 
 @contextlib.contextmanager
 def _connected(engine: RayEngine) -> Iterator[ModuleType]:
-    """Connect to the cluster, or start a local one, and disconnect or stop it at the end."""
+    """Connect to the cluster and disconnect at the end, or start a local cluster and stop it."""
     ray = import_ray(is_cluster=engine.is_cluster)
     if ray.is_initialized():
         # The program or tracekit is already connected.
@@ -249,7 +249,7 @@ def _join(ray: ModuleType, address: str | None) -> None:
 def _check_answers(address: str) -> None:
     """Check that an address accepts connections, because Ray itself retries for minutes."""
     if address == "auto":
-        # The address file of a local cluster remains after the cluster was killed.
+        # The address file of a local cluster still exists after the cluster was killed.
         with contextlib.suppress(ImportError, AttributeError, OSError):
             from ray._private.services import canonicalize_bootstrap_address
 

@@ -92,7 +92,7 @@ class Worker:
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
                 return [], [self._failure(batch.ranks[0], error)]
-            # Retry each trace alone: a single trace may have failed, or the batch was too large.
+            # Retry each trace alone: a single trace may be faulty, or the batch may be too large.
             failures, later, shards = [], batch.ranks, []
         for rank in later:
             more_shards, more_failures = self._do(Batch(batch.number, (rank,)))
@@ -203,7 +203,7 @@ class Worker:
         return self._folder / "table.parquet"
 
     def _write(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-        # Unreadable lines of requests belong to the run, not to a trace.
+        # Unreadable lines of request files belong to the run, not to a trace.
         some = " WHERE trace_id IS NOT NULL" if table == "rejected" else ""
         order = f" ORDER BY {BY_TIME[table]}" if table in BY_TIME else ""
         connection.execute(
@@ -219,7 +219,7 @@ class Worker:
     ) -> bytes:
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
-            # An ingested table has the same name, so call the analysis.
+            # An ingested table has the same name as the analysis, so run the analysis here.
             spec = load_catalog().analysis(name)
             relations.make(reads(spec.name))
             place = f"{SESSION}.main.answer"

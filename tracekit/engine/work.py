@@ -1,4 +1,4 @@
-"""Inputs and results of units of work, all picklable.
+"""Inputs and results of units of work. All of them can be pickled.
 
 A unit gets a batch of traces (usually ranks) and a job spec, which is the same for all batches of a
 run. Traces have fixed ids, so results do not depend on other units.
@@ -73,8 +73,9 @@ class JobSpec:
 class Shard:
     """Result of some traces of a batch, in the order of their ids, with distinct ranks.
 
-    `small` has small tables and rows of analyses, each as the bytes of one Parquet file, by name:
-    ``tables/trace``, ``analyses/timeline``. `files` were written to the dataset, by table.
+    `small` has small tables and rows of analyses, each as the bytes of one Parquet file, by names
+    such as ``tables/trace`` or ``analyses/timeline``. `files` has the files that were written to
+    the dataset, by table.
     """
 
     ranks: tuple[Rank, ...]
@@ -84,7 +85,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Trace without a result; `is_of_disk` if a full disk, not the trace, is the cause."""
+    """Trace without a result. `is_of_disk` means that a full disk, not the trace, is the cause."""
 
     rank: Rank
     reason: str
@@ -114,8 +115,8 @@ def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) ->
     most_bytes = memory_bytes * _TEXT_SHARE
     workers = max(1, worker_count)
     cost = cost_bytes([rank.text_bytes for rank in ranks])
-    # The memory determines the number of batches, rounded up to a multiple of the number of
-    # workers. Batches have similar costs, so that workers finish together.
+    # The memory and the cost determine the number of batches, which is rounded up to a multiple of
+    # the number of workers. Batches have similar costs, so that workers finish together.
     for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
     count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:
@@ -126,7 +127,7 @@ def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) ->
     taken_bytes = taken_cost = 0
     for rank in ranks:
         rank_cost = cost_bytes([rank.text_bytes])
-        # A batch ends where its cost is nearest to its share.
+        # End a batch where its cost is nearest to an equal share.
         if waiting and (
             taken_cost + rank_cost / 2 > even_cost or taken_bytes + rank.text_bytes / 2 > most_bytes
         ):

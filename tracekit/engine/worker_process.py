@@ -1,4 +1,4 @@
-"""Worker that runs units, in a local process or a Ray task."""
+"""Worker that runs units in a local process or a Ray task."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ STDOUT = Path("-")
 
 
 class Bounded:
-    """Counts written bytes, and raises an error at the limit."""
+    """Counts written bytes, and raises an error above the limit."""
 
     def __init__(self, write: Callable[[bytes], object], max_bytes: int) -> None:
         self._write = write
@@ -35,7 +35,7 @@ class Bounded:
 
 @contextlib.contextmanager
 def written_atomically(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
-    """Yield a function that writes a file, which appears when the block ends without an error."""
+    """Yield a writer for a file, which appears only if the block ends without an error."""
     if path == STDOUT:
         # This is file content rather than text for a reader, so bypass the wrapper that escapes
         # CI commands on stdout.

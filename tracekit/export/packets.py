@@ -7,8 +7,8 @@ Times of a slice are exact in ns. A slice has one packet for its begin and one f
 with the same time are in display order, so that slices of zero length stay in place. Names are
 written once and then referenced by number.
 
-The slices of a Perfetto track are nested or sequential. A track whose slices overlap otherwise,
-such as concurrent kernels of one stream, gets additional lanes.
+The slices of a Perfetto track are nested or sequential. If slices partially overlap, such as
+concurrent kernels of one stream, the track gets additional lanes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXPLICIT_ORDER = 3
 _MERGE_BY_KEY = 3
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 
-# trusted_packet_sequence_id = 1, sequence_flags: interned data starts again, and is needed.
+# trusted_packet_sequence_id is 1. sequence_flags: 1 resets the interned data, 2 requires it.
 _FIRST = number_field(10, 1) + number_field(13, 3)
 _NEXT = number_field(10, 1) + number_field(13, 2)
 
@@ -49,10 +49,10 @@ _JSON_VALUE = key(9, 2)
 
 _OF_NAME = (2, key(10, 0), 23)
 _OF_CATEGORY = (1, key(3, 0), 22)
-"""Fields of a category: in InternedData, and in TrackEvent by number and as text."""
+"""Fields of a name and of a category: in InternedData, and in TrackEvent by number and as text."""
 
 _UNITS = {"ns": 1, "count": 2, "bytes": 3}
-"""Units for which CounterDescriptor has a number."""
+"""Units for which CounterDescriptor has a number; other units are written as text."""
 
 _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
 """Numbers of annotation names, which are interned first."""
@@ -147,8 +147,8 @@ class PacketWriter:
     def slices(self, track: _Track, rows: Iterable[Row], skip: int) -> int:
         """Write the slices of a track and return their number.
 
-        Rows have `skip` other columns, then those of :class:`Slice`; they are sorted by start, then
-        longest first. On a flat track, overlapping slices get their own lanes.
+        Rows have `skip` other columns, then the columns of :class:`Slice`. They are sorted by
+        start, then longest first. On a flat track, overlapping slices get their own lanes.
         """
         before = self.slice_count
         for row in rows:
@@ -251,7 +251,7 @@ def _annotation(name: str, value: bytes) -> bytes:
 
 
 NESTING_LANES = 4
-"""Number of lanes that are searched for an enclosing slice. Lanes after them are flat, so that the
+"""Number of lanes that are searched for an enclosing slice. Further lanes are flat, so that the
 cost of a slice does not depend on the number of overlapping slices."""
 
 _NEVER = -(1 << 63)
@@ -294,9 +294,9 @@ class Lanes:
     ) -> int:
         """Return the lane of the next slice, from 0.
 
-        Slices arrive by start time, then longest first. Parts of a slice arrive after it, and are
-        placed on its lane unless they end later. `ended` receives lane and end of slices that must
-        be written before this one, innermost first.
+        Slices arrive by start time, then longest first. Parts of a slice (`is_inner`) arrive after
+        the slice and are placed on its lane, unless they end after it. `ended` receives the lane
+        and end of slices whose end must be written before this slice, innermost first.
         """
         if (
             is_inner
@@ -328,5 +328,5 @@ class Lanes:
         return True
 
     def close(self) -> list[tuple[int, int]]:
-        """Return lane and end, ns, of all open slices, innermost first, and close them."""
+        """Close all open slices; return the lane and end (ns) of each, innermost first."""
         return [(lane, stack.pop()) for lane, stack in enumerate(self._stacks) for _ in [*stack]]

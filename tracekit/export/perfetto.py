@@ -44,9 +44,9 @@ _Runs = Generator[tuple[Row, Iterable[Row]]]
 def runs_of(
     trace: Trace, statements: Iterable[str], key_count: int
 ) -> Generator[tuple[Row, Iterable[Row]]]:
-    """Run statements sequentially; group the rows of each by equal first columns.
+    """Run statements sequentially; group consecutive rows of each by their first columns.
 
-    No other query may run on the store until the end.
+    No other query may run on the store until the generator ends.
     """
     key = itemgetter(slice(key_count))
     for statement in statements:
@@ -61,7 +61,7 @@ class Tracks:
         self._scope = scope
         self._writer = writer
         self._args = args
-        # Close incomplete results, which would block other queries.
+        # Closes results that were not read to the end, because they would block other queries.
         self._staged = contextlib.ExitStack()
         self._ranks: dict[int, int] = {}
         self._devices: dict[tuple[int, str], int] = {}
@@ -241,7 +241,7 @@ def _queue_rank(name: str) -> int | None:
 
 
 class _Thread:
-    """A thread or stream, whose tracks are created with their first slice."""
+    """A thread or stream, whose tracks are created when their first slice is written."""
 
     def __init__(
         self, writer: PacketWriter, name: str, group: int, place: int, about: str, is_stream: bool
@@ -267,7 +267,7 @@ class _Thread:
         return self._work
 
     def finish(self) -> None:
-        """Close the tracks to further slices. Marks may still follow."""
+        """End all slices of the tracks. Marks may still follow."""
         for track in (self._spans, self._work):
             if track is not None:
                 self._writer.finish(track)

@@ -15,8 +15,8 @@ class Slice(NamedTuple):
 
     Rows may begin with other columns, and may omit trailing ones. `args`, `extra` (other members in
     the file), and `facts` (tracekit's attribution) are JSON. `arrows` has the numbers of the arrows
-    that begin here, and negated numbers of arrows that end here. On a flat track, `is_inner` means
-    part of the latest slice with `is_inner` False.
+    that begin here, and negated numbers of arrows that end here. On a flat track, a slice with
+    `is_inner` is part of the latest slice without it.
     """
 
     start_ns: int
@@ -37,7 +37,7 @@ _LONG = re.compile(r"[0-9]{19}")
 
 
 def quoted_if_long(text: str | None) -> str | None:
-    """Return JSON unchanged, or as a JSON string if it contains very long numbers.
+    """Return JSON unchanged, or quoted as a JSON string if it contains very long numbers.
 
     Viewers show the string unchanged; Perfetto's engine misreads numbers above 64 bits.
     """
@@ -47,5 +47,5 @@ def quoted_if_long(text: str | None) -> str | None:
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """Return SQL with the words in capitals replaced by values."""
+    """Return SQL in which words in capitals are replaced with their values."""
     return re.sub(r"\b[A-Z_]+\b", lambda match: str(values.get(match[0], match[0])), text)

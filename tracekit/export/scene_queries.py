@@ -1,7 +1,7 @@
-"""SQL of an export: one statement per kind of track, over macros of queries/export.
+"""SQL of an export: one statement per kind of track, which calls macros in queries/export.
 
-The first columns identify the track, followed by the columns of a slice in their order. CHOSEN is
-the relation of the exported traces.
+The first columns of a row identify the track. They are followed by the columns of a slice, in their
+order. CHOSEN is replaced with the relation of the exported traces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tracekit.export.staging import Block
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 
 _FACTS = "json_merge_patch('{}', to_json(x.facts))"
-"""JSON of a struct without its NULL members."""
+"""SQL for the JSON of a struct, without its NULL members."""
 
 THREADS = """
     SELECT r.trace_id, r.pid, r.tid, coalesce(t.pid_text, r.pid_text),
@@ -63,7 +63,7 @@ EVENTS = f"""
     ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
         e.event_id
 """
-"""Events of one block of a trace, which begin in a time interval."""
+"""Events of one block of a trace. They begin in the time interval of the block."""
 
 INSTANTS = """
     SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,

@@ -17,9 +17,9 @@ ALWAYS = 1 << 62
 class Selection:
     """Ranks, steps, and times to export; everything by default.
 
-    A trace without a rank has the number of its position. Steps are of table step_ranges, or else
-    of serving_step_ranges, with the GPU work launched in them. `from_ns` and `to_ns` count from the
-    first event of all selected ranks.
+    A trace without a rank is selected by its position. Steps are from table step_ranges or, if it
+    has no steps of the trace, from serving_step_ranges, and include the GPU work launched in them.
+    `from_ns` and `to_ns` are relative to the first event of all selected ranks.
     """
 
     ranks: frozenset[int] | None = None
@@ -56,12 +56,12 @@ class Scope:
 
     @property
     def trace_ids(self) -> str:
-        """The numbers of the traces, in SQL for IN."""
+        """Trace ids, as the list of an IN condition in SQL."""
         return ", ".join(str(part.trace_id) for part in self.parts)
 
     @property
     def times(self) -> tuple[int, int]:
-        """Overall interval in the times of any trace, ns: constants let DuckDB skip data."""
+        """Interval, ns, that covers all parts. Constant bounds in SQL let DuckDB skip data."""
         return min(p.from_ns for p in self.parts), max(p.to_ns for p in self.parts)
 
     def relation(self) -> str:
@@ -82,7 +82,7 @@ CLOCK_OFFSETS = "clock_offsets"
 class Clock:
     """Clock of a trace.
 
-    `base_ns` is the offset of its times to the epoch, 0 if unknown. `ahead_ns` is how far it is
+    `base_ns` is the offset of its times from the epoch, 0 if unknown. `ahead_ns` is how far it is
     ahead of the other clocks, None if unknown.
     """
 
@@ -188,7 +188,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
 
 
 def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
-    """Return a sentence for each kind of event that is missing from a trace."""
+    """Return a note for each reason why events are missing from a trace."""
     numbers = ", ".join(str(part.trace_id) for part in parts)
     rows = trace.sql(
         f"""

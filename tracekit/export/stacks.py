@@ -1,12 +1,12 @@
 """Host stacks for flame graphs: one line per stack, or a file for speedscope.
 
-A stack is a thread and its nested spans: Python calls, ranges, ops, and runtime calls. If it is
-weighted by device time, it also has the kernel. Its weight in ns is the host self time of the last
-span, or the device busy time of the kernel. Weights therefore add up to the time that threads spend
-in any span, or to the busy time of all devices.
+A stack consists of a thread and its nested spans: Python calls, ranges, ops, and runtime calls. If
+stacks are weighted by device time, a stack ends in a kernel. Its weight in ns is the host self time
+of the last span, or the device busy time of the kernel. Weights therefore add up to the time that
+threads spend in any span, or to the busy time of all devices.
 
-Formats: collapsed stacks as for flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
-speedscope's (https://www.speedscope.app/file-format-schema.json).
+Formats: collapsed stacks for flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
+speedscope's format (https://www.speedscope.app/file-format-schema.json).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Weight = Literal["host", "device"]
 UNLAUNCHED = "(launch not in the trace)"
 
 _ENDS = re.compile(r"[;\s]+")
-"""Characters that are replaced in names, because they would end a frame or line of the format."""
+"""Characters that are replaced in names, because they would end a frame or a line."""
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _ROWS = """

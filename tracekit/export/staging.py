@@ -1,8 +1,9 @@
 """Intermediate results of an export in temporary tables.
 
 With these tables, DuckDB can spill to disk and stay within its memory limit. A statement that
-computes them while sorting events would hold all of them in memory. They cover the complete trace
-even if only part of it is exported, so that attribution does not depend on the selection.
+computed the results while sorting events would hold all of them in memory. The tables cover the
+complete trace even if only part of it is exported, so that attribution does not depend on the
+selection.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
 BLOCK_BYTES = 2 << 20
-"""Maximum size of the event text per query, bytes."""
+"""Maximum size of the event text per query, in bytes."""
 
 _EVENT_BYTES = 200
-"""Approximate size of an event without name or arguments, bytes."""
+"""Approximate size of an event without its name and arguments, in bytes."""
 
 _BIN_COUNT = 4_096
 """Number of equal time bins per trace; blocks consist of complete bins."""
@@ -137,7 +138,7 @@ _NO_PATH = """TABLE
 def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
     """Create the temporary tables for the statements of scene_queries; drop them at the end.
 
-    Yields whether the critical path is omitted because there are too many events.
+    Yield whether the critical path is omitted, because of too many events or too little memory.
     """
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
     for end in ("from", "to", "one"):
@@ -167,12 +168,12 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
 
 
 def has_path(trace: Trace) -> bool:
-    """Return whether there is a critical path to write. Call it within :func:`staged`."""
+    """Return whether there is a critical path to write. Call it inside :func:`staged`."""
     return bool(trace.sql("SELECT 1 FROM export_path LIMIT 1").rows)
 
 
 def arrows_left_out(trace: Trace) -> int:
-    """Return the number of arrows to events outside the selection; call within :func:`staged`."""
+    """Return the number of arrows to unselected events. Call it inside :func:`staged`."""
     ((count,),) = trace.sql("SELECT count(*) FROM export_arrow WHERE NOT is_inside").rows
     return int(count)
 
@@ -198,7 +199,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 
 
 def with_ends(blocks: list[Block]) -> list[Block]:
-    """Return blocks, with the first and last extended to the limits of the exported interval.
+    """Return blocks, extending the first and last of each trace to the limits of its interval.
 
     Derived values may begin before the first event or after the last one.
     """

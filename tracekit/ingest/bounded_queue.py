@@ -1,4 +1,4 @@
-"""Bounded queue between two threads, and a generator that runs ahead on a thread."""
+"""Bounded queue between two threads, and a generator that runs ahead on its own thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HandOver(Generic[T]):
         self._is_stopped = False
 
     def put(self, thing: T) -> bool:
-        """Add an item after waiting for room. Return False if the queue was stopped."""
+        """Add an item, waiting for room if necessary. Return False if the queue was stopped."""
         while not self._is_stopped:
             with contextlib.suppress(queue.Full):
                 self._waiting.put(thing, timeout=_LOOK_S)
@@ -47,13 +47,13 @@ class HandOver(Generic[T]):
 
 
 PATIENCE_S = 1.0
-"""How long :meth:`ReadAhead.close` waits, because a disk may not respond."""
+"""Maximum time that :meth:`ReadAhead.close` waits, because a disk may not respond."""
 
 
 class ReadAhead(Generic[T]):
-    """Items of a generator that runs ahead on a thread.
+    """Iterator over the items of a generator that runs ahead on its own thread.
 
-    An exception of the generator is raised after the items before it.
+    An exception of the generator is raised after the items that precede it.
     """
 
     def __init__(self, items: Generator[T, None, None], depth: int) -> None:

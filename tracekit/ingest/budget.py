@@ -23,13 +23,13 @@ FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
 """Maximum number of events; the shortest event of any format takes several bytes."""
 
 FREE_S, S_PER_BYTE = 3.0, 2e-7
-"""Maximum CPU time between events, seconds."""
+"""Maximum CPU time between two blocks of events, in seconds: fixed, plus per byte of the file."""
 
 FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
-"""Maximum bytes inflated from gzip; the compression ratio of traces is at most 30."""
+"""Maximum number of bytes inflated from gzip; the compression ratio of traces is at most 30."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Maximum size of one event or of the metadata, which are in memory in several forms."""
+"""Maximum size of one event or of the metadata, each of which is in memory in several forms."""
 
 MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""
@@ -67,7 +67,7 @@ class Budget:
             raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
 
     def is_stuck(self) -> bool:
-        """Return whether this thread used too much CPU time since the last events.
+        """Return whether this thread has used too much CPU time since the last events.
 
         CPU time does not depend on the load of the machine.
         """
@@ -84,7 +84,7 @@ class Budget:
     def admit(self, content: object) -> None:
         """Check the depth and the serialized length of a value.
 
-        Shared parts are visited once, but count each time they occur.
+        A shared part is visited once, but its length is counted each time that the part occurs.
         """
         known = self._known  # by id: serialized bytes, and depth
 
@@ -95,7 +95,7 @@ class Budget:
                 return 8, 0
             result = known.get(id(value))
             if result is None:
-                known[id(value)] = 0, MAX_DEPTH  # a value within itself is too deep
+                known[id(value)] = 0, MAX_DEPTH  # a value that contains itself is too deep
                 total, height = 8, 0
                 if isinstance(value, dict):
                     total += sum(len(key) for key in value if isinstance(key, str))

@@ -1,8 +1,8 @@
 """Stream of the plain bytes of a trace file, decompressed if necessary.
 
-The first bytes distinguish plain and gzip files (any number of members, any file name). A damaged
-or truncated gzip stream yields everything that can be inflated; :attr:`ByteStream.problem` is then
-the reason, which the caller reports.
+The first bytes, not the file name, distinguish plain files from gzip files, which may have any
+number of members. A damaged or truncated gzip stream yields all bytes that can be inflated.
+:attr:`ByteStream.problem` then describes the fault, which the caller reports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracekit.ingest.budget import FREE_INFLATED_BYTES, INFLATED_PER_BYTE
 from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
-"""File bytes per read; gzip traces inflate 10 to 20 times."""
+"""File bytes per read. Inflated gzip traces are 10 to 20 times as large."""
 
 _INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -42,8 +42,8 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 class ByteStream:
     """Plain bytes of one file, read once from front to back.
 
-    `file_bytes` and `file_bytes_read` are on disk, `text_bytes` are the plain bytes returned so
-    far. `problem` is what is wrong with the compression.
+    `file_bytes` and `file_bytes_read` count bytes on disk. `text_bytes` counts the plain bytes
+    returned so far. `problem` describes a fault of the gzip stream, or is None.
     """
 
     def __init__(self, path: Place, on_read: Callable[[ByteStream], None] | None = None) -> None:
@@ -118,7 +118,7 @@ class ByteStream:
                 chunks = self._gunzip(raw) if self._is_packed else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
-                        # The byte order mark becomes white space, so byte offsets stay equal to
+                        # Replace the byte order mark with white space, so that byte offsets remain
                         # offsets in the file.
                         chunk = b"   " + chunk[len(_UTF8_BOM) :]
                     self.text_bytes += len(chunk)
@@ -134,7 +134,7 @@ class ByteStream:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _raw(self, head: bytes, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the bytes of the file, beginning with the head that was read before."""
+        """Yield the bytes of the file, beginning with the head, which was already read."""
         chunk = head + file.read(CHUNK_BYTES - len(head))
         while chunk:
             self.file_bytes_read += len(chunk)
@@ -192,8 +192,9 @@ class ByteStream:
     def _salvage(self, member_start: int, skip_bytes: int) -> Iterator[bytes]:
         """Inflate a damaged member again, in small steps, up to the damaged byte.
 
-        The fast inflater drops the decoded part of the chunk in which it fails; zlib with a few
-        hundred bytes at a time loses almost nothing. A wrong checksum alone loses nothing.
+        The fast inflater drops the decoded part of the chunk in which it fails. zlib inflates the
+        damaged piece byte by byte and loses almost nothing. If only the checksum is wrong, nothing
+        is lost.
         """
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
         is_broken = False

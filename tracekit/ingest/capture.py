@@ -20,9 +20,10 @@ _APART = 1 << 40
 def load_capture(
     connection: duckdb.DuckDBPyConnection, path: Place, number: int, spare_id: int
 ) -> None:
-    """Add ops, ranges, Python calls, and launches of a file to the first trace, outside all views.
+    """Add the ops, ranges, Python calls, and launches of a file to the first trace.
 
-    Device events of the file are not loaded; each launch gets the name of its kernel.
+    No view contains these rows. Device events of the file are not added, but each launch gets the
+    name of its kernel.
     """
     forget_trace(connection, spare_id)
     with Reading(path) as reading:

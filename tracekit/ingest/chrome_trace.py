@@ -4,9 +4,8 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. White space, line breaks, and the
 order of members do not matter.
 
-The parser reads every event that is followed by another one and returns where it stopped, so the
-block size bounds the memory. :mod:`tracekit.ingest.salvage` reads malformed text event by
-event.
+The parser reads every event that is followed by another one and returns where it stopped, so memory
+is bounded by the block size. :mod:`tracekit.ingest.salvage` reads malformed text event by event.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ OPEN_ARRAY = "the file ends inside the array of events"
 
 
 class ChromeTraceReader:
-    """Reader of a Chrome trace, whose attributes are complete after :meth:`blocks`."""
+    """Reader of a Chrome trace. Its attributes are complete after :meth:`blocks`."""
 
     def __init__(self, stream: ByteStream, *, block_bytes: int | None = None) -> None:
         self._stream = stream
@@ -144,8 +143,8 @@ class ChromeTraceReader:
                 base, buffer = base + consumed - 1, rest
                 wanted = self._window_bytes = min(self._block_bytes, 8 * self._window_bytes)
         if self._stream.problem:
-            # Takes precedence over an earlier reason, because a cut-off gzip stream explains
-            # why the text ends early.
+            # This reason takes precedence over an earlier one, because a truncated gzip stream
+            # explains why the text ends early.
             if self._stream.is_truncated:
                 self.truncation = self._stream.problem
             else:
@@ -171,7 +170,7 @@ class ChromeTraceReader:
             buffer += piece
 
     def _put_back(self, buffer: bytearray, start: int) -> None:
-        """Return the buffer from ``start`` to the input."""
+        """Put the part of the buffer from ``start`` on back into the input."""
         if start < len(buffer):
             self._ahead.appendleft(memoryview(bytes(memoryview(buffer)[start:])))
 
@@ -179,7 +178,7 @@ class ChromeTraceReader:
         """Return where the next events begin outside an array, and whether they are stray.
 
         Events begin after the ``[`` of the next array; stray ones follow a ``]`` that did not end
-        their array. None if the buffer has neither.
+        their array. The position is None if the buffer has neither.
         """
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
             return bare.end(), False
@@ -194,9 +193,10 @@ class ChromeTraceReader:
         return self._stray_event(buffer, len(buffer)), True
 
     def _stray_event(self, buffer: bytearray, stop: int) -> int | None:
-        """Return where events continue after a ``]`` that did not end them, if before ``stop``.
+        """Return where events continue after a ``]`` that did not end their array, or None.
 
-        Members after the array contain events only within their own arrays.
+        Only text before ``stop`` is searched. An event that is nested in a member after the array
+        is not stray.
         """
         if not self.found_array or self._is_stray_settled:
             return None
@@ -246,7 +246,7 @@ class ChromeTraceReader:
         return self._collector.read_usual(rest, base)[1] == "ended"
 
     def metadata(self) -> dict[str, object]:
-        """Return the members of the trace object other than its events; record faults of them."""
+        """Return all members of the trace object except its events, and record their faults."""
         members, truncation = self._outside.metadata(self._collector.faults)
         self.truncation = self.truncation or truncation
         return members
@@ -280,7 +280,7 @@ class ChromeTraceReader:
 
 
 MAX_DEPTH = 900
-"""Maximum nesting depth; deeper texts count as damaged, as in the metadata parser."""
+"""Maximum nesting depth. Deeper text is treated as damaged, as in the metadata parser."""
 
 _TOKEN = re.compile(
     rb'[ \t\r\n]+|"(?:[^"\\\x00-\x1f]|\\.)*+"|[{}\[\]:,]'
@@ -311,9 +311,9 @@ class Nesting:
 
     @property
     def is_in_inner_object(self) -> bool:
-        """Return whether a member of an object inside the outermost one may begin here.
+        """Whether a member of an object inside the outermost one may begin here.
 
-        True only if the brackets prove it; after damage, nothing is known.
+        It is True only if the brackets prove it, and thus False after damage.
         """
         return (
             not self.is_broken
@@ -336,7 +336,7 @@ class Nesting:
                 self.is_broken, self._rest = True, b""
                 return
             at = token.end()
-        # A token may be cut off at the end of the text so far, but only up to a limit.
+        # A string may be cut off at the end of this piece, but it must end in the next one.
         self._rest = bytes(text[at:])
         if self._rest and (was_cut_off or not self._rest.startswith(b'"')):
             self.is_broken, self._rest = True, b""

@@ -78,7 +78,7 @@ def _lines(path: Place) -> Iterator[bytes]:
 
 
 class _Table:
-    """Columns of a file, as known from the lines so far."""
+    """Parser of one file, with the columns that are known from the lines so far."""
 
     def __init__(self, path: Place) -> None:
         self._path = path
@@ -116,7 +116,7 @@ class _Table:
             if at is None:
                 reject(start, line)
                 continue
-            # Without a device column, the lines of several devices would be merged into one.
+            # Without a device column, samples of several devices would be assigned to one device.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
                     f"{self._path}: several samples with the same timestamp, and no device number",
@@ -143,7 +143,7 @@ class _Table:
             self._is_csv = "," in text
             self._names = [(name, unit) for name, unit in names if name not in _TIME_NAMES]
         elif len(cells) >= len(self._names):
-            # The line of units of dmon begins with the units of the time.
+            # dmon's line of units begins with the units of the time.
             units = cells[len(cells) - len(self._names) :]
             self._names = [(name, unit) for (name, _), unit in zip(self._names, units, strict=True)]
         return True
@@ -164,7 +164,7 @@ class _Table:
             self._is_csv = "," in text
         cells = self._cells(text, self._is_csv)
         if len(cells) == len(self._names) + 1 and cells[0].isalpha():
-            # dcgmi: the entity is two words.
+            # In dcgmi's tables, the entity consists of two words.
             cells[:2] = [" ".join(cells[:2])]
         if len(cells) != len(self._names):
             return
@@ -207,7 +207,7 @@ def _name_and_unit(cell: str) -> tuple[str, str]:
 
 
 def _unix_ns(match: re.Match[str]) -> tuple[int, str] | None:
-    """Return ns since the epoch and the clock of a date, or None if it is not a date."""
+    """Return a time in ns since the epoch and its clock (UTC or local); None if it is invalid."""
     if match["epoch"]:
         part = (match["epoch_part"] or "").ljust(9, "0")
         at_ns = int(match["epoch"]) * NS_PER_S + int(part)

@@ -31,7 +31,7 @@ _UNFINISHED = ("-wal", "-journal")
 
 
 class Database:
-    """A database, opened read-only, without views and tables with computed columns."""
+    """A database, opened read-only. Views and tables with computed columns are ignored."""
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
         self.shown = shown
@@ -55,9 +55,9 @@ class Database:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_EVENT_BYTES)
             self._connection.text_factory = _text
-            # Interrupt statements that take too long: a crafted file may share pages of a tree.
+            # Interrupt statements that take too long: in a crafted file, a tree may share pages.
             self._connection.set_progress_handler(budget.is_stuck, _STEPS)
-            # A table without a root page is a view, or virtual.
+            # Exclude views, and virtual tables, which have no root page.
             names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
             )
@@ -89,7 +89,8 @@ class Database:
     def unique(self, table: str, *key: str) -> str:
         """Return the SQL name of a table with one row per key, so that joins add no rows.
 
-        If the schema does not guarantee unique keys, it is a copy with the first row of each key.
+        If the schema does not guarantee unique keys, the table is a copy with the first row of each
+        key.
         """
         place = (table, *key)
         if place not in self._unique:
@@ -137,10 +138,10 @@ class Schema(Protocol):
         """Return whether a database is from this profiler."""
 
     def __init__(self, database: Database) -> None:
-        """Check version and columns."""
+        """Check the version of the schema and the columns."""
 
     def events(self) -> list[str]:
-        """Return statements whose only column is the text of events."""
+        """Return statements with one column: the text of one event per row."""
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata of the database, as :meth:`TraceReader.metadata` does."""
@@ -154,10 +155,11 @@ def event_sql(
     args: Mapping[str, str],
     phase: str = "'X'",
 ) -> str:
-    """Return the SQL expression for the text of one event; all arguments are SQL, too.
+    """Return the SQL expression for the text of one event; all arguments are SQL expressions.
 
-    Any column may hold bytes, which SQLite cannot convert to JSON. So :func:`as_text` converts
-    texts, and :func:`as_number` converts numbers. `time` is start and duration, ns.
+    Any column may contain bytes, which SQLite cannot convert to JSON. Therefore, wrap text columns
+    in :func:`as_text` and numeric columns in :func:`as_number`. `time` is the start and duration in
+    ns.
     """
     members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
     parts = ["'{' || " + _members(members)]
@@ -210,7 +212,7 @@ class DatabaseReader(EventTextReader):
             ):
                 yield from self._read(db)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # SQLite's message about a damaged schema quotes the schema.
+            # UnicodeDecodeError: SQLite's message about a damaged schema quotes the schema.
             if self._budget.is_stuck():
                 raise self._budget.exceeded("work without end") from error
             raise TraceError(

@@ -1,4 +1,4 @@
-"""Collector of the rows of events in file order.
+"""Collects the rows of events in file order.
 
 The C parser (native/) writes almost all events directly into columns.
 :mod:`tracekit.ingest.event_reader` reads the others.
@@ -59,7 +59,7 @@ class EventRows:
 class EventCollector:
     """Converts the events of a file to rows.
 
-    `event_count` includes unreadable events. `text_bytes` is the approximate text of the rows that
+    `event_count` includes unreadable events. `text_bytes` is the approximate size of the rows that
     :meth:`take` has not returned yet.
     """
 

@@ -36,19 +36,19 @@ class EventLoader:
         self._insert: Future[None] | None = None
 
     def add(self, rows: EventRows) -> None:
-        """Queue events after waiting for room. Raise an earlier exception of the loading thread."""
+        """Queue events, waiting for room if necessary. Raise an exception of the loading thread."""
         if self._insert is None:
             self._insert = self._pool.submit(self._run)
         self._put(rows)
 
     def wait(self) -> None:
-        """Load all queued events. Raise an exception of the loading thread."""
+        """Wait until all queued events are loaded. Raise an exception of the loading thread."""
         if self._insert is not None:
             self._put(None)
             self._insert.result()
 
     def close(self) -> None:
-        """Stop and drop queued events."""
+        """Stop the loading thread and drop the queued events."""
         self._blocks.stop()
         self._pool.shutdown(wait=True)
         self._cursor.close()
@@ -73,7 +73,7 @@ class EventLoader:
 
         arrays = (block.array for block in blocks)
         with stream(lambda: next(arrays, None)) as arrived:
-            # DuckDB finds the stream by its name; its references are released afterwards.
+            # DuckDB finds the stream by this name. Unregistering it releases the references to it.
             self._cursor.register(_ARRIVED, arrived)
             try:
                 self._cursor.execute(_insert_sql(self._trace_id))
@@ -99,5 +99,5 @@ def _insert_sql(trace_id: int) -> str:
 
 
 def _stand_in(text: str) -> str:
-    """Return SQL for the negative number that replaces a process or thread id that is text."""
+    """Return SQL for the negative number that replaces a non-numeric process or thread id."""
     return f"-1 - (hash({text}) % 1000000007)::BIGINT"

@@ -1,10 +1,10 @@
-"""Converts one odd trace event to a row of table record, or returns why it cannot be converted.
+"""Converts one unusual trace event to a row of table record, or returns the reason why it cannot.
 
 The C parser (native/) reads almost all events; this module reads the others.
 :mod:`tracekit.event_description` maps members and arguments to columns;
 :mod:`tracekit.ingest.chrome_trace` finds the events in a file.
 
-The values of a row are integers, texts, or None, in the order of :data:`ROW_COLUMNS`.
+The values of a row are integers, strings, or None, in the order of :data:`ROW_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROW_COLUMNS = (
     *(link.name for link in LINKS),
     *("id", "scope", "binding", "args", "extra"),
 )
-"""Columns of table record, and two additional columns for process and thread ids that are text."""
+"""Columns of table record, and two additional columns for non-numeric process and thread ids."""
 
 # msgspec validates Raw values without decoding them. The default None avoids creating a Raw.
 _Event = msgspec.defstruct(
@@ -97,10 +97,10 @@ _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
 
 
 def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
-    """Return the row, or the reason for rejection; and a description of repairs, or None.
+    """Return the row or the reason for its rejection, and a description of repairs or None.
 
-    `text` is a well-formed JSON object in UTF-8, possibly nested too deeply for the decoder
-    (`RecursionError`). The last of several members with the same key is used.
+    `text` is a well-formed JSON object in UTF-8. If it is nested too deeply for the decoder, a
+    `RecursionError` is raised. The last of several members with the same key is used.
     """
     text = msgspec.json.format(text, indent=-1)
     event = _event.decode(text)
@@ -127,7 +127,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         ts_ns = None
     if isinstance(dur_ns, str):
         if phase == COMPLETE_PHASE:
-            # The event lasts from 0 until its end, because the profiler lost its start.
+            # If the profiler lost the start of an event, ts is 0, and dur is the time of its end.
             return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
@@ -138,7 +138,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     id_ = scope = binding = None
     if event.id is not None or event.s is not None or event.bp is not None:
         id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
-    # Members that have no column in the tables for this kind of event.
+    # Members that have no column in the table of this kind of event.
     hidden: dict[str, str | None] = {}
     if pid_text is not None or tid_text is not None:
         hidden = {"pid": _text(event.pid), "tid": _text(event.tid)}
@@ -184,7 +184,7 @@ def _text(value: Raw | None) -> str | None:
 
 
 def _thread(value: Raw | None) -> tuple[int | None, str | None]:
-    """Return a process or thread id as a number, or as text if it is not a number."""
+    """Return a process or thread id as a number, or as a string if it is not a number."""
     return (None, None) if value is None else _thread_of(bytes(value))
 
 
@@ -245,9 +245,10 @@ def _dur_ns(value: Raw | None) -> int | str:
 
 
 def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
-    """Convert µs to integer ns, which is possible for at most three decimals.
+    """Convert short, nonnegative µs with at most three decimals to integer ns.
 
-    Otherwise, return µs as a decimal number, an error message, or None if the value is missing.
+    For other values, return µs as a decimal number, or an error message if the value is not a
+    number, or None if it is missing.
     """
     if value is None:
         return None

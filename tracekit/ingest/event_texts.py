@@ -1,6 +1,6 @@
-"""Base of readers that convert another format to the events of a Chrome trace.
+"""Base class of the readers that convert another format to the events of a Chrome trace.
 
-All formats thus share one event reader. Offsets of faults refer to the converted text.
+All formats thus share one event reader. Byte offsets of faults refer to the converted text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the rows of events, each given as a JSON object. Call it only once."""
+        """Yield the rows of events. Each text is one event as a JSON object. Call it only once."""
         gathered: list[bytes] = []
         size = 0
         try:
@@ -65,7 +65,7 @@ class EventTextReader:
             self._collector.release()
 
     def _take_in(self, texts: list[bytes]) -> None:
-        """Read events in C; read the events at which the C parser stops in Python."""
+        """Read events with the C parser; after a malformed one, read the rest in Python."""
         before, at = self._collector.event_count, self._written_bytes
         block = bytearray(b"[" + b",".join(texts) + b"]")
         self._written_bytes += len(block) - 1
@@ -75,7 +75,7 @@ class EventTextReader:
         self._collector.read_events(self._well_formed(texts, read_count, at + 1))
 
     def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the texts from index `first` with their offsets; reject texts that are not JSON."""
+        """Yield the texts from index `first` on, with their offsets; reject malformed JSON."""
         for number, text in enumerate(texts):
             if number >= first:
                 if is_object(text) or not is_utf8(text):
@@ -86,11 +86,11 @@ class EventTextReader:
 
 
 def event_text(event: Mapping[str, Any]) -> bytes:
-    """Return an event as JSON, with times exactly converted from ns to µs."""
+    """Return an event as JSON, with its times converted exactly from ns to µs."""
     times = {name: msgspec.Raw(us_text(event[name])) for name in ("ts", "dur") if name in event}
     return msgspec.json.encode({**event, **times})
 
 
 def us_text(ns: int) -> bytes:
-    """Return integer ns as µs with three decimals."""
+    """Return integer ns as text in µs with three decimals."""
     return b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000)

@@ -1,10 +1,10 @@
 """Joins a Chakra execution trace (torch's ExecutionTraceObserver) to a Kineto trace.
 
-Source: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch, schemas 1.x: values,
-shapes, and types are lists in the node (1.0.1), or in its inputs and outputs (later schemas; with
-strides from 1.1.1). The ids of a node are in the node or in `attrs`. The format has no times.
-Ops match by process and RecordFunction number: `rf_id` here, `Record function id` in the Kineto
-trace, or `External id` in older ones.
+Source of the format: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch,
+schemas 1.x. The values, shapes, and types of a node are lists in the node (1.0.1) or in its inputs
+and outputs (later schemas, with strides from 1.1.1 on). The ids of a node are in the node or in
+`attrs`. The format has no times. Ops are matched by process and RecordFunction number, which is
+`rf_id` here, `Record function id` in a Kineto trace, and `External id` in an older Kineto trace.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
 
 
 def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
-    """Yield number, name, and arguments of each op, as torch.profiler would write them."""
+    """Yield the RecordFunction number, name, and arguments (as in torch.profiler) of each op."""
     for node in nodes:
         own = {one["name"]: one["value"] for one in node.get("attrs", ())}
         number = node["rf_id"] if "rf_id" in node else own["rf_id"]
@@ -161,10 +161,10 @@ def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
 def _of_tensors(
     sizes: Sequence[Sequence[object]] | None, types: Sequence[str]
 ) -> list[Sequence[object]] | None:
-    """Return the shapes or strides of inputs; a list of numbers gets an empty one.
+    """Return the shapes or strides of inputs; inputs other than tensors get an empty list.
 
-    Return None if they cannot be assigned to inputs, as for Triton kernels, whose stream argument
-    has no strides.
+    Return None if they cannot be assigned to inputs. Triton kernels are an example: their stream
+    argument has no strides.
     """
     if sizes is None or len(sizes) != len(types):
         return None
@@ -180,12 +180,12 @@ def _torch_type(kind: str) -> str:
 
 
 def _value(value: object, kind: str) -> str:
-    """Return the value of an argument that is not a tensor, as Python writes it."""
+    """Return the value of an argument as Python writes it; "" for tensors, devices, and None."""
     return "" if "Tensor" in kind or kind in ("None", "Device") else str(value)
 
 
 def _tensors(side: Mapping[str, Any]) -> list[int | None]:
-    """Return the ids of tensors, which connect the ops that produce and use them."""
+    """Return the id of each tensor, which connects the ops that produce and use it, else None."""
     return [
         value[0] if kind.startswith("Tensor(") else None
         for value, kind in zip(side["values"], side["types"], strict=True)

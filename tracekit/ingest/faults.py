@@ -27,7 +27,7 @@ class Repaired:
 
 @dataclass(slots=True)
 class Faults:
-    """Faults of a file in order, at most :data:`MAX_FAULTS` per kind; the counts are of all."""
+    """The first :data:`MAX_FAULTS` faults of each kind in a file, and the number of all faults."""
 
     rejected: list[Rejected] = field(default_factory=list)
     repaired: list[Repaired] = field(default_factory=list)

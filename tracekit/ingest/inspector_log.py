@@ -1,9 +1,9 @@
-"""Reader of logs of NCCL's and RCCL's inspector: one JSON object per line and collective.
+"""Reader of NCCL and RCCL inspector logs, in which each line is a JSON object for one collective.
 
 Source of the format: ext-profiler/inspector of NCCL (format v4.0). The inspector does not write
 every collective: once per interval, it writes the last collective that each communicator finished.
 Lines become events of category `nccl_inspector`, which do not count as GPU work. Only verbose lines
-contain the time of the collective; for others, the time of the line is used.
+contain the start of the collective; for other lines, the time of the line is used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct):
     header: _Header
     metadata: _Metadata
     coll_perf: _Collective | None = None
-    # The same for sends and receives, numbered separately: p2p, p2p_sn, …
+    # The same members for sends and receives, which are numbered separately: p2p, p2p_sn, …
     p2p_perf: dict[str, Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""Loads files with one JSON object per line into tables, part by part.
+"""Loads JSON Lines files (one object per line) into tables, part by part.
 
 Unreadable lines go to table `rejected` with their position.
 """
@@ -39,7 +39,7 @@ MAX_REJECTED = 1000
 REJECTED_TEXT_BYTES = 2048
 
 PART = "line_part"
-"""Table with the lines of a part, one column per member."""
+"""Temporary table with the lines of a part, one column per member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class LineKind:
     """Format of the lines of a file.
 
     `what` names a line in messages. `line` has the members that are columns, including `key`, which
-    is unique in the file; other members go to `extra` of `table`. `further_inserts` fill tables
-    with `further_types` from table `line_part`; `{run_id}` is the quoted run.
+    is unique in the file; other members go to `extra` of `table`. `further_types` has the types of
+    members that are not columns of `table`. The statements `further_inserts` fill other tables from
+    table `line_part`; `{run_id}` in them is replaced with the quoted run id.
     """
 
     what: str
@@ -61,7 +62,7 @@ class LineKind:
 
     def __post_init__(self) -> None:
         # Created at import, because two threads that concurrently create the first decoder of a
-        # class crash.
+        # class crash the process.
         object.__setattr__(self, "decoder", msgspec.json.Decoder(self.line))
 
     @property
@@ -90,7 +91,7 @@ def load_lines(
     work_folder: Path,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[int, int]:
-    """Return the numbers of lines read and rejected."""
+    """Load a file into its tables; return the numbers of loaded and of rejected lines."""
     part = work_folder / f"{kind.table}.json"
     line_count = rejected_count = 0
     seen: set[object] = set()
@@ -125,7 +126,7 @@ def _write_part(
     run_id: str,
     rejected: list[tuple[object, ...]],
 ) -> tuple[int, int, bool]:
-    """Write the next lines in the format for DuckDB, or reject them.
+    """Write the next part of the lines in the format for DuckDB; reject invalid lines.
 
     Return the number of written lines, the length of the longest, and whether more may follow.
     """
@@ -147,7 +148,7 @@ def _write_part(
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Convert errors of reads to UnreadableFileError, to distinguish them from errors of writes."""
+    """Convert read errors to UnreadableFileError, to distinguish them from write errors."""
     try:
         yield
     except OSError as error:
@@ -185,7 +186,7 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
-    """Return a line in the format for DuckDB."""
+    """Validate a line and return it in the format for DuckDB."""
     try:
         result = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -226,7 +227,7 @@ def _insert(
 
 # Formats of `requests.jsonl` and `benchmarks.jsonl`.
 
-# Sums and differences of these numbers are within 64 bits.
+# Sums and differences of numbers below these limits fit in 64 bits.
 _MAX_NS, _MAX_COUNT = 2**61, 2**53
 
 _Id = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

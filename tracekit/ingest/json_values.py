@@ -1,7 +1,6 @@
 r"""Canonical JSON: the text of the file without white space, with strings in their shortest form.
 
-Numbers keep all digits. Characters of strings have their shortest form: ``\u00e9`` and ``\/``
-become ``é`` and ``/``.
+Numbers keep all their digits. For example, ``\u00e9`` and ``\/`` in strings become ``é`` and ``/``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _items = msgspec.json.Decoder(list[Raw])
 
 
 def canonical(text: bytes) -> bytes:
-    """Return well-formed JSON without white space with every string in its shortest form."""
+    """Shorten every string in well-formed JSON. White space is unchanged."""
     return _ESCAPE.sub(_shortest, text) if _OTHER_FORM.search(text) else text
 
 

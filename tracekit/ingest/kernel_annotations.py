@@ -1,9 +1,10 @@
-"""Joins annotations of CUDA graph kernels, from a file next to a trace, to these kernels.
+"""Joins the annotations in a file next to a trace to the CUDA graph kernels of the trace.
 
 Before torch wrote annotations into the trace, programs saved a mapping of graph node ids to lists
 of annotations, `kernel_annotations_rank0_NAME.pkl` or `.json` (torch/cuda/_graph_annotations.py and
-_annotate_cuda_graph_trace.py of PyTorch). The last annotation of a node is used. An annotation that
-is plain text is the name of a scope. Annotations in the trace take precedence.
+_annotate_cuda_graph_trace.py of PyTorch). The annotations of a node are merged; later ones take
+precedence. An annotation that is a plain string is the name of a scope. Annotations in the trace
+take precedence over those in the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loads one trace file into the tables of a store.
 
-Events are read block by block (:mod:`tracekit.ingest.reading`) and inserted into table record
-(:mod:`tracekit.ingest.event_loader`) at the same time. At most two dozen blocks are in memory.
+Events are read block by block (:mod:`tracekit.ingest.reading`) and concurrently inserted into table
+record (:mod:`tracekit.ingest.event_loader`). At most two dozen blocks are in memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_TRACES = (
 
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
-    """Remove the rows of an incompletely read trace from the tables."""
+    """Remove all rows of a trace from the ingested tables."""
     for table in _OF_TRACES:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
@@ -54,8 +54,8 @@ def load_trace(
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
-    # Profilers of services write environment variables there, and stores are shared more often than
-    # trace files.
+    # Profilers of services write environment variables into the metadata, and stores are shared
+    # more often than trace files.
     mask_members(metadata)
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
@@ -82,7 +82,7 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Return the number of unpaired events, the number of events per kind, and the time window."""
+    """Load events; return the numbers of unpaired events and events per kind, and the window."""
     loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
@@ -188,7 +188,7 @@ def _insert_trace(
 def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
     """Return whether a trace is from NCCL's profiler plugin, which never closes the event array.
 
-    Source: plugins/profiler/example/print_event.cc of NCCL, whose categories these are.
+    The categories are from plugins/profiler/example/print_event.cc of NCCL.
     """
     return not connection.execute(
         f"FROM record WHERE trace_id = {trace_id} AND NOT coalesce(category IN ('GROUP_API', "

@@ -1,8 +1,8 @@
 """Splits a file with the events of several ranks into one trace per rank.
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
-each process id: ``[TP00-DP00-PP00-EP00] 83``. Several ranks have the same numbers of devices,
-streams, correlations, and ops, which are unique only in separate traces.
+each process id: ``[TP00-DP00-PP00-EP00] 83``. Ranks use the same device, stream, correlation, and
+op ids, so these ids are unique only if each rank has its own trace.
 """
 
 from __future__ import annotations

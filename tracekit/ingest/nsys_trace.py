@@ -3,8 +3,9 @@
 The format: "SQLite Export Schema Reference" in NVIDIA's documentation of Nsight Systems, schemas up
 to 3.x. Empty tables are missing. Newer columns may be missing, except those in :data:`_NEEDED`.
 Times are ns since the session began. A row becomes the event that torch.profiler (Kineto) writes
-for the same CUPTI record. CUDA's ids are unique only within a process. So correlation ids, and
-stream ids of shared devices, start at 2^32 from the second process on.
+for the same CUPTI record. CUDA's ids are unique only in a process, so n * 2^32 is added to the
+correlation ids of process n, counted from 0. It is also added to its stream ids on each device that
+an earlier process also uses.
 
 NVTX ranges are annotations; those named by torch.autograd.profiler.emit_nvtx (`aten::add,
 seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
@@ -58,8 +59,8 @@ _SYNC_CALLS = {
     "DeviceSynchronize": "Context Sync",
     "CtxSynchronize": "Context Sync",
 }
-"""Kineto name of a synchronization by its call. Column syncType is ambiguous: releases up to 2026.1
-write values that are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
+"""Kineto's name of a synchronization, by the name of its call. Column syncType is ambiguous:
+releases up to 2026.1 write values that are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
 """Push/pop and start/end ranges of NVTX and NVTXT in table ENUM_NSYS_EVENT_TYPE."""
@@ -155,7 +156,7 @@ class NsysExport:
     # -- tables and columns -----------------------------------------------------------------------
 
     def _name(self, table: str) -> str:
-        """Return the name of a table; in newer exports it may have a suffix like NVTX_EVENTS_V2."""
+        """Return the name of a table, which may have a version suffix, as in NVTX_EVENTS_V2."""
         return (
             table if table in self._database.columns else self._numbered.get(table.lower(), table)
         )
@@ -172,7 +173,7 @@ class NsysExport:
         return f"LEFT JOIN {self._database.unique('StringIds', 'id')} AS s ON s.id = {number}"
 
     def _pairs(self, table: str) -> dict[str, str]:
-        """Return a table of names and values; the last value of a name counts."""
+        """Return the values of a table by name; the last value of each name is used."""
         if not {"name", "value"} <= self._columns(table):
             return {}
         rows = self._database.rows(f"SELECT name, value FROM {self._name(table)}")
@@ -204,7 +205,7 @@ class NsysExport:
             )
         }
         rows = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        # Each process numbers its visible GPUs.
+        # Each process numbers its visible GPUs separately.
         gpus = {(pid, local): gpu for pid, local, gpu in rows}
         devices = {}
         for process, _, device in places:
@@ -375,7 +376,8 @@ class NsysExport:
                 ),
             },
         )
-        # The last record of the CUDA event before the wait, with the same sync id if it has one.
+        # The last record of the CUDA event before the wait. If both have a sync id, it must be the
+        # same.
         record = (
             "LEFT JOIN temp.wait AS w ON w.process = p.id "
             f"AND w.correlation = {self._column(table, 'correlationId')} "
@@ -439,7 +441,7 @@ class NsysExport:
             "Input Dims": f"CASE WHEN {sizes} > 0 AND json_valid({dims}) THEN json({dims}) END",
         }
         if self._process_count == 1:
-            # The forward thread is unknown, so all nodes get the same one.
+            # The forward thread is unknown, so all backward nodes get the same one.
             args["Fwd thread id"] = (
                 f"CASE WHEN {seq} > 0 THEN {name} LIKE 'autograd::engine::evaluate_function: %' END"
             )
@@ -495,7 +497,7 @@ class NsysExport:
     def gpu_metrics(self) -> list[str]:
         """Return the statement for hardware samples: one event per GPU and time.
 
-        The last 8 bits of a typeId are the GPU.
+        The lowest 8 bits of a typeId are the number of the GPU.
         """
         names = "TARGET_INFO_GPU_METRICS"
         if not self._columns(names):
@@ -514,7 +516,7 @@ class NsysExport:
     # -- metadata --------------------------------------------------------------
 
     def metadata(self) -> dict[str, object]:
-        """Return GPUs, host, start of the session, and versions, but no environment."""
+        """Return GPUs, host, session start, and versions, but no environment variables."""
         keys = {
             "id": "id",
             "name": "name",

@@ -1,9 +1,9 @@
-"""Reader of Perfetto traces exported by tracekit: the original events, without derived tracks.
+"""Reader of the original events in Perfetto traces that tracekit exported.
 
-The format: protos/perfetto/trace of Perfetto, to the extent that :mod:`tracekit.export.perfetto`
-writes it; the numbers below are field numbers. A slice or mark on the track of a thread or stream
-becomes the original event of a Chrome trace. Counters and arrows are not read, because exports mix
-original and derived ones.
+The format: protos/perfetto/trace of Perfetto. Only messages that :mod:`tracekit.export.perfetto`
+writes are read. The numbers below are field numbers. A slice or mark on the track of a thread or
+stream becomes the original event of a Chrome trace. Derived tracks are ignored. Counters and arrows
+are not read, because exports mix original and derived ones.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MAX_PACKET_BYTES = 64 << 20
 """Maximum packet size, because packets are read into memory; tracekit writes shorter ones."""
 
 _NAME_BYTES, _OPEN_BYTES = 256, 1 << 10
-"""Approximate memory of a name or track without its text, and of an open slice."""
+"""Approximate memory of a name or track, and of an open slice, in bytes, without their texts."""
 
 _THREAD = re.compile(r"process (.*), thread (.*)", re.DOTALL)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RANK = re.compile(r"rank (\d{1,9})")
 
 _Message = dict[int, Any]
-"""Values by field number; the last value of a repeated field."""
+"""Values by field number. For a repeated field, only the last value is stored."""
 
 
 class PerfettoReader(EventTextReader):
@@ -81,7 +81,7 @@ class PerfettoReader(EventTextReader):
                 yield event
 
     def _packets(self) -> Iterator[bytes]:
-        """Yield the packets; if the last one is incomplete, the file is truncated."""
+        """Yield the packets. Set `truncation` if the last one is incomplete."""
         rest = b""
         for chunk in self._stream:
             rest += chunk
@@ -191,7 +191,7 @@ class PerfettoReader(EventTextReader):
 
 
 def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Message:
-    """Decode a message; store the repeated annotations of an event by name id."""
+    """Decode a message; store the repeated annotations of an event in `annotations`, by name id."""
     if annotations is None:
         return dict(fields(data))
     result: _Message = {}
@@ -204,7 +204,7 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
 
 
 def _object(written: bytes) -> bytes:
-    """Decode an object; exports quote objects with numbers that viewers would round."""
+    """Return the text of an object, which exports quote if viewers would round its numbers."""
     return (text_of(written) or "").encode() if written.startswith(b'"') else written
 
 

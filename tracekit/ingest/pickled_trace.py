@@ -7,8 +7,8 @@ Sources of the formats: torch/cuda/_memory_viz.py (`_dump_snapshot`) and
 torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`, `_dump_fr_trace`) of PyTorch.
 
 The memory timeline that torch.profiler exports as raw JSON (`export_memory_timeline`) is a list of
-[ns, action, bytes, category], with time -1 for blocks allocated earlier. It has no addresses, so a
-free is assigned to the latest block of the same size and category.
+[ns, action, bytes, category], with time -1 for blocks allocated before the recording. It has no
+addresses, so a free is assigned to the latest block of the same size and category.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows
 
 MAX_BYTES = 4 * GB
-"""Maximum size; a pickle is read into memory and takes several times its size."""
+"""Maximum file size. A pickle is read into memory, where its objects take several times its size.
+"""
 
 _OP = re.compile(r"at::_ops::(\w+?)(?:_(?:out|Tensor|Scalar))?::")
 _CUDA = 1
@@ -134,8 +135,9 @@ def complete_text(stream: ByteStream) -> bytearray:
 class _AllocatorHistory:
     """Snapshot of the caching allocator with its history.
 
-    Entries have no totals, so totals are computed backward from the final segments. Blocks count
-    with the size that torch allocated until the device no longer uses them.
+    Entries have no totals, so totals are computed backward from the final segments. The totals
+    include each block, with the size that torch allocated for it, until the device no longer uses
+    it.
     """
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
@@ -201,8 +203,8 @@ class _AllocatorHistory:
 
 
 _ROUNDED, _SPLIT_ABOVE = 512, 1 << 20
-"""Constants of torch's caching allocator: sizes are rounded up to the first; a large allocation
-splits a free block only if more than the second remains."""
+"""Constants of torch's caching allocator, in bytes. Sizes are rounded up to a multiple of the
+first. A large allocation splits a free block only if the remainder is larger than the second."""
 
 
 def _block_sizes(
@@ -210,8 +212,8 @@ def _block_sizes(
 ) -> list[int]:
     """Return the size of each entry: for allocations and frees, the size of the block.
 
-    Entries have the size that the program requested. torch counts the block: the rounded size, or
-    the complete free block if it is too small to split.
+    Entries have the size that the program requested. torch counts the size of the block, which is
+    the rounded size, or the size of the complete free block if that is too small to split.
     """
     ends = {
         _integer(one["address"]): (
@@ -241,7 +243,7 @@ def _block_sizes(
             if block["state"].startswith("active") and address not in allocated:
                 blocks[address] = _integer(block["size"])
             address += _integer(block["size"])
-    # Used addresses, sorted.
+    # All addresses, sorted; `used` marks those of current blocks.
     addresses = sorted({_integer(entry.get("addr", 0)) for entry in entries} | blocks.keys())
     order = {address: at for at, address in enumerate(addresses)}
     used = bytearray(address in blocks for address in addresses)
@@ -328,7 +330,7 @@ class _FlightRecorder:
         self._groups: Mapping[str, Mapping[str, str]] = content.get("pg_config") or {}
 
     def metadata(self) -> dict[str, object]:
-        ranks = cache(json.loads)  # texts repeat for the same list
+        ranks = cache(json.loads)  # many groups have the same ranks
         groups = [
             {
                 "pg_name": name,

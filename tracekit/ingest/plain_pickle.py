@@ -1,4 +1,4 @@
-"""Safe reader of pickles that contain only basic types; other pickles could run any code.
+"""Safe reader of pickles that contain only basic types; other pickles could run arbitrary code.
 
 Opcodes: docs.python.org/3/library/pickletools.html.
 """
@@ -32,14 +32,14 @@ opcode. Pickles of profilers exceed it, because they also contain the members of
 _LONG_BYTES = 9
 
 _KEYS = 2**60
-"""Integers below this limit have unique hashes."""
+"""Integers whose absolute value is below this limit have unique hashes."""
 
 
 class _Plain(pickle._Unpickler):
-    """Unpickler for numbers, texts, lists, tuples, and dictionaries; other types are errors.
+    """Unpickler for numbers, strings, lists, tuples, and dictionaries; other types are errors.
 
-    It extends the Python unpickler. The C unpickler lets nine bytes allocate any number of objects,
-    and crashes if a key is a deeply nested tuple.
+    It extends the Python unpickler, because nine bytes can make the C unpickler allocate any number
+    of objects, and a deeply nested tuple as a key crashes it.
     """
 
     left: int
@@ -86,7 +86,7 @@ class _Plain(pickle._Unpickler):
 
     def _set(self, items: Sequence[Any]) -> None:
         keys = items[::2]
-        # Longer integers may have equal hashes.
+        # Larger integers may have equal hashes, and many equal hashes make a dictionary slow.
         if not all(
             isinstance(key, str) or (type(key) is int and -_KEYS < key < _KEYS) for key in keys
         ):
@@ -115,7 +115,7 @@ for _name in _MAKING:
 
 
 def read_plain(text: bytes | bytearray, budget: Budget) -> object:
-    """Return the content of a pickle; damage and other types raise any kind of exception."""
+    """Return the content of a pickle. Damage or an unsupported type may raise any exception."""
     reader = _Plain(io.BytesIO(text))
     reader.left = FREE_ROWS + len(text) // _BYTES_PER_VALUE
     content = reader.load()

@@ -21,10 +21,10 @@ _BLOCKS_AHEAD = 9
 
 
 class Reading:
-    """Background reading of one file; a context manager.
+    """Context manager that reads one file in the background.
 
-    The thread starts immediately and runs some blocks ahead; :meth:`close` stops it. `progress` is
-    called on that thread. `reader` is set once :meth:`blocks` has yielded or ended.
+    The thread starts immediately and reads a few blocks ahead; :meth:`close` stops it. `progress`
+    is called on that thread. `reader` is set once :meth:`blocks` has yielded or ended.
     """
 
     reader: TraceReader
@@ -59,7 +59,7 @@ class Reading:
 
     def _on_read(self, stream: ByteStream) -> None:
         if self._progress is not None:
-            # The first bytes determine the reader.
+            # The reader does not exist until the first bytes have been read.
             event_count = self.reader.event_count if hasattr(self, "reader") else 0
             read = Progress(
                 str(stream.path), stream.file_bytes_read, stream.file_bytes, event_count

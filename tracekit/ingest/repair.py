@@ -1,8 +1,9 @@
 """Repair of the text of one damaged trace event.
 
-Some profilers write kernel names, paths, and numbers into JSON without escaping them. Repairs never
-guess a value. They escape characters, quotes, and backslashes in names; replace NaN and Infinity by
-null; quote bare names and hexadecimal numbers; and remove extra commas.
+Some profilers write kernel names and paths into JSON without escaping them, or numbers that JSON
+does not allow. Repairs never guess a value. They escape control characters, quotes, and backslashes
+in strings; replace invalid characters with U+FFFD, and NaN and Infinity with null; quote bare words
+and hexadecimal numbers; and remove trailing commas.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def has_duplicate_keys(text: bytes) -> bool:
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Return well-formed JSON and a description of the repairs, or None if it is irreparable."""
+    """Return repaired JSON and a description of the repairs, or None if repair is impossible."""
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []
@@ -97,9 +98,9 @@ def _mend_outside(text: str, reasons: list[str]) -> str:
 def _mend_string(
     text: str, start: int, out: list[str], reasons: list[str], *, is_unescaped: bool = False
 ) -> int:
-    r"""Copy the string that begins at ``start`` to ``out``, escaped; return its end.
+    r"""Copy the string that begins at ``start`` to ``out``, with escapes; return its end.
 
-    With ``is_unescaped``, the writer did not escape backslashes: C:\Users\new has no newline.
+    ``is_unescaped`` means that the writer did not escape backslashes: C:\Users\new has no newline.
     """
     out_before, reasons_before = len(out), len(reasons)
     out.append('"')
@@ -157,7 +158,7 @@ def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int 
         reasons.append("lone surrogate")
         return at + 6
     if following and following in _ESCAPES:
-        # `\"` closes the string if the backslash ends a Windows path.
+        # `\"` is always read as an escaped quote, although it may be the end of a Windows path.
         out.append(text[at : at + 2])
         return at + 2
     return None

@@ -1,11 +1,12 @@
-"""Reader of databases of rocprofv3 (rocpd).
+"""Reader of rocprofv3's databases (rocpd).
 
 The format: the schema in ROCm/rocm-systems, projects/rocprofiler-sdk/source/share/
 rocprofiler-sdk-rocpd, versions 3 (times in the rows) and 4 (times in a separate table, threads and
 queues in table rocpd_track). All table names end in the id of their process; merged databases have
-several such suffixes. A row becomes the event that torch.profiler (Kineto) writes on AMD: HIP calls
-have category cuda_runtime. Times are ns of a monotonic clock, not dates. A call and its GPU work
-share a stack_id in table rocpd_event. Stack ids and streams of a second process start at 2^32.
+several such suffixes. Each row becomes the event that torch.profiler (Kineto) writes on AMD GPUs.
+For example, HIP calls have category cuda_runtime. Times are ns of a monotonic clock, not Unix
+times. A call and the GPU work that it launched share a stack_id in table rocpd_event. The stack ids
+and streams of process n, counted from 0, start at n * 2^32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
 
 CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
-"""torch.profiler's category of calls, by prefix of rocprofiler's category."""
+"""torch.profiler's category of a call, by the prefix of rocprofiler's category."""
 
 _KERNELS = "rocpd_kernel_dispatch"
 
@@ -104,7 +105,8 @@ class _Process:
         kernels = self._place(_KERNELS)
         streams = f"max({kernels['stream_id']}) > 0"
         ((has_streams,),) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}")
-        # If streams were not recorded, all rows have stream 0, so queues separate concurrent work.
+        # If streams were not recorded, all rows have stream 0. Queues then separate concurrent
+        # work.
         self._lane = "stream_id" if has_streams else "queue_id"
 
     def _name(self, table: str) -> str:
@@ -126,14 +128,14 @@ class _Process:
         return self._database.rows(sql)
 
     def _place(self, table: str) -> dict[str, str]:
-        """Return SQL for times, thread, agent, and queue of a row."""
+        """Return SQL for the times, process, thread, agent, queue, and stream of a row."""
         if self._is_tracked:
             return _TRACK_PLACE
         columns = self._columns(table)
         return {name: f'r."{name}"' if name in columns else "NULL" for name in _ROW_PLACE}
 
     def _from(self, table: str) -> str:
-        """Return SQL that joins a row with event (e), category (c), process (p), and thread (h)."""
+        """Return SQL that joins rows with event (e), category (c), process (p), and thread (h)."""
         place = self._place(table)
         track = ""
         if self._is_tracked:
@@ -155,7 +157,7 @@ class _Process:
         return place["start"], f"({place['end']} - {place['start']})"
 
     def _work(self, table: str, category: str, name: str, joins: str, args: dict[str, str]) -> str:
-        """Return the statement for GPU work, joined with its agent (a)."""
+        """Return the statement for GPU work; `joins` must provide its agent as `a`."""
         place = self._place(table)
         # Copies have no queue.
         lane = f"{self._base} + coalesce({place[self._lane]}, {place['stream_id']})"
@@ -203,7 +205,8 @@ class _Process:
             f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
             {"bytes": as_number("r.size")},
         )
-        # The name of a roctx range is a function name; its actual name is the event's message.
+        # The region of a roctx range has the name of the API function. The name that the program
+        # gave to the range is the event's message.
         message = (
             "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
             "THEN json_extract(e.extdata, '$.message') END"

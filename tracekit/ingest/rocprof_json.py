@@ -1,8 +1,8 @@
 """Reader of the JSON output of rocprofv3 (`--output-format json`).
 
-The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. Content and resulting events are
-the same as for the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members named here are
-decoded. Times are ns of a monotonic clock, not dates.
+The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. The content and the resulting
+events are the same as for the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members
+named here are decoded. Times are ns of a monotonic clock, not Unix times.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class _Record(msgspec.Struct):
 
 
 class _Records(msgspec.Struct):
-    # Required: early versions use another name and are rejected.
+    # Required, so that files of early versions, which use another name, are rejected.
     kernel_dispatch: list[_Record]
-    # Keys of data that was not requested or did not occur may be missing.
+    # Lists of records that were not requested or did not occur may be missing.
     memory_copy: list[_Record] = []
     hip_api: list[_Record] = []
     hsa_api: list[_Record] = []
@@ -127,7 +127,7 @@ class RocprofTrace:
         }
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the events; correlations and streams of a second process start at 2^32."""
+        """Yield the events. Correlations and streams of process n, from 0, start at n * 2^32."""
         for number, process in enumerate(self._processes):
             yield from _events_of(process, number << 32)
 
@@ -140,7 +140,7 @@ def _events_of(process: _Process, base: int) -> Iterator[Mapping[str, Any]]:
         for symbol in process.kernel_symbols
     }
     messages = {message.key: message.value for message in process.strings.marker_api}
-    # If streams were not recorded, all work has stream 0, so queues separate concurrent work.
+    # If streams were not recorded, all work has stream 0. Queues then separate concurrent work.
     has_streams = any(record.stream_id.handle for record in records.kernel_dispatch)
 
     def written(record: _Record, name: str, category: str, pid: int, tid: int) -> dict[str, Any]:

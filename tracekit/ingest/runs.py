@@ -1,7 +1,7 @@
 """Loads run folders into the tables `run`, `run_repeat`, `request`, `request_step`, `benchmark`.
 
-An unreadable `run.json` becomes a row with outcome `unreadable` and the reason. The traces next to
-it can then be read, and the damage is reported.
+An unreadable `run.json` becomes a row with outcome `unreadable` and the reason, so that the damage
+is reported and the traces next to it can still be read.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 UNREADABLE = "unreadable"
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
-"""JSON Lines files of a run folder with their formats; table run counts their lines."""
+"""JSON Lines files of a run folder, with their formats. Table run has their numbers of lines."""
 
 _MAX_NOTES, _MAX_TEXT = 100, 10_000
-"""Maximum number of notes of a run, and maximum length of a text from a manifest."""
+"""Maximum number of notes of a run, and maximum length of a string from a manifest."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = {table.name: table.columns for table in RUN_TABLES}
@@ -51,7 +51,10 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Load runs; return the id of each folder's run, which fragments of one job share."""
+    """Load runs and return the run id of each folder. Fragments of one job share a run id.
+
+    With `needs_one`, raise an error if all manifests are unreadable.
+    """
     ids: dict[Place, str] = {}
     used: dict[str, int] = {}
     errors: list[TraceError] = []
@@ -78,7 +81,8 @@ def load_runs(
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
             if lies_in(folder, name):
-                # Load a file completely or not at all: a partial one has a wrong request rate.
+                # Load a file completely or not at all: from a partial one, the request rate would
+                # be wrong.
                 connection.begin()
                 try:
                     count, rejected_count = load_lines(
@@ -108,7 +112,7 @@ def load_runs(
 
 @dataclass(slots=True)
 class _Run:
-    """One run: its folder, or the folders of the fragments of its job."""
+    """One run, with its folder or with the folders of all fragments of its job."""
 
     folders: list[Place]
     fragments: list[Manifest]
@@ -256,7 +260,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) 
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and Infinity, which JSON does not allow, by null."""
+    """Replace NaN and Infinity, which JSON does not allow, with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

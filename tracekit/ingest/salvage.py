@@ -1,6 +1,7 @@
 """Reader of malformed event arrays: returns all events that are complete or can be repaired.
 
-It tries each position where an event may begin, and records other text with offset and reason.
+It tries each position where an event may begin, and records the remaining text with its offset and
+the reason for rejecting it.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ MAX_EVENT_BYTES = 64 << 20
 """Maximum length of an event or header, which limits the memory for hostile files."""
 
 FINE_BYTES = 256 << 10
-"""Length of undamaged text after which the normal parser continues."""
+"""Length of undamaged text after which the normal parser resumes."""
 
 WINDOW_BYTES = 256 << 10
 DAMAGE_WINDOW_BYTES = 4 << 10
-"""Text per read after a damaged event, because damage is often clustered."""
+"""Bytes of text per read: normally, and after a damaged event, because damage is often clustered.
+"""
 
 _FREE_EFFORT_BYTES = 4 << 20
 _EFFORT_PER_BYTE = 16
-"""Maximum text decoded in search of complete events, per byte of the trace."""
+"""Limit on the text decoded in search of complete events: a fixed number of bytes, plus a number
+of bytes per byte of the trace."""
 
 _ATTEMPT_BYTES = 64
-"""Fixed cost of an attempt to decode, in bytes of text."""
+"""Fixed cost of one decoding attempt, in bytes of text."""
 
 _raw = msgspec.json.Decoder(Raw)
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -42,7 +45,8 @@ _COMMA = re.compile(rb"\s*,[\s,]*")
 _OBJECT_ARRAY_END = re.compile(rb"\}\s*(\])")
 _OBJECT_END = re.compile(rb"(\})\s*,")
 BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
-# A position where an event may begin: after a comma, or at any object that begins with `ph`.
+# Start of a possible event: any object whose first key is `ph`, or an object with another usual
+# first key after a comma or at the start of the text.
 EVENT_START = re.compile(
     rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
     re.ASCII,
@@ -56,8 +60,9 @@ _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 class Salvaged:
     """Result of reading malformed text.
 
-    `consumed` is 0 if the end of the first event is not in the text; `is_ended` is whether the
-    array ended there; `truncation` is why the trace counts as cut off.
+    `consumed` is the number of bytes read, 0 if the end of the first event is not in the text.
+    `is_ended` is True if the array ended there. `truncation` is the reason if the trace is
+    truncated.
     """
 
     consumed: int
@@ -74,7 +79,7 @@ class Salvager:
         self._is_last = False
 
     def read(self, buffer: bytes, base: int, *, is_last: bool) -> Salvaged:
-        """Read events sequentially until a long undamaged stretch of text is reached.
+        """Read events sequentially up to a long section of undamaged text.
 
         `buffer` begins with a damaged event, at offset `base` of the plain text of the file.
         """
@@ -108,7 +113,7 @@ class Salvager:
                 return Salvaged(len(buffer), truncation=truncation)
             if behind is None:
                 if len(buffer) - at <= MAX_EVENT_BYTES:
-                    # The end of the last event may follow in the next text.
+                    # The end of this event may follow in the next buffer.
                     return Salvaged(at)
                 self._faults.reject(base + at, "the end of this event is missing", buffer[at:])
                 return Salvaged(len(buffer))
@@ -126,8 +131,8 @@ class Salvager:
     def _read_run(self, buffer: bytes, at: int, base: int, window: int) -> tuple[int, str]:
         """Read consecutive well-formed events from ``at``, within ``window`` bytes.
 
-        Returns where reading stopped, and ``more`` (continue there), ``ended`` (after the array),
-        or ``damaged``.
+        Return the index at which reading stopped, and ``more`` (continue there), ``ended`` (the
+        array ended there), or ``damaged``.
         """
         stop = min(len(buffer), at + window)
         if stop < len(buffer) or not self._is_last:
@@ -155,8 +160,8 @@ class Salvager:
     def _read_plainly(self, buffer: bytes, at: int, base: int) -> tuple[int, str]:
         """Read the text up to the next position where an event may begin, without retries.
 
-        Returns where the next event begins, and ``more``, ``ended`` (the array), or ``open`` if the
-        end of this event is not in the buffer.
+        Return the index of the next event, and ``more`` (continue there), ``ended`` (the array
+        ended there), or ``open`` (the end of this event is not in the buffer).
         """
         if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
             return at + 1, "ended"
@@ -192,8 +197,8 @@ class Salvager:
     def _read_damaged(self, buffer: bytes, at: int, base: int) -> tuple[int | None, str | None]:
         """Repair or reject the damaged text at ``at``.
 
-        Returns where the next event begins, or None if the end of this one is not in the buffer;
-        and why the trace counts as cut off, or None.
+        Return the index of the next event, or None if the end of this one is not in the buffer.
+        Also return the reason if the trace is truncated, else None.
         """
         whole = self._first_object(buffer, at)
         if whole is not None:
@@ -204,7 +209,7 @@ class Salvager:
         if not ends and not self._is_last:
             return None, None
         first_end = ends[0] if ends else self._last_event_end(buffer, at)
-        # Other text may follow before the next event.
+        # There may be other text between this event and the next one.
         inner = [match.end(1) for match in _OBJECT_END.finditer(buffer, at, first_end)]
         for end in [*(ends or [first_end]), *inner[-3:]]:
             mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
@@ -301,7 +306,7 @@ def _skip(buffer: bytes, at: int) -> int:
 
 
 def _why(piece: bytes, *, is_cut: bool) -> str:
-    """Return why a text is not an event; `is_cut` if the text is at the end of a truncated file."""
+    """Return why a text is not an event. `is_cut` means that a truncated file ends with it."""
     if len(piece) > MAX_EVENT_BYTES:
         return "the end of this event is missing"
     try:

@@ -75,7 +75,7 @@ def _is_execution_trace(path: Place) -> bool:
 
 
 def _is_of_counters(path: Place) -> bool:
-    """Return whether a file has counter samples: it has such a name and is not JSON."""
+    """Return whether a file contains counter samples, judging by its suffix and first bytes."""
     if path.suffix not in (".csv", ".log", ".txt") or not path.is_file():
         return False
     with Location.of(path).open() as file:
@@ -103,7 +103,7 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
                 )
             inside: Iterable[Place]
             if not match.is_dir():
-                # A linked file belongs to the folder of the link.
+                # A symbolic link belongs to the folder of its target.
                 inside = [resolved(match).parent]
             elif isinstance(match, Path):
                 inside = runs_below(match)
@@ -114,7 +114,7 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
 
 
 def resolved(place: Place) -> Place:
-    """Return an absolute path without links; URLs and pipes are unchanged.
+    """Return an absolute path without symbolic links; URLs and pipes are unchanged.
 
     A pipe such as ``/dev/fd/63``, from a shell's ``<(…)``, has no path.
     """
@@ -225,7 +225,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
 
 
 def annotations_next_to(traces: Sequence[Place]) -> list[Place]:
-    """Return the kernel annotations in the folders of local traces.
+    """Return the files of kernel annotations in the folders of local traces.
 
     If each step has its own folder of traces, the annotations are next to the step folders.
     """
@@ -253,10 +253,11 @@ def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place
 
 
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:
-    """Return the trace files of files, folders, and globs, in natural order.
+    """Return the trace files of files, folders, and globs.
 
-    For a folder, its Chrome traces are returned, or if it has none, its traces of another format.
-    ``run.json`` is never a trace.
+    The files of a folder or glob are in natural order. A folder contributes traces of one format
+    only: the last one in :data:`FORMATS` that it contains. Other files of a run folder, such as
+    ``run.json``, are omitted unless nothing else was passed.
     """
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")

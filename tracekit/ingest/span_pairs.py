@@ -3,8 +3,8 @@
 The format: "Trace Event Format" (Google, 2016), sections "Duration Events" and "Async Events". `B`
 and `E` nest on their thread; `b` and `e` match by category and id on any thread. Events may be in
 any order in the file. End events may lack a name. If all end events of a thread or id have a name,
-each ends the last open span of that name, as in Perfetto, so that a lost end event does not affect
-the others. Otherwise, each ends the last open span.
+each ends the most recently opened span of that name, as in Perfetto, so that a lost end event does
+not affect the others. Otherwise, each ends the most recently opened span.
 
 Events with equal times are paired in file order if the events of the thread are sorted by time.
 Otherwise, earlier spans end first, and the remaining end events close spans that begin at that
@@ -175,7 +175,8 @@ WHERE NOT is_begin OR end_id IS NULL OR end_ns - ts_ns > {MAX_DUR_US * NS_PER_US
 ORDER BY event_id
 """
 
-# Rewriting the rows is many times faster than UPDATE. Arguments of the end event take precedence.
+# Insert complete rows and then delete the begin events, which is many times faster than UPDATE.
+# Arguments of the end event take precedence.
 _SPANS = f"""
 INSERT INTO record
 SELECT record.* REPLACE (
@@ -208,8 +209,8 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
     """Set the duration of each begin event, and add events without a counterpart to table unpaired.
 
-    A span without an end event lasts until the end of the trace. Returns the number of unpaired
-    rows of the trace.
+    A span without an end event lasts until the end of the trace. Return the number of rows of the
+    trace in table unpaired.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "

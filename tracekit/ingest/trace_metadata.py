@@ -1,4 +1,4 @@
-"""Reads the members of a trace object other than its events, and the text after the object."""
+"""Reads the metadata of a trace: all members except the events. Rejects text after the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import msgspec
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.repair import repair_object
 
-# Possessive quantifiers: otherwise, each character of an endless string takes a hundred bytes.
+# Possessive quantifiers do not backtrack. Without them, matching an unterminated string takes a
+# hundred bytes of memory per character.
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+["\\]?|[{}\[\],]', re.DOTALL)
 
 
@@ -28,14 +29,15 @@ _KNOWN_MEMBER = re.compile(
 
 
 _MAX_BYTES = 4 << 20
-"""Maximum text around the events that is decoded as one value, which takes much more memory."""
+"""Maximum size of the text around the events that is decoded as one value. The decoded value takes
+much more memory than the text."""
 
 _MAX_KNOWN, _MAX_KNOWN_LENGTH = 100, 1 << 20
-"""Maximum number of candidates for the members that tracekit uses, and maximum length of each."""
+"""Maximum number of matches of `_KNOWN_MEMBER` that are decoded, and maximum length of each."""
 
 
 class OutsideText:
-    """Text of a trace outside its arrays of events: pieces with their offsets."""
+    """Text of a trace outside its arrays of events, as pieces with their offsets."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[int, bytes]] = []
@@ -47,7 +49,7 @@ class OutsideText:
         self._pieces.pop()
 
     def metadata(self, faults: Faults) -> tuple[dict[str, object], str | None]:
-        """Read the members of the trace object other than its events."""
+        """Return all members except the events, and the reason if the file is truncated."""
         text = b"".join(piece for _, piece in self._pieces)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
@@ -101,7 +103,7 @@ def _readable_members(
 ) -> tuple[dict[str, object], int]:
     """Return the readable members of a damaged object, and where the damage begins.
 
-    All members before the damage are returned, and the members after it that tracekit uses.
+    The result has all members before the damage, and the members after it that tracekit uses.
     """
     members: dict[str, object] = {}
     end = start
@@ -161,8 +163,9 @@ _IN_NAME = (
 def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | None, str]:
     """Return the global rank of a trace, or None, and its source.
 
-    Kineto writes ``distributedInfo.rank`` with torch.distributed, tracekit's collectors always
-    write ``tracekit_rank``; a file name may be ``worker3_step_12.pt.trace.json.gz``.
+    Kineto writes ``distributedInfo.rank`` if the program uses torch.distributed. tracekit's
+    collectors always write ``tracekit_rank``. A file name may contain the rank, as in
+    ``worker3_step_12.pt.trace.json.gz``.
     """
     info = metadata.get("distributedInfo")
     if isinstance(info, Mapping):
@@ -180,7 +183,7 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
 
 
 def as_int(value: object, bits: int = 64) -> int | None:
-    """Return a 64-bit integer from a number or text, or None."""
+    """Return a number or numeric string as an integer, or None if it is not one of `bits` bits."""
     is_whole_text = isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII)
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if is_whole_text or is_whole:

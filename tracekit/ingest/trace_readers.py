@@ -26,27 +26,27 @@ class TraceReader(Protocol):
 
     @property
     def event_count(self) -> int:
-        """Return the number of events so far, including unreadable ones."""
+        """Number of events read so far, including unreadable ones."""
         ...
 
     @property
     def truncation(self) -> str | None:
-        """Return why the trace counts as cut off, or None; known after the last block."""
+        """Reason if the trace is truncated, else None. It is known after the last block."""
         ...
 
     def blocks(self) -> Iterator[EventRows]:
-        """Yield the records of the file, in order: the columns of table `record`.
+        """Yield the rows of table `record` in file order, as blocks of columns.
 
-        Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are
-        integer ns since an origin that depends on the file.
+        The columns are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`. Times are integer ns since
+        an origin that depends on the file.
         """
         ...
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata of the file, with the keys of torch.profiler.
 
-        For example `baseTimeNanoseconds`, `distributedInfo`, and `deviceProperties`. Called once,
-        after the last block.
+        Examples are `baseTimeNanoseconds`, `distributedInfo`, and `deviceProperties`. It is called
+        once, after the last block.
         """
         ...
 
@@ -65,7 +65,7 @@ class Format(NamedTuple):
 
 
 def _reader(module: str, name: str) -> Callable[[ByteStream], TraceReader]:
-    """Return a reader whose module is imported on first use."""
+    """Return a function that creates a reader and imports its module on first use."""
 
     def begin(stream: ByteStream) -> TraceReader:
         reader: TraceReader = getattr(import_module(f"tracekit.ingest.{module}"), name)(stream)
@@ -106,12 +106,12 @@ _KNOWN_JSON = (
 
 
 def is_execution_trace(head: bytes) -> bool:
-    """Return whether a file is from torch's ExecutionTraceObserver, from its first bytes."""
+    """Return whether a file with these first bytes is from torch's ExecutionTraceObserver."""
     return re.match(_EXECUTION_TRACE, head) is not None
 
 
 def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
-    """Return a reader that rejects files of a known format with a hint on what to do instead."""
+    """Return a function that rejects files of a known format, with a hint on how to proceed."""
 
     def refuse(stream: ByteStream) -> TraceReader:
         raise TraceError(f"{stream.path}: {what}", hint=hint.replace("FILE", stream.path.name))
@@ -159,8 +159,9 @@ FORMATS = [
     Format("XSpace", (".xplane.pb",), _XSPACE, _reader("xspace_trace", "XSpaceReader")),
 ]
 """Formats in the order in which they are checked. Unknown files are read as Chrome traces, whose
-reader has the best error messages. If a folder has several formats, the last one is used: an XSpace
-contains more than the Chrome trace derived from it."""
+reader has the best error messages. If a folder has files of several formats, only the files of the
+last of these formats are used. XSpace is last because it contains more than the Chrome trace
+derived from it."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
 """Suffixes of Nsight Systems reports, whose format is not published."""

@@ -1,12 +1,13 @@
 """Completes events of JAX's `trace.json.gz` to match its XSpace, and adds the scopes of launches.
 
 JAX writes one profile twice: as an XSpace, and as a Chrome trace for viewers, in which planes are
-processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). Its events
-have no category, and their arguments are texts. As in :mod:`tracekit.ingest.xspace_trace`, an event
-on a GPU stream becomes a kernel, copy, or memset with device, stream, and correlation, a call with
-a correlation becomes a launch, and an annotation with `step_num` a step.
+processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). The events of
+the Chrome trace have no category, and their arguments are strings. As in
+:mod:`tracekit.ingest.xspace_trace`, an event on a GPU stream becomes a kernel, copy, or memset with
+device, stream, and correlation. A call with a correlation becomes a launch, and an annotation with
+`step_num` becomes a step.
 
-In both forms a kernel may name its XLA op and the enclosing scopes
+In both forms, the arguments of a kernel may contain its XLA op and the enclosing scopes
 (``jit(step)/transpose(jvp(layer))/dot_general:``). The launch of such a kernel gets a range of that
 name, from which rules derive module and phase. Kernels of a command buffer (a CUDA graph) have no
 op name. If the XSpace contains the program, and a replay ran exactly the schedule of that program,
@@ -235,7 +236,7 @@ WHERE trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
 def name_xprof_events(connection: duckdb.DuckDBPyConnection) -> None:
     """Set categories, devices, streams, correlations, and scopes of JAX events on a GPU.
 
-    Values that come from an XSpace and traces without GPU streams are unchanged.
+    Traces without GPU streams are unchanged, as are values that come from an XSpace.
     """
     if connection.execute(_LANE).fetchall() != [(0,)]:
         device = _DEVICE

@@ -1,14 +1,14 @@
-"""Reader of XSpaces (`.xplane.pb`) of the profilers of JAX, TensorFlow, and PyTorch/XLA.
+"""Reader of XSpace files (`.xplane.pb`) from the JAX, TensorFlow, and PyTorch/XLA profilers.
 
 The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines, and stats are
 defined in xla/tsl/profiler/utils/xplane_schema.h. The numbers below are field numbers. A plane is a
-device or the host, a line is a stream or a thread. GPU work and its CUDA or HIP call become the
-events that torch.profiler (Kineto) writes for the same records. The lines of a TPU keep their
-names, from which queries/rules/device_events.toml identifies work; lines derived from GPU streams
-count as annotations.
+device or the host; a line is a stream or a thread. GPU work, and the CUDA or HIP calls that
+launched it, become the events that torch.profiler (Kineto) writes for the same records. The lines
+of a TPU keep their names, by which queries/rules/device_events.toml identifies work. Events on
+lines that are derived from GPU streams become annotations.
 
 The start of an event is the time of its line, in ns, plus an offset in ps. Start and end are
-rounded down to ns, so that adjacent events do not overlap. GPU times are integer ns.
+rounded down to ns, so that adjacent events do not overlap. GPU times are already integer ns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SIZES = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})\b")
 _BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
 
 _HOST_PID = 1 << 20
-"""Process id of the host if the file lacks it. The process id of a GPU is its device number, as in
-torch.profiler. Other planes have the ids after the host's id."""
+"""Process id of the host plane if the file lacks one. The process id of a GPU is its device number,
+as in torch.profiler. Other planes get larger ids than the host."""
 
 _ON_STREAM = {
     "memcpy_details": "gpu_memcpy",
@@ -175,7 +175,7 @@ class XSpaceReader(EventTextReader):
         result = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")
         if isinstance(start_ns, int):
-            # Times are relative to the start of the profile, or to the epoch in older files.
+            # Times are relative to the start of the profile or, in older files, to the epoch.
             result["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
         return result
 
@@ -200,7 +200,7 @@ class XSpaceReader(EventTextReader):
             ) from error
 
     def _planes(self, data: memoryview) -> Iterator[_Plane]:
-        """Yield planes once they are read completely, because names follow the events."""
+        """Yield each plane only after reading all of it, because names follow the events."""
         parts = fields(data)
         value: Any
         while True:
@@ -254,7 +254,7 @@ class XSpaceReader(EventTextReader):
                     _put_on_host(event)
                 event |= {"pid": pid, "tid": tid}
                 if path := _path(event):
-                    # The annotation that enclosed the launch.
+                    # Add the annotation that enclosed the launch.
                     yield {**event, "cat": "user_annotation", "name": path, "args": {}}
                 yield event
 
@@ -284,12 +284,15 @@ def _put_on_host(event: dict[str, Any]) -> None:
     elif "hlo_op" in args:
         event |= {"cat": "cpu_op", "name": f"xla::{event['name']}"}
     elif "::" not in event["name"] and not event["name"].startswith("end: "):
-        # Other events belong to the runtime.
+        # Events whose names have `::` or `end: ` belong to the runtime and get no category.
         event["cat"] = "user_annotation"
 
 
 def _path(event: dict[str, Any]) -> str:
-    """Return the path of the op that a call launches or the CPU runs, or its HLO module, or ""."""
+    """Return the path of the op that a call launches or that runs on the CPU.
+
+    Without a path, return the op's HLO module, or "".
+    """
     args = event["args"]
     if event.get("cat") not in ("cuda_runtime", "cpu_op"):
         return ""

@@ -179,7 +179,7 @@ class Tools:
         sides = [allowed(self.folders, one) for one in (base, new)]
         result = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = result.results(by)  # type: ignore[arg-type]
-        # Totals first; omit the samples.
+        # Show the totals first.
         return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
 
     def advise(
@@ -235,7 +235,7 @@ class Tools:
 
 
 def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
-    """Return a pivot with untrusted parameters; its condition has the same limits as SQL."""
+    """Return a pivot with untrusted parameters. Its condition has the same limits as tool `sql`."""
     unknown = [name for name in params if name not in _OF_PIVOT]
     if unknown:
         raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))

@@ -87,10 +87,10 @@ def _end_with_server() -> None:
 
 
 def _keep_inside(folders: Sequence[Path]) -> None:
-    """Restrict this thread and its children to the files of the folders and of Python.
+    """Restrict this thread and its children to files of the folders, tracekit, and the system.
 
     The kernel enforces this (Landlock, Linux 5.19), because a user who can write to a folder could
-    replace a file by a link after its name was checked. Older kernels do not restrict access.
+    replace a file with a link after its name was checked. On older kernels, access is unrestricted.
     """
     from tracekit.analysis.catalog import QUERIES
     from tracekit.analysis.query_folders import config_folder, given_folders

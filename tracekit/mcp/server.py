@@ -1,4 +1,4 @@
-"""MCP server of six tools over stdio or local HTTP, with a process per call."""
+"""MCP server with six tools, over stdio or local HTTP. Each call runs in its own process."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
 
 
 def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return how the arguments of a call violate the schema of the tool, or None."""
+    """Return an error message if the arguments of a call violate the tool's schema, else None."""
     import jsonschema
 
     try:
@@ -219,7 +219,7 @@ async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None
 async def _answer(
     request: Mapping[str, Any], session: ServerSession, timeout_s: float
 ) -> tuple[str, bool]:
-    """Run a call in a process, which always ends with this coroutine."""
+    """Run a call in a separate process, which ends no later than this coroutine."""
     async with _process() as process:
         assert process.stdin is not None
         assert process.stdout is not None

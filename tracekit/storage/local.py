@@ -114,7 +114,7 @@ class LocalLocation(Location):
             with atomic_path(self._path, move) as building:
                 write(building)
         except OSError as error:
-            # The error must not contain the temporary name.
+            # Replace the temporary name in the error with the final path.
             raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def delete(self) -> None:
@@ -131,6 +131,6 @@ def _link_new(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Some file systems lack hard links, so create the file first and then write it.
+        # Some file systems lack hard links. Create the file exclusively, and then write it.
         with target.open("xb") as file:
             file.write(source.read_bytes())

@@ -92,22 +92,22 @@ class Location(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Return whether a file or folder exists; not cached."""
+        """Return whether a file or folder exists. The result is not cached."""
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Return whether it is a file."""
+        """Return whether the location is a file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Return whether it is a folder; in an object store, whether any object is below it.
+        """Return whether the location is a folder; in an object store, whether it has objects.
 
         On a web server, the URL of a folder ends in a slash.
         """
 
     @abstractmethod
     def size_bytes(self) -> int | None:
-        """Return the size of the file, bytes, or None if a web server does not report it.
+        """Return the size of the file in bytes, or None if a web server does not report it.
 
         A size that is known from a listing is not requested again.
         """
@@ -116,16 +116,16 @@ class Location(ABC):
     def identity(self) -> str | None:
         """Return a value that changes whenever the content of the file does; None if unknown.
 
-        It consists of size and etag for an object, and of size, inode, and times for a local file.
-        A value that is known from a listing is not requested again.
+        It consists of the size and etag of an object, or of the size, inode, and times of a local
+        file. A value that is known from a listing is not requested again.
         """
 
     @abstractmethod
     def holds(self, name: str) -> bool:
         """Return whether this folder directly contains a file of this name.
 
-        For URLs, the answer is cached in this object: for object stores, the names of the complete
-        folder; for web servers, the answer for each name. An HTML page does not count as a file.
+        For URLs, this object caches the result: for object stores, the names of all files in the
+        folder; for web servers, the result for each name. An HTML page is not treated as a file.
         """
 
     @abstractmethod
@@ -149,17 +149,17 @@ class Location(ABC):
     def open(self, start: int = 0) -> BinaryIO:
         """Open the file for reading once from front to back.
 
-        Objects are read in ranges, some of them ahead. Files of a web server are read in one
-        response, which is resumed with a range request after a failure. A few blocks are in memory,
-        and nothing is written to disk. A change of the file while it is read is an error.
+        A file at a URL is read in one response, which is resumed with a range request after a
+        failure. If such a file changes while it is read, an error is raised. A few blocks are in
+        memory, and nothing is written to disk.
         """
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` up to `end`, or fewer if the file ends before."""
+        """Return the bytes from offset `start` up to `end`, or fewer if the file ends earlier."""
 
     def read_exactly(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` up to `end`; raise if the file ends before."""
+        """Return the bytes from offset `start` up to `end`; raise if the file ends earlier."""
         piece = self.read_range(start, end)
         if len(piece) != max(0, end - start):
             raise OSError(errno.EIO, "unexpected end of file", self.shown)
@@ -184,10 +184,11 @@ class Location(ABC):
 
     @abstractmethod
     def write_new(self, data: bytes) -> None:
-        """Write a new file; of several concurrent writers, the others get FileExistsError.
+        """Create a file, or raise FileExistsError. Of several concurrent writers, one succeeds.
 
-        In an object store, an existing file with these bytes counts as written by this call,
-        because a response may have been lost. So writers must write different bytes.
+        In an object store, an existing file with these bytes is treated as written by this call,
+        because the response to an earlier attempt may have been lost. Concurrent writers must
+        therefore write different bytes.
         """
 
     @abstractmethod
@@ -229,8 +230,8 @@ def place_of(given: str | Place) -> Place:
 def lies_in(folder: Place, name: str) -> bool:
     """Return whether a folder directly contains a file of a name.
 
-    For URLs, the answer is cached. It is False without permission, because access to one file does
-    not imply access to adjacent files.
+    For URLs, the result is cached. It is False if access is denied, because permission to read one
+    file does not imply permission to read its folder.
     """
     if isinstance(folder, Path):
         return (folder / name).is_file()

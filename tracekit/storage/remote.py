@@ -97,13 +97,16 @@ class RemoteLocation(Location):
 
     @property
     def _path(self) -> str:
-        """Path in obstore: below the bucket, or empty for web servers (the client has the URL)."""
+        """Path for obstore: relative to the bucket, or empty for a web server.
+
+        The client of a web server has the complete URL.
+        """
         return "" if self._is_web else self._url.key.strip("/")
 
     # Existence and content
 
     def _ask(self) -> _Info | None:
-        """Request the current metadata; None if nothing exists."""
+        """Request the current metadata; return None if nothing exists."""
         return request(self._url, self._look_at_web if self._is_web else self._look_at_store)
 
     def _look_at_store(self, store: Any) -> _Info | None:
@@ -133,7 +136,7 @@ class RemoteLocation(Location):
         return _Info(False, response.size_bytes, response.identity, is_page)
 
     def _known(self) -> _Info:
-        """Return the known metadata of the file, or request it."""
+        """Return the metadata of the file, and request it if it is unknown."""
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()
         if self._info is None or self._info.is_folder:

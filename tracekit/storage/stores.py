@@ -1,7 +1,7 @@
-"""obstore clients of object stores and web servers, with errors converted to `OSError`.
+"""obstore clients for object stores and web servers, whose errors are converted to `OSError`.
 
-Errors of obstore contain signed URLs and text from the server. Messages show only the status and
-error code of the server.
+Errors of obstore contain signed URLs and text from the server. tracekit's messages contain only the
+server's status and error code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracekit.storage.url import CREDENTIALS, WEB, Url
 T = TypeVar("T")
 
 LIMIT_S = 3600.0
-"""Time limit of one file from the first request to the last byte, seconds.
+"""Time limit for one file, from the first request to the last byte, in seconds.
 TRACEKIT_URL_LIMIT_S overrides it."""
 
 RETRIES = 5
@@ -73,7 +73,7 @@ def store_of(url: Url) -> Any:
 
 
 def forget_stores() -> None:
-    """Remove all clients, because they have the credentials from their creation."""
+    """Remove all clients, because they keep the credentials with which they were created."""
     _STORES.clear()
 
 
@@ -149,7 +149,7 @@ def _google_settings() -> dict[str, Any]:
 
 
 def _azure_settings(host: str) -> dict[str, Any]:
-    """Return settings of a URL and a connection string; obstore reads the other variables."""
+    """Return settings from the URL and the connection string; obstore reads other variables."""
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     account = host.partition(".")[0] or parts.get("AccountName")
@@ -165,7 +165,7 @@ def _azure_settings(host: str) -> dict[str, Any]:
 
 
 def request(url: Url, ask: Callable[[Any], T]) -> T:
-    """Make a request, which obstore retries if useful."""
+    """Send a request, which obstore retries after temporary failures."""
     begin = time.monotonic()
     store = store_of(url)
     try:

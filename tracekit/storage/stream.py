@@ -1,4 +1,4 @@
-"""Streams of files at URLs, with progress."""
+"""Streams of files at URLs, with progress reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.storage.stores import as_os_error, beyond_limit, interruptibly, li
 from tracekit.storage.url import Url
 
 MAX_FAILURES = 3
-"""Maximum number of resumptions without progress. obstore also retries each request."""
+"""Number of consecutive failures at which reading stops. obstore also retries each request."""
 
 _REPORT_S = 0.5
 
@@ -59,7 +59,7 @@ def without_start(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
 class RemoteStream(io.RawIOBase):
     """The bytes of a file from an offset onward, read once from front to back.
 
-    A broken connection is resumed at the missing byte. A file that changed is an error.
+    After a failure, reading resumes at the next byte. If the file has changed, an error is raised.
     """
 
     def __init__(self, url: Url, start: int, connect: Callable[[int], Response]) -> None:
@@ -120,7 +120,7 @@ class RemoteStream(io.RawIOBase):
             raise OSError(errno.EIO, "changed while being read", self._url.shown)
 
     def close(self) -> None:
-        """Close the connection, unless a thread uses it after Ctrl-C."""
+        """Close the connection, unless a thread still uses it after Ctrl-C."""
         if not self._is_waiting:
             self.response.close()
         super().close()

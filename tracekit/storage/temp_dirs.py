@@ -1,4 +1,4 @@
-"""Temporary folders and files of a process: for builds and spilled data."""
+"""Temporary folders and files of a process, for builds and spilled data."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def atomic_path(final: Path, move: Callable[[Path, Path], object] = os.replace) 
 
 
 def sweep(folder: Path) -> None:
-    """Remove incomplete files of processes of this host that have ended.
+    """Remove incomplete files that ended processes of this host left in a folder.
 
-    The folder may be shared with other hosts, whose processes are not visible here.
+    Files of other hosts are ignored, because their processes are not visible here.
     """
     for path in folder.glob(f".*{_BUILD_SUFFIX}"):
         *_, owner, pid, _ = ("", "", *path.name.removesuffix(_BUILD_SUFFIX).split("."))
@@ -83,7 +83,7 @@ def temporary_place() -> Path:
 
 @functools.cache
 def host() -> str:
-    """Return an identifier of the host or container, whose processes are visible here."""
+    """Return an identifier of this host or container, in which process ids are unique."""
     name = platform.node()
     with contextlib.suppress(OSError):
         # Containers may share a host name and a folder, but not their processes.

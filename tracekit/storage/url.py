@@ -75,7 +75,7 @@ def is_url(text: str) -> bool:
 
 
 def local_part(text: str) -> str:
-    """Return the path of a ``file://`` URL, and other texts unchanged."""
+    """Return the path of a ``file://`` URL, and any other string unchanged."""
     match = _URL.match(text)
     if match is None or match["scheme"].lower() != "file":
         return text

@@ -1,4 +1,4 @@
-"""Web server requests that obstore does not support: folder pages, files without Content-Length."""
+"""Web server requests that obstore does not support: folder pages, and files of unknown length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINK = re.compile(r"""\bhref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECAS
 
 
 def get(url: Url, start: int = 0) -> Response:
-    """Request a file starting at an offset, without knowing its size."""
+    """Request a file of unknown size, starting at an offset."""
     user, _, host = url.place.rpartition("@")
     address = url._replace(place=host).text
     request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
