@@ -1,9 +1,8 @@
 """Limits on the amount of data that a reader may produce from one file.
 
 A file of a few hundred bytes can expand to gigabytes through shared lists, shared database pages,
-or statistics shared by all events. Therefore the limits depend on the file size. Files written by
-profilers stay far below each limit: even if all events share the longest names and stacks, they
-expand to a few hundred times the file size.
+or statistics shared by all events. Therefore the limits depend on the file size. They leave room
+for files written by profilers, whose events share names and stacks.
 """
 
 from __future__ import annotations
