@@ -40,7 +40,7 @@ class LoopRecorder(ProfilerListener):
     """Records a loop: call `begin_step` and `end_step` around each step, and `close` at the end.
 
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
-    does not call the complete model. `optimizer` is needed only for ones that are not torch's.
+    does not call the complete model. `optimizer` is only for one that is not torch's.
     `publish` is called when `report` has changed. Built-in workloads need no observer: they provide
     a `report` with their description and their `device`, and mark their phases with `phase`.
     """
@@ -398,7 +398,7 @@ class LoopRecorder(ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin the plan's part that starts at this step; return whether the recording continues."""
+        """Begin the part of the plan that starts at this step; return whether recording goes on."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:

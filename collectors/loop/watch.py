@@ -91,7 +91,7 @@ class LoopWatch(training_hooks.Listener):
         )
         # Cache by root: whether it is or contains a copy of a trained model.
         self._copies: _Flags = WeakKeyDictionary()
-        # By kind: the last step with a gradient-free call, and whether the step before had one, too.
+        # By kind: the last step with a gradient-free call, and whether the step before had one.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
         # Shape (sequences, tokens) of the text that is being generated, at the start and now.

@@ -114,7 +114,7 @@ class _Wrapped:
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Return the environment for recording the program, or its own if that fails (disk full)."""
+        """Return the environment that records the program; if that fails (disk full), its own."""
         try:
             self._folder.open()
             work = self._folder.work

@@ -42,7 +42,7 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Notifies `listener` of the loop's profilers; `was_seen` is True once the loop has used one."""
+    """Notifies `listener` of the loop's profilers; `was_seen`: the loop has used a profiler."""
 
     def __init__(self) -> None:
         self.listener: ProfilerListener | None = None

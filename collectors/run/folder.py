@@ -19,7 +19,7 @@ from .stale_dirs import WORK, remove_stale, working_folder
 
 LOGS = "logs"
 LIGHT = "light"
-"""Folder of light traces: extra traces of only device activity, which analyses do not load."""
+"""Folder of light traces: extra traces without ops and ranges, which analyses do not load."""
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
