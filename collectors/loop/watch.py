@@ -440,7 +440,7 @@ def _leaf_of(tensors: Any) -> torch.Tensor | None:
 
 
 _PATIENCE = 8
-"""Number of times that one optimizer steps before optimizers that did not step are ignored."""
+"""Number of times that an optimizer steps within one step before inactive ones are ignored."""
 
 
 class StepFinder:
