@@ -19,7 +19,7 @@ PROGRAM = "program"
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """Parameter type that parses values with a function; a `ValueError` is the error message."""
+    """Parameter type that parses values with a function; a `ValueError` contains the message."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name

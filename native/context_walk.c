@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     int64_t event, end, function_end;
     bool is_generated, has_function, is_in_grad_mode;
-    bool has_ran, ran_numbered; /* since the last inner node, an op ran directly inside; the last has a number */
+    bool has_ran, ran_numbered; /* an op ran directly inside after inner nodes; the last is numbered */
     bool ends_saving;           /* the last op inside the node's latest Function detaches a tensor */
 } Node;
 

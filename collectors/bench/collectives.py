@@ -97,7 +97,7 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together; they exchange figures in GPU memory, as NCCL requires."""
+    """The ranks that measure together; they exchange figures in device memory, as NCCL requires."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -55,7 +55,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Timing:
-    """Samples of a point (ns per call) in the order of measurement, and the numbers of calls."""
+    """Samples of a point (ns per call), and the numbers of warm-up calls and calls per sample."""
 
     warmup_count: int
     inner_count: int
@@ -95,7 +95,7 @@ def take_samples(
     agree: Agree = lambda own: own,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Timing:
-    """Measure a call; all ranks must call this, and `agree` combines their figures."""
+    """Measure a call; all ranks must run this function, and `agree` combines their figures."""
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
     inner_count = min(max(wanted, 1), budget.most_inner)

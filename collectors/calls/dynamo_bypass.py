@@ -51,7 +51,7 @@ IS_POSSIBLE = _mark is not None and hasattr(_eval_frame, "set_eval_frame")
 """Whether this torch version supports hiding code from Dynamo."""
 
 set_eval_frame: Callable[[Any], Any] = getattr(_eval_frame, "set_eval_frame", lambda _: None)
-"""Set the callback for new frames on this thread (None: none) and return the previous one."""
+"""Set (or, with None, remove) this thread's callback for new frames; return the previous one."""
 
 
 def unseen(function: _F) -> _F:

@@ -34,7 +34,7 @@ class Listener:
         """Notification that a backward pass has ended."""
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Notification that an optimizer step begins, which calls the model if it has a closure."""
+        """Notification that an optimizer step begins; with a closure, it also calls the model."""
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Notification that an optimizer step has ended."""
@@ -54,7 +54,7 @@ _stepping: set[tuple[int, int]] = set()
 def listen(listener: Listener, *, backward: bool = True) -> None:
     """Add a listener for optimizer steps, and for backward passes unless `backward` is False.
 
-    The first listener is notified first before a call and last after it.
+    The first listener sees the start of a call first and its end last.
     """
     global _of_backward, _of_steps, _original
     if not _handles and not _is_step_compiled():

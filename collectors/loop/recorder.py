@@ -40,7 +40,7 @@ class LoopRecorder(ProfilerListener):
     """Records a loop: call `begin_step` and `end_step` around each step, and `close` at the end.
 
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
-    does not call the complete model. `optimizer` is only for one that is not torch's.
+    does not call the complete model. `optimizer` is passed only if it is not a torch optimizer.
     `publish` is called when `report` has changed. Built-in workloads need no observer: they provide
     a `report` with their description and their `device`, and mark their phases with `phase`.
     """
@@ -363,7 +363,7 @@ class LoopRecorder(ProfilerListener):
         return self.is_done
 
     def thread_ended(self) -> bool:
-        """End the recording because the loop's thread ends; return whether any was in progress."""
+        """End the recording because the loop's thread ends; return whether it was in progress."""
         is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
         if self.is_done or not is_recording:
             return False

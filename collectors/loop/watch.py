@@ -47,7 +47,7 @@ class Observer:
         """Notification that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Notification of the next step; `is_part`: the last one was part of the one before it."""
+        """Notification that a step is over; `is_part`: it was only part of the step before it."""
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
         """Notification that another loop begins, with the roots that it has `called` so far."""
