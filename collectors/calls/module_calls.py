@@ -56,7 +56,7 @@ _is_compiling = torch.compiler.is_compiling
 
 
 def listen(listener: Listener) -> None:
-    """Add a listener for all calls; the first listener sees a call's start first and its end last."""
+    """Add a listener for all calls; the first listener sees a call start first and end last."""
     global _listeners
     if not _listeners:
         _install()

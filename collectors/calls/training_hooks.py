@@ -54,7 +54,7 @@ _stepping: set[tuple[int, int]] = set()
 def listen(listener: Listener, *, backward: bool = True) -> None:
     """Add a listener for optimizer steps, and for backward passes unless `backward` is False.
 
-    The first listener sees the start of a call first and its end last.
+    The first listener sees a call start first and end last.
     """
     global _of_backward, _of_steps, _original
     if not _handles and not _is_step_compiled():

@@ -82,7 +82,7 @@ def build(
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return the numbers of all and of trained parameters; each packed 4-bit weight is counted."""
+    """Return the numbers of all and of trained parameters, counting packed 4-bit weights singly."""
     total = trainable = 0
     for parameter in model.parameters():
         # ZeRO-3 leaves an empty tensor and keeps the number separately; bitsandbytes packs values.

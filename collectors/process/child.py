@@ -85,7 +85,7 @@ class Child:
 def end(children: Sequence[Child], term_s: float) -> None:
     """End children and everything in their sessions, and wait for them.
 
-    They are terminated, and killed after `term_s` or at an interrupt; 0 kills them immediately.
+    Processes are terminated, then killed after `term_s` or at an interrupt; 0 kills immediately.
     """
     leaders = [child.pid for child in children]
 

@@ -82,7 +82,7 @@ def local_rank_count(environment: Mapping[str, str]) -> int | None:
 
 
 def job_id() -> str:
-    """Return an id that all ranks share, from the group's store, the launcher, or the parent id."""
+    """Return an id shared by all ranks: from the group's store, the launcher, or the parent."""
     agreed = agree("job", uuid.uuid4().hex)
     if agreed is not None:
         return agreed

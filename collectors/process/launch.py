@@ -55,7 +55,7 @@ def run_ranks(
     """Run `python` with these arguments once per rank; return the first failed rank.
 
     If one rank fails, all others are ended. Ctrl-C, SIGTERM, and SIGHUP end all ranks and raise
-    `KeyboardInterrupt`. A rank is ended together with its descendants, and also if this process is
+    `KeyboardInterrupt`. A rank is ended together with its descendants, even if this process is
     killed. `watch` is called about every 50 ms.
     """
     ranks: list[Child] = []
