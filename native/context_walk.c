@@ -64,8 +64,8 @@ static const Context OUTSIDE = {
 /* Questions. The Python side stores exceptions that are raised in an answer. */
 enum { BEGIN_THREAD, ENTER, NOTES_ONLY };
 
-/* Notes follow the numbers of a question: trace, node, and whether the backward pass of the node is
- * differentiated (1), or the node only calls Functions (0). */
+/* Notes follow the numbers of a question: the trace, the node, and 1 if the backward pass of the node is
+ * differentiated, or 0 if the node only calls Functions. */
 enum { NOTE_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTE, NOTE_NUMBERS = 3, MAX_NOTES = 1000 };
 
 static bool no_room(Sweep *sweep)
@@ -127,7 +127,7 @@ static bool decide(Sweep *sweep, Walk *walk, const Node *node)
     return is_good;
 }
 
-/* Decide the nodes that end by `at`. Set `innermost` to the innermost of the others, or NULL. */
+/* Decide whether the nodes that end by `at` recompute. Set `innermost` to the innermost other node, or NULL. */
 static bool close_nodes(Sweep *sweep, Walk *walk, int64_t at, Node **innermost)
 {
     Node *nodes = (Node *)walk->nodes.data;
@@ -263,8 +263,8 @@ static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int
     return true;
 }
 
-/* Return the context around a span. Shorten the span if it ends after the enclosing span because of a
- * rounding error. */
+/* Return the context around a span. If the span ends after the enclosing span because of a rounding error, or
+ * if it is a hint, shorten it. */
 static Context around(Buffer *open, int64_t start, int64_t end, bool is_hint)
 {
     const Context *spans = (const Context *)open->data;
