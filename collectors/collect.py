@@ -20,8 +20,8 @@ def run(
 ) -> Ended:
     """Run a workload under the profiler; return the run folder and exit code.
 
-    `program` is a user's training script with arguments, which runs instead of a stage;
-    `serving_figures` returns summary lines from analyses of a serving run folder.
+    `program` is the user's command with its arguments, which runs instead of a stage.
+    `serving_figures` analyzes the run folder of a serving run and returns summary lines.
     """
     options = validated(values, is_program=bool(program))
     if not program:

@@ -15,11 +15,11 @@ from tracekit.units import parse_bytes, parse_duration
 TRAINING = ("pretrain", "finetune")
 STAGES = (*TRAINING, "serve")
 PROGRAM = "program"
-"""Name of the user's own program in the stages of an option."""
+"""Pseudo-stage of options that apply to the user's own program."""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """Parameter type whose values a function parses; a `ValueError` becomes the error message."""
+    """Parameter type that parses values with a function; a `ValueError` contains the message."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -58,9 +58,10 @@ SIZE, DURATION = Parsed("SIZE", parse_bytes), Parsed("TIME", parse_duration)
 
 
 class Option(click.Option):
-    """An option of a collector; its value is None if omitted, or False for a flag.
+    """An option of a collector; if omitted, its value is None, or False for a flag.
 
-    Other `stages` do not accept it. The help shows it and `default` under the heading `group`.
+    Only the given `stages` accept the option. The help lists it, with its `default`, under the
+    heading `group`.
     """
 
     def __init__(

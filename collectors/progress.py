@@ -12,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Redraws one line of a terminal; a context manager that clears it."""
+    """Redraws one line of a terminal; as a context manager, it clears the line at the end."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -41,7 +41,7 @@ class ProgressLine:
 
 
 def write_notice(text: str) -> None:
-    """Write a line to stderr, without breaking bars of tqdm if the program has imported it."""
+    """Write a line to stderr, without breaking progress bars if the program has imported tqdm."""
     line = f"tracekit: {text}"
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     if bars is not None:

@@ -157,9 +157,9 @@ def collect(
 class Collection(Observer):
     """A recorded loop; the result of `collect`, and `step` in its `with` block.
 
-    If another run of several ranks has the name of `target`, `folder` is used instead. With
+    With several ranks, `folder` differs from `target` if another run already has that name. With
     `looks_first`, the loop may call a wrapper or parts of the model: the first step then only shows
-    which models are called, and counts as warm-up.
+    which models are called, and is one of the warm-up steps.
     """
 
     looks_first = False

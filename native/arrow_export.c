@@ -87,7 +87,7 @@ static bool make_kind_dictionary(const Layout *layout, struct ArrowArray *array)
     return true;
 }
 
-/* Return a copy of exactly this size. */
+/* Return a copy of `bytes` bytes, without spare capacity, or NULL if memory runs out. */
 static void *copy_of(const void *memory, size_t bytes)
 {
     void *copy = malloc(bytes > 0 ? bytes : 1);
@@ -96,7 +96,7 @@ static void *copy_of(const void *memory, size_t bytes)
     return copy;
 }
 
-/* Copy a column into a leaf array. */
+/* Copy a column into a leaf array. Return false if memory runs out. */
 static bool column_export(Column *column, size_t rows, struct ArrowArray *array, LeafData *leaf)
 {
     size_t width = width_of(column);

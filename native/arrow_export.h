@@ -1,5 +1,5 @@
-/* Exports columns through the Arrow C data interface. DuckDB reads it from a PyCapsule without another
- * library. */
+/* Exports columns through the Arrow C data interface. DuckDB reads the arrays from a PyCapsule without any
+ * other library. */
 #ifndef TRACEKIT_ARROW_EXPORT_H
 #define TRACEKIT_ARROW_EXPORT_H
 
@@ -9,8 +9,8 @@
 #include "columns.h"
 #include "layout.h"
 
-/* Copy the rows of a batch into `array`, which the caller releases. The copy is as small as possible,
- * because arrays wait in a queue. Return false if memory runs out. */
+/* Copy the rows of a batch into `array`, which the caller releases. The copy has no spare capacity, because
+ * many arrays may wait in a queue. Return false if memory runs out. */
 bool batch_export(Batch *batch, const Layout *layout, struct ArrowArray *array);
 
 /* Write the Arrow schema of such arrays. Return false if memory runs out. */

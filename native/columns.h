@@ -17,7 +17,7 @@ enum column {
 #define MAX_COLUMNS 48
 #define MAX_NAME_BYTES 48
 
-/* Type of a column. JSON is text with a mark, a kind is one of a few names. */
+/* Type of a column. JSON is text that is marked as JSON in Arrow; a kind is one of a few names. */
 typedef enum { INT64_COLUMN, TEXT_COLUMN, JSON_COLUMN, KIND_COLUMN } ColumnType;
 
 /* Values of one column. `data` holds integers and kinds, or the concatenated texts. */
@@ -44,7 +44,7 @@ size_t width_of(const Column *column);
 /* Free all memory and remove all rows. */
 void batch_clear(Batch *batch);
 
-/* Remove all rows, but not the memory. */
+/* Remove all rows, but keep the memory. */
 void batch_empty(Batch *batch);
 
 /* Reserve one more row in every column. Return false if memory runs out. */
@@ -56,8 +56,8 @@ bool column_reserve(Column *column, size_t bytes);
 /* Remove the texts of an incomplete row. */
 void batch_undo_row(Batch *batch);
 
-/* Setters of the row after the last complete one. The next row overwrites it if the event cannot be
- * read. */
+/* Setters for the row after the last complete row. If the event cannot be read, the next event overwrites
+ * this row. */
 
 static inline void set_int(Batch *batch, int column, bool is_valid, int64_t value)
 {
@@ -74,7 +74,7 @@ static inline void set_text(Batch *batch, int column, bool is_valid)
     c->is_valid[batch->row_count] = is_valid;
 }
 
-/* Append bytes. Most texts are so short that a call of memcpy would take longer than the copy. */
+/* Append bytes. Most texts are so short that a call to memcpy would take longer than the copy itself. */
 static inline void put(Column *column, const char *text, size_t bytes)
 {
     uint8_t *to = column->data + column->size;

@@ -1,5 +1,5 @@
 /* Sweep for the context of launches and ops: the op, node, module, and ranges that enclose them on their
- * thread. Modules, ranges, and other spans are decided by tracekit/analysis/context_walk.py. */
+ * thread. tracekit/analysis/context_walk.py decides how modules, ranges, and other spans change it. */
 #include "sweep.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     int64_t event, end, function_end;
     bool is_generated, has_function, is_in_grad_mode;
-    bool has_ran, ran_numbered; /* the last op directly inside has a sequence number; no op: neither */
+    bool has_ran, ran_numbered; /* an op ran directly inside after inner nodes; the last is numbered */
     bool ends_saving;           /* the last op inside the node's latest Function detaches a tensor */
 } Node;
 
@@ -64,8 +64,8 @@ static const Context OUTSIDE = {
 /* Questions. The Python side stores exceptions that are raised in an answer. */
 enum { BEGIN_THREAD, ENTER, NOTES_ONLY };
 
-/* Notes follow the numbers of a question: trace, node, and whether the backward pass of the node is
- * differentiated (1), or the node only calls Functions (0). */
+/* Notes follow the numbers of a question: the trace, the node, and 1 if the backward pass of the node is
+ * differentiated, or 0 if the node only calls Functions. */
 enum { NOTE_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTE, NOTE_NUMBERS = 3, MAX_NOTES = 1000 };
 
 static bool no_room(Sweep *sweep)
@@ -99,7 +99,7 @@ static bool note(Sweep *sweep, Walk *walk, int64_t node, bool is_differentiated)
  * tensor, or in a backward pass inside the node. Afterwards, the node computes its gradient in the grad
  * mode of the pass. A node that torch generated (MmBackward0) always ends this way. A user-defined node may
  * run no torch op after recomputing, so a generated node in the pass must confirm that the pass is
- * differentiated: the previous one, or else the next.
+ * differentiated: the previous generated node, or else the next one.
  *
  * A user-defined Function has a sequence number in any grad mode. A node that calls one (the backward pass
  * of a collective is a collective) recomputes only if a torch op in it has a sequence number, if another
@@ -127,7 +127,7 @@ static bool decide(Sweep *sweep, Walk *walk, const Node *node)
     return is_good;
 }
 
-/* Decide the nodes that have ended at a time, and return the innermost of the others, or NULL. */
+/* Decide whether the nodes that end by `at` recompute. Set `innermost` to the innermost other or NULL. */
 static bool close_nodes(Sweep *sweep, Walk *walk, int64_t at, Node **innermost)
 {
     Node *nodes = (Node *)walk->nodes.data;
@@ -154,7 +154,7 @@ static bool begin_node(Sweep *sweep, Walk *walk, const Context *context, int64_t
     return buffer_add(&walk->nodes, &node, sizeof node) || no_room(sweep);
 }
 
-/* Process an op of a node: directly inside it, or inside another op. */
+/* Process an op in a node, either directly inside the node or inside another op. */
 static bool run_op(Sweep *sweep, Walk *walk, const Context *context, int64_t start, bool has_number,
                    int flags)
 {
@@ -227,7 +227,7 @@ static bool enter_op(Sweep *sweep, Walk *walk, Context *context, int64_t start, 
     return true;
 }
 
-/* Of nested nodes the outermost counts, unless an inner one has its own sequence number. */
+/* Of nested nodes, the outermost is used, unless an inner node has its own sequence number. */
 static bool enter_node(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
                        int64_t bits, int flags)
 {
@@ -263,7 +263,8 @@ static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int
     return true;
 }
 
-/* Return the context around a span. A span that ends late by a rounding error is shortened. */
+/* Return the context around a span. If the span ends after the enclosing span because of a rounding error, or
+ * if it is a hint, shorten it. */
 static Context around(Buffer *open, int64_t start, int64_t end, bool is_hint)
 {
     const Context *spans = (const Context *)open->data;

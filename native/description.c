@@ -29,7 +29,7 @@ static bool parse_type(const char *type, ColumnType *to)
     return true;
 }
 
-/* Return the type of a column with code in the parser. */
+/* Return the type of a column that the parser has code for. */
 static ColumnType known_type(int column)
 {
     switch (column) {

@@ -1,4 +1,4 @@
-/* Description of events, built by one call per column, key, and kind; and rows read by Python. */
+/* Description of events, built by one call per column, key, and kind; and rows that Python has read. */
 #ifndef TRACEKIT_DESCRIPTION_H
 #define TRACEKIT_DESCRIPTION_H
 
@@ -17,8 +17,8 @@ void description_begin(Description *description);
 
 /* The functions below return NULL, or the reason why the parser does not support the description. */
 
-/* Add a column, in row order. `source` is "member", "argument", or "reader"; `none` is the number that
- * means NULL, or no pointer. */
+/* Add a column, in row order. `source` is "member", "argument", or "reader". `none` points to the number
+ * that means NULL, or is a null pointer. */
 const char *describe_column(Description *description, const char *name, const char *type,
                             const char *source, const int64_t *none);
 
@@ -32,8 +32,8 @@ const char *describe_kind(Description *description, const char *name, const char
 /* Check that the description is complete. */
 const char *description_end(const Description *description);
 
-/* Append a row: per position whether it has a value, and its number or the length of its text. `texts`
- * are concatenated. */
+/* Append a row: for each position, whether it has a value, and its number or the length of its text. `texts`
+ * contains all texts, concatenated. */
 const char *append_row(const Description *description, Batch *batch, const uint8_t *has_value,
                        const int64_t *numbers, const char *texts);
 

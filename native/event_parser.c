@@ -101,7 +101,7 @@ EXPORTED int columns_read(Columns *columns, const char *text, size_t bytes, size
         return CALL_BUSY;
     Run run = {DAMAGED, at, 0, 0, false};
     size_t row_count = columns->batch.row_count;
-    /* Longer text counts as damaged. */
+    /* Longer text is treated as damaged. */
     if (bytes < MAX_TEXT_BYTES && columns->batch.columns[ARGS].size < MAX_TEXT_BYTES)
         run = read_events(text, bytes, at, first_event_id, &columns->description.layout,
                           &columns->batch, &columns->structure);
@@ -128,7 +128,7 @@ EXPORTED const char *columns_append(Columns *columns, const uint8_t *has_value,
     return why;
 }
 
-/* Move the rows since the last call into a new array for a capsule; NULL without rows. */
+/* Move the rows since the last call into a new array for a capsule, or set it to NULL if there are none. */
 EXPORTED int columns_take(Columns *columns, struct ArrowArray **array_out)
 {
     *array_out = NULL;
@@ -154,7 +154,7 @@ EXPORTED struct ArrowArrayStream *columns_stream(const Columns *columns, NextArr
     return new_event_stream(&columns->description.layout, next);
 }
 
-/* Select the instructions, "avx2" or "plain", for tests: the rows are the same. Return false if this
+/* Select the instructions, "avx2" or "plain", for tests; both give the same rows. Return false if this
  * machine does not support them. */
 EXPORTED int use_instructions(const char *way)
 {

@@ -9,8 +9,8 @@
  * come from any thread, one at a time. */
 typedef int (*NextArray)(struct ArrowArray *array);
 
-/* Return a stream of arrays of `layout` from `next`, or NULL if memory runs out. The caller frees it
- * after its release. */
+/* Return a stream of the arrays from `next`, which have this layout, or NULL if memory runs out. The caller
+ * frees the stream after releasing it. */
 struct ArrowArrayStream *new_event_stream(const Layout *layout, NextArray next);
 
 #endif

@@ -92,7 +92,7 @@ static Outcome read_extra(Walker *w, Batch *batch, Event *event, const Token *ke
     return outcome;
 }
 
-/* Append members that their columns cannot hold to EXTRA, as strings. */
+/* Append to EXTRA, as strings, the members that cannot be stored in their own columns. */
 static Outcome put_members(const Layout *layout, Batch *batch, Event *event, const int *members,
                            int count)
 {
@@ -113,7 +113,7 @@ static Outcome put_members(const Layout *layout, Batch *batch, Event *event, con
     return FINE;
 }
 
-/* Append a text with resolved escapes, which only makes it shorter. Return false if memory runs out. */
+/* Append a text with resolved escapes, which is never longer. Return false if memory runs out. */
 static bool put_text(Column *column, const Token *token)
 {
     if (!column_reserve(column, (size_t)(token->end - token->start)))
@@ -160,7 +160,7 @@ static int kind_of(const Layout *layout, const Event *event)
         return -1;
     int named = layout->named_kind_of[(int)*phase->start];
     if (named >= 0 && name->type == STRING) {
-        /* With escapes it may be the same name. */
+        /* A name with escapes may be the required name in another spelling. */
         if (name->has_escape)
             return -1;
         const char *required = layout->kind_event_name[named];
@@ -180,7 +180,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     bool is_span = kind == layout->event_kind;
     int64_t ts_ns = 0, dur_ns = 0;
     bool has_ts = members[M_TS].type != ABSENT, has_dur = members[M_DUR].type != ABSENT;
-    /* A begin event gets its duration from its end event and has none. */
+    /* A begin event has no duration of its own; its end event determines the duration. */
     bool is_complete = *members[M_PH].start == 'X';
     if ((!has_ts && kind != layout->metadata_kind) || (is_span && has_dur != is_complete))
         return ODD;
@@ -234,7 +234,7 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     return FINE;
 }
 
-/* Read the event at the next offset into the row after the last one. */
+/* Read the event at the next offset into the row after the last complete row. */
 static Outcome read_event(Walker *w, const Layout *layout, Batch *batch, int64_t event_id)
 {
     Event event;

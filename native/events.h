@@ -1,7 +1,7 @@
 /* Parser of trace events: one row per event.
  *
  * An unusual event (a duplicate member, a rare number format, an unsupported phase) is odd:
- * tracekit/ingest/event_reader.py reads it and decides whether it is wrong. Malformed text stops the
+ * tracekit/ingest/event_reader.py reads it and decides whether it is valid. Malformed text stops the
  * parser.
  */
 #ifndef TRACEKIT_EVENTS_H
@@ -28,9 +28,9 @@ typedef enum {
 typedef struct {
     Stop stop;
     size_t used;     /* number of bytes before the next event, or through the bracket */
-    size_t odd_end;  /* odd event: its end, */
-    size_t behind;   /* the start of the next event, or the end of the bracket, */
-    bool is_last;    /* and whether it was the bracket */
+    size_t odd_end;  /* odd event: its end */
+    size_t behind;   /* odd event: start of the next event, or end of the closing bracket */
+    bool is_last;    /* odd event: whether the closing bracket follows */
 } Run;
 
 /* Read events up to the end of the array, or up to the last event that is followed by another.

@@ -114,8 +114,8 @@ typedef struct {
     int32_t text_heads[256];
     Buffer text_links;
     Device device;
-    size_t done;  /* traces */
-    size_t place; /* of the last trace */
+    size_t done;  /* number of finished traces */
+    size_t place; /* index of the trace of the last row */
     int32_t other, unattributed;
     bool is_full;
     _Alignas(16) char spare[512]; /* written if memory runs out, and never read */
@@ -613,7 +613,7 @@ static void read_host(Walk *walk, const Sweep *sweep, Trace *trace)
         add_span(walk, &process->phases, span);
 }
 
-/* Drop pieces that end before a time, except the last one, whose `before` counts the others. */
+/* Drop the pieces before the last one that starts by `before`; its own member `before` still counts them. */
 static void drop_pieces(Buffer *pieces, int64_t before)
 {
     size_t first = place_after(pieces, sizeof(Piece), &before, by_start);
@@ -621,7 +621,7 @@ static void drop_pieces(Buffer *pieces, int64_t before)
         buffer_drop(pieces, (first - 1) * sizeof(Piece));
 }
 
-/* Drop spans that end before a time. Their children get their parents. */
+/* Drop spans that end before a time. The children of a dropped span become children of its parent. */
 static void drop_spans(Walk *walk, Buffer *spans, int64_t before)
 {
     int32_t kept_count = 0, count = (int32_t)COUNT(*spans, Span);
@@ -708,8 +708,8 @@ static int by_thread_wait(const void *a, const void *b)
     return ordered ? ordered : order(x->start, y->start);
 }
 
-/* Return the index of the last wait of the launching thread for another thread that starts at or before
- * `at`, or else of the next wait. */
+/* Of the waits of the launching thread for other threads, return the index of the last one that starts at or
+ * before `at`, or else of the next one. */
 static size_t thread_wait_at(const Trace *trace, const Gap *gap, int64_t at)
 {
     ThreadWait key = {.pid = gap->pid, .waiting = gap->tid, .start = at};
@@ -774,8 +774,8 @@ static Borders borders_of(const Trace *trace, const Gap *gap, bool is_long)
     return borders;
 }
 
-/* Cut a gap with a late launch where the host changes its context, where nothing is recorded for long, and
- * at the starts and ends of long waits. */
+/* Cut a gap with a late launch where the host changes its context or starts a step, where nothing is recorded
+ * for a long time, and at the starts and ends of long waits. */
 static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
 {
     const int64_t end = host_end(gap);
@@ -879,7 +879,7 @@ typedef struct {
     const char *cause, *reason;
 } Verdict;
 
-/* Facts that decide the cause of a segment. Durations are in ns within its host part. */
+/* Facts that decide the cause of a segment. Durations are in ns and cover only its host part. */
 typedef struct {
     int64_t host, profiler, data_loading, allocator, comm_wait, sync, lock, unrecorded;
     bool is_inside_graph, is_coarse, lacks_launch, lacks_work, is_late, is_short, follows_comm, is_ordered;
@@ -940,7 +940,7 @@ static int by_missing(const void *a, const void *b)
     return ordered ? ordered : order(x->ts, y->ts);
 }
 
-/* Return whether the thread launched work in or before the first half of the gap that is not in the
+/* Return whether the thread, in or before the first half of the gap, launched work that is not in the
  * trace. */
 static bool lacks_work(const Trace *trace, const Gap *gap)
 {
@@ -956,7 +956,7 @@ static bool lacks_work(const Trace *trace, const Gap *gap)
 }
 
 /* Return the part of a segment, ns, that is due to a wait that ran at `since` (the start of the gap, or of
- * the wait for this thread): without it, the launch would have come that much earlier. */
+ * the wait for this thread): without that wait, the launch would have come this much earlier. */
 static int64_t inherited(const Walk *walk, const Buffer *waits, int64_t since,
                          const Segment *segment, int64_t end)
 {
@@ -1021,7 +1021,7 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
         if (gap->previous_flags & IS_COPY_TO_HOST)
             facts.sync += inherited(walk, &waits[COPY], since, segment, end);
     }
-    /* The driver's lock is shared by the process. */
+    /* All threads of the process share the driver's lock. */
     if (gap->flags & BY_CALL)
         facts.allocator += covered(&process_of(trace, gap->pid)->allocator,
                                    most(call_of(gap), segment->start),

@@ -26,7 +26,7 @@ static Outcome read_hex4(const char *at, const char *end, unsigned *unit)
     return FINE;
 }
 
-/* Read the escape after a backslash: `code` is the character, `at` its end. */
+/* Read the escape after a backslash. Set `code` to the character, and `at` to the end of the escape. */
 static Outcome read_escape(const char **at, const char *end, uint32_t *code)
 {
     const char *p = *at;
@@ -97,19 +97,19 @@ static int utf8_bytes(const unsigned char *p, const unsigned char *end)
     return bytes;
 }
 
-/* Return the number of plain characters at `p`, or fewer, up to 8: ASCII without quotes, backslashes, and
- * control characters. Eight bytes are readable. */
+/* Return a lower bound, at most 8, for the number of plain characters at `p`: ASCII without quotes,
+ * backslashes, and control characters. Eight bytes must be readable. */
 static inline size_t count_plain(const char *p)
 {
     uint64_t word;
     memcpy(&word, p, sizeof word);
     uint64_t quote = word ^ EIGHT('"'), slash = word ^ EIGHT('\\');
-    /* The borrow sets the top bit of a zero byte, or one below 0x20, and maybe of the byte after it. */
+    /* The borrow sets the top bit of a zero byte, or of one below 0x20, and maybe of the byte after it. */
     uint64_t marks = (quote - EIGHT(1)) | (slash - EIGHT(1)) | (word - EIGHT(0x20)) | word;
     return bytes_before_mark(marks & EIGHT(0x80));
 }
 
-/* Read a string from its opening quote through its closing one. */
+/* Read a string from its opening quote through its closing quote. */
 static Outcome read_string(Reader *r, Token *token)
 {
     const char *p = r->at + 1, *end = r->end;
@@ -192,7 +192,7 @@ static Outcome read_number(Reader *r, Token *token)
             return p < end ? ODD : MORE;
     }
     if (p >= end)
-        return MORE; /* It may continue. */
+        return MORE; /* The number may continue. */
     token->end = p;
     r->at = p;
     return FINE;

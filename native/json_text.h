@@ -25,7 +25,7 @@ typedef struct {
 
 typedef enum { ABSENT, NULL_TOKEN, STRING, INTEGER, NUMBER, OTHER } TokenType;
 
-/* A scalar as it is written; of a string, the text between the quotes. */
+/* A scalar as it is written; for a string, the text between the quotes. */
 typedef struct {
     const char *start;
     const char *end;
@@ -43,8 +43,8 @@ static inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Return the number of bytes before the first of eight bytes with its top bit set. Without compiler
- * support it is a lower bound. */
+/* Of eight bytes, return the number of bytes before the first one whose top bit is set. Without compiler
+ * support, the result is a lower bound. */
 static inline size_t bytes_before_mark(uint64_t marks)
 {
     if (marks == 0)
@@ -58,7 +58,7 @@ static inline size_t bytes_before_mark(uint64_t marks)
 
 #define EIGHT(byte) (0x0101010101010101ULL * (byte))
 
-/* Return the number of spaces at `p`, or fewer, up to 8. Eight bytes are readable. */
+/* Return a lower bound, at most 8, for the number of spaces at `p`. Eight bytes must be readable. */
 static inline size_t count_spaces(const char *p)
 {
     uint64_t word;
@@ -103,7 +103,7 @@ Outcome read_separator(Reader *r, char closes, bool *is_closed);
 void put_escaped_string(Column *out, const Token *token, bool is_resolved);
 
 /* Append the text between the quotes of a string token, with its escapes resolved or in their shortest
- * form. `out` has room, because neither is longer than the token. */
+ * form. `out` must have room for the token; neither form is longer. */
 static inline void put_string(Column *out, const Token *token, bool is_resolved)
 {
     if (token->has_escape)

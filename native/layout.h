@@ -14,7 +14,7 @@
 #define MAX_KEYS 64
 #define MAX_KINDS 16
 
-/* Members of an event with code in the parser. */
+/* Members of an event that the parser has code for. */
 enum member { M_PH, M_CAT, M_NAME, M_PID, M_TID, M_TS, M_DUR, M_ID, M_S, M_BP, M_ARGS, MEMBERS };
 
 /* Key of a member, or of an argument with a column. */
@@ -35,7 +35,7 @@ typedef struct {
     char column_names[MAX_COLUMNS][MAX_NAME_BYTES];
     ColumnType types[MAX_COLUMNS];
     int column_count;
-    bool has_none[MAX_COLUMNS]; /* this number of an argument means NULL: */
+    bool has_none[MAX_COLUMNS]; /* whether the number `none` means NULL */
     int64_t none[MAX_COLUMNS];
     KeyTable members;
     KeyTable arguments;
@@ -43,7 +43,7 @@ typedef struct {
     char kind_names[MAX_KINDS][MAX_NAME_BYTES];
     int kind_count;
     int8_t kind_of[128];       /* by phase, or -1 */
-    int8_t named_kind_of[128]; /* for events with this name: */
+    int8_t named_kind_of[128]; /* the same for kinds that require an event name */
     char kind_event_name[MAX_KINDS][MAX_NAME_BYTES];
     int event_kind, flow_kind, metadata_kind;
     int64_t min_time_us, max_time_us, max_dur_us;
@@ -68,13 +68,13 @@ static inline int find_key(const KeyTable *table, const char *text, size_t bytes
     return -1;
 }
 
-/* Return the column with code in the parser of this name, or -1. */
+/* Return the column of this name that the parser has code for, or -1. */
 int known_column(const char *name);
 
-/* Return the name of a column with code in the parser. */
+/* Return the name of a column that the parser has code for. */
 const char *known_name(int column);
 
-/* Return the member of a column, or MEMBERS. */
+/* Return the member that is stored in a column, or MEMBERS if there is none. */
 int member_of_column(int column);
 
 /* Initialize a batch without rows. */

@@ -19,9 +19,9 @@ static int64_t later(int64_t one, int64_t other)
     return one > other ? one : other;
 }
 
-/* Compute owns time before comm, comm before memcpy; within a kind, the first event in order. The time of
- * an event within its kind is known when it is read. The part that other kinds hide is known once rows
- * start after its end; until then it waits. */
+/* Concurrent time belongs to compute before comm, and to comm before memcpy; within a kind, to the first
+ * event in order. The time that an event owns within its kind is known when the event is read. The part that
+ * other kinds hide is known only once rows start after the event's end; until then, the event waits. */
 
 enum { COMPUTE, COMM, MEMCPY, KINDS };
 
@@ -41,7 +41,7 @@ static void cover(Cover *covered, int64_t start, int64_t end)
     covered->until = end;
 }
 
-/* Return the covered time before `at`, which is not before the last start. */
+/* Return the covered time before `at`, which must not be before the last start. */
 static int64_t covered_before(const Cover *covered, int64_t at)
 {
     return covered->until > at ? minus(covered->total, minus(covered->until, at))
@@ -60,7 +60,7 @@ typedef struct {
     size_t first[KINDS];
 } OwnedTime;
 
-/* Set the owned time of waiting rows that end by `until`. Return the first row that still waits. */
+/* Set the owned time of the waiting rows that end by `until`. Return the first row that is still waiting. */
 static int64_t settle(Sweep *sweep, OwnedTime *own, bool is_all, int64_t until)
 {
     int64_t waits = INT64_MAX;

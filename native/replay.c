@@ -1,12 +1,12 @@
 /* Sweeps over a dependency graph: earliest and latest time of each node, gains, and critical paths. They
- * hold the complete graph, with at least 40 bytes per edge. */
+ * keep the complete graph in memory, with at least 48 bytes per edge. */
 #include "sweep.h"
 
 #include <stdlib.h>
 
 #define NEVER INT64_MAX
 
-/* Edge with its weight in ns, the recorded time of its target in ns, and whether that is an end of the
+/* Edge with its weight in ns, the recorded time of its target in ns, and whether the target is an end of the
  * graph. */
 typedef struct {
     int64_t number, source, target, weight, recorded;
@@ -77,7 +77,8 @@ static void free_nodes(Nodes *nodes)
         free(all[i]);
 }
 
-/* Return the size of an array indexed by these numbers, or 0 if they have too many holes. */
+/* Return the size of an array indexed by `count` numbers from `least` to `most`, or 0 if they have too many
+ * holes. */
 static size_t room_between(int64_t least, int64_t most, size_t count)
 {
     uint64_t span = (uint64_t)most - (uint64_t)least;
@@ -155,7 +156,7 @@ static void pop_node(Nodes *nodes, const Edge *edges, size_t node)
     }
 }
 
-/* Start a cycle at its node with the earliest recorded time. */
+/* Break a cycle: continue with the unvisited node that has the earliest recorded time. */
 static bool break_cycle(Nodes *nodes)
 {
     size_t first = SIZE_MAX;
@@ -251,7 +252,7 @@ static bool read_member(Sweep *sweep, void *state, bool is_new_partition)
         || has_no_room(sweep);
 }
 
-/* Replay in topological order without the removed edges. Return the time of the last end. */
+/* Replay in topological order with weight 0 for the removed edges. Return the time of the last end. */
 static int64_t end_without(const Nodes *nodes, const Edge *edges, size_t count,
                            const bool *is_removed, int64_t *at)
 {
@@ -464,8 +465,8 @@ static int64_t clamped(double ns)
     return ns >= 9e18 ? INT64_MAX : ns <= -9e18 ? INT64_MIN : (int64_t)ns;
 }
 
-/* Compute the step of each trace for each weight, in ns, and then their mean; NOTHING for a trace without
- * steps. If `is_recorded`, the last weight is replaced by the recorded times. */
+/* Compute the step time, ns, of each trace for each weight, and then the mean of all traces; NOTHING for a
+ * trace without steps. If `is_recorded`, recorded times replace the times of the last weight. */
 static void find_steps(const Nodes *nodes, const Edge *edges, const Replay *replay, bool is_recorded,
                        int64_t *at, int64_t *ends, int64_t *results, size_t traces)
 {
@@ -520,8 +521,8 @@ static void find_steps(const Nodes *nodes, const Edge *edges, const Replay *repl
         results[traces * WEIGHTS + j] = clamped(sums[j] / (double)with_steps);
 }
 
-/* Search the host slowdown factor at which the mean step takes the target time. It is 1 if the device
- * alone takes that long. `plain` has room for one weight per edge. */
+/* Find the host slowdown factor at which the mean step takes the target time. Return 1 if the step takes
+ * that long even at the smallest factor, because of the device. `plain` has room for one weight per edge. */
 static double find_factor(const Nodes *nodes, const Edge *edges, Replay *replay, int64_t *plain,
                           int64_t *at, int64_t *ends, int64_t *results, size_t traces)
 {
@@ -613,8 +614,8 @@ const SweepKind RUN_STEPS = {
     .free = free_replay,
 };
 
-/* Critical paths, walked back from the ends. The input is the binding edges; their weight column is the
- * trace that an edge ends, or NULL. */
+/* Critical paths, followed backward from the ends. The input rows are the binding edges. The weight column
+ * contains the trace whose last edge the row is, or NULL. */
 
 static bool read_binding(Sweep *sweep, void *state, bool is_new_partition)
 {

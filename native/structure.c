@@ -5,14 +5,14 @@
 
 #define BLOCK_BYTES 64
 #define MIN_PIECE_BYTES ((size_t)4 << 10)  /* little work is lost if reading restarts */
-#define MAX_PIECE_BYTES ((size_t)32 << 10) /* its offsets fit the cache */
+#define MAX_PIECE_BYTES ((size_t)32 << 10) /* its offsets fit into the cache */
 #define MAX_PENDING_BYTES ((size_t)16 << 20)
 
 /* One bit per byte of a block. */
 typedef struct {
     uint64_t quote, backslash, space;
-    uint64_t mark;    /* brackets, colons, commas, and control characters with the same bits */
-    uint64_t special; /* control characters, and beyond ASCII */
+    uint64_t mark;    /* brackets, colons, commas, and control characters that differ only in bit 0x20 */
+    uint64_t special; /* control characters, and bytes beyond ASCII */
 } Masks;
 
 static inline unsigned first_bit(uint64_t bits)
@@ -152,8 +152,8 @@ FOR_AVX2 static inline uint64_t bits_of(__m256i low, __m256i high)
 
 FOR_AVX2 static void look_by_avx2(Structure *s, const char *text, size_t base, size_t blocks)
 {
-    /* By the low half of a byte: the only white space with it, and the only mark with bit 0x20 set; else
-     * a byte with another low half. */
+    /* Indexed by the low half of a byte: the only white space character, or the only mark with bit 0x20 set,
+     * that has this low half; if there is none, a byte with another low half, which never matches. */
     const __m256i spaces = _mm256_setr_epi8(
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0,
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0);
@@ -219,7 +219,7 @@ bool structure_more(Structure *s, size_t start, size_t place_count)
     if (place_count > 0)
         memmove(s->at, s->at + s->count - place_count, place_count * sizeof *s->at);
     s->count = place_count;
-    /* Read as much again as is pending, so that long events are not restarted too often. */
+    /* Index as much again as is pending, so that reading of long events does not restart too often. */
     size_t piece = 2 * s->piece < MIN_PIECE_BYTES ? MIN_PIECE_BYTES : 2 * s->piece;
     if (piece > MAX_PIECE_BYTES)
         piece = pending_bytes > MAX_PIECE_BYTES ? pending_bytes : MAX_PIECE_BYTES;

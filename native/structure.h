@@ -20,8 +20,8 @@ typedef struct {
     size_t count;
     size_t capacity;
     uint64_t in_string;   /* whether the end is in a string: all bits, or 0 */
-    uint64_t is_escaped;  /* 1 or 0 */
-    uint64_t in_scalar;   /* the byte before the end: 1 or 0 */
+    uint64_t is_escaped;  /* whether the byte at the end is escaped: 1 or 0 */
+    uint64_t in_scalar;   /* whether the byte before the end is in a scalar: 1 or 0 */
 } Structure;
 
 /* Start an empty index of a text at offset `at`, which is outside a string. */
@@ -34,7 +34,7 @@ bool structure_more(Structure *structure, size_t start, size_t place_count);
 /* Free all memory. */
 void structure_free(Structure *structure);
 
-/* Select the implementation, "avx2" or "plain", for tests: the index is the same. Return false if the
+/* Select the implementation, "avx2" or "plain", for tests; both give the same index. Return false if the
  * machine does not support it. */
 bool structure_use(const char *way);
 

@@ -57,7 +57,7 @@ struct Sweep {
     OutputColumn columns[MAX_SWEEP_COLUMNS];
     int column_count, next_column;
     int64_t row_count, exported_rows, held_row;
-    struct ArrowArray waiting[MAX_WAITING_BATCHES]; /* that get columns appended */
+    struct ArrowArray waiting[MAX_WAITING_BATCHES]; /* input batches to which columns are appended */
     int waiting_count;
     const SweepAsks *asks;
     char error[256];
@@ -426,7 +426,7 @@ static void stream_release(struct ArrowArrayStream *stream)
 
 /* Python interface */
 
-/* Return whether the source has the columns of a sweep; set which of them have 32 bits. */
+/* Return whether the source has the columns of a sweep. Set `is_narrow` for columns with 32 bits. */
 static bool has_columns(struct ArrowArrayStream *source, const char *formats, bool *is_narrow)
 {
     struct ArrowSchema schema;

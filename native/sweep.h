@@ -61,8 +61,8 @@ typedef struct {
     const char *name;
     const char *input_types, *output_types;     /* one letter per column */
     const char *const names[MAX_SWEEP_COLUMNS]; /* of all columns of the result */
-    int partition_columns;                      /* number of first columns that identify a partition */
-    bool appends_columns;                       /* adds columns to the input rows, not new rows */
+    int partition_columns;                      /* number of leading columns that identify a partition */
+    bool appends_columns;                       /* appends columns to the input rows, adds no rows */
     size_t state_bytes;
     bool (*read_row)(Sweep *sweep, void *state, bool is_new_partition); /* false on failure */
     /* Optional: called after the last row, and to free the state. */
@@ -80,13 +80,13 @@ bool sweep_fail(Sweep *sweep, const char *why);
 typedef struct {
     int (*ask)(int question); /* returns 0 on failure; called from any thread */
     int64_t *numbers;         /* arguments of the question, replaced by the answer */
-    const uint16_t *flags;    /* of each kind of row, as the sweep defines them */
+    const uint16_t *flags;    /* for each kind of row, as the sweep defines them */
     int64_t kind_count;
 } SweepAsks;
 
-/* Return the result stream of the sweep `name` over `source`, which it takes over. The caller frees it
- * after its release. `asks` is NULL, or valid while the stream is read. Return NULL on failure, with
- * the reason in `why`, which has `room` bytes. */
+/* Return the result stream of the sweep `name` over `source`. The stream takes ownership of `source`, and the
+ * caller frees the stream after releasing it. `asks` is NULL, or must stay valid while the stream is read.
+ * Return NULL on failure, with the reason in `why`, which has `room` bytes. */
 struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
                                       const SweepAsks *asks, char *why, size_t room);
 
@@ -97,8 +97,8 @@ const SweepAsks *sweep_asks(const Sweep *sweep);
 int64_t number_of(const Sweep *sweep, int column);
 const char *text_of(const Sweep *sweep, int column, size_t *size);
 
-/* Append the value of the next column of the current output row; emit_column() copies a column of the
- * input row. Return false on failure. */
+/* Append the value of the next column of the current output row. emit_column() copies the value of a column
+ * of the input row. Return false on failure. */
 bool emit_number(Sweep *sweep, int64_t number);
 bool emit_text(Sweep *sweep, const char *text, size_t size);
 bool emit_column(Sweep *sweep, int column);

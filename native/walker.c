@@ -18,7 +18,7 @@ Outcome walk_unusual_scalar(Walker *w, Token *token)
     if (outcome != FINE)
         return outcome;
     w->at++;
-    /* Trailing characters that are not part of it make it odd. */
+    /* If other characters follow directly, the scalar is odd. */
     if (!has_place(w))
         return MORE;
     return r.at == w->text + *w->at || is_space(*r.at) ? FINE : ODD;

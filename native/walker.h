@@ -1,5 +1,5 @@
-/* Strict reader of JSON text (RFC 8259) that follows the offsets of its structure, and copies it without
- * white space. */
+/* Strict reader of JSON text (RFC 8259) that follows the offsets in the structure index, and copies the text
+ * without white space. */
 #ifndef TRACEKIT_WALKER_H
 #define TRACEKIT_WALKER_H
 
@@ -183,8 +183,8 @@ static inline Outcome copy_separator(Walker *w, Copy *copy, char closes, bool *i
     return outcome;
 }
 
-/* Read a value at nesting depth `depth` and copy it without white space. `copy` has room for the rest of
- * the text. */
+/* Read a value at nesting depth `depth` and copy it without white space. `copy` must have room for the rest
+ * of the text. */
 Outcome copy_value(Walker *w, Copy *copy, int depth);
 
 #endif

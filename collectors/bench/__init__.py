@@ -1,1 +1,1 @@
-"""Microbenchmarks of `tracekit bench`: raw times of points in a run folder of stage `bench`."""
+"""Microbenchmarks of `tracekit bench`, which writes raw times to a run folder of stage `bench`."""

@@ -1,8 +1,8 @@
 """Clocks for benchmarks: CUDA events and the wall clock.
 
-Both time a batch of calls. A CUDA device is kept busy until the host has queued the batch, so that
-the time between the two events contains no launch overhead. (`torch.cuda.Event.elapsed_time` has a
-resolution of about half a microsecond.)
+Both time a batch of calls. The event clock first keeps the device busy until the host has queued
+the batch, so that the time between the two events contains no launch overhead.
+(`torch.cuda.Event.elapsed_time` has a resolution of about half a microsecond.)
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Call = Callable[[], object]
 
 MOST_QUEUED = 500
-"""Maximum number of calls queued at once: a stream holds about a thousand launches."""
+"""Maximum number of calls queued at once, because a stream holds about a thousand launches."""
 
-# Time in which the host queues a call: about 10 µs, in cycles of a device at about 1.5 GHz.
+# Time that the host needs to queue a call: about 10 µs, in cycles of a device at about 1.5 GHz.
 _CYCLES_PER_CALL = 15_000
 _LEAST_CYCLES = 75_000
 _MOST_CYCLES = 15_000_000
 
 
 class WallClock:
-    """Times calls on the host clock: on a CPU until they are done, on a device until launched."""
+    """Times calls with the host clock: until they finish on a CPU, or are launched on a device."""
 
     timer = "wall_clock"
 

@@ -1,7 +1,7 @@
 """Collectives across all ranks with torch.distributed.
 
-Message sizes are defined as in nccl-tests: the buffer of a rank for all-reduce, reduce, and
-broadcast; the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
+The message size, as in nccl-tests, is the size of one rank's buffer for all-reduce, reduce, and
+broadcast; of its output for all-gather; of its input for reduce-scatter; and of all its data for
 all-to-all. Point-to-point transfers form a ring, as in nccl-tests. Buffers contain zeros, so that
 sums stay finite.
 """
@@ -97,7 +97,7 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together; NCCL needs GPU memory to exchange figures."""
+    """The ranks that measure together; they exchange figures in device memory, as NCCL requires."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -1,7 +1,7 @@
 """GEMMs as in linear layers: activations [M, K] times weights [N, K]^T.
 
-Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
-are the same in every call, so small operands stay in the cache of the device.
+Operands are random, because a GPU that multiplies zeros draws less power and runs at higher clocks.
+Every call uses the same operands, so small ones stay in the device's cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DTYPES = tuple(TORCH_NAMES)
 
 
 def dtypes_of(device: torch.device) -> tuple[str, ...]:
-    """Return the default types; most CPUs emulate fp16, and torch has no fp8 kernels for them."""
+    """Return the default types; on CPUs, fp16 is usually emulated, and torch has no fp8 kernels."""
     if device.type == "cpu":
         return ("fp32", "bf16")
     import torch
@@ -62,7 +62,7 @@ def _mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call
 
 
 def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply fp8 matrices, one scale each, with fast accumulation, as for data-sheet rates."""
+    """Multiply fp8 matrices with one scale each and fast accumulation, as data-sheet rates do."""
     import torch
 
     scaled_mm = getattr(torch, "_scaled_mm", None)
@@ -105,7 +105,10 @@ def _torch_type(point: Point) -> torch.dtype:
 
 @contextlib.contextmanager
 def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Set and restore the fp32 precision; don't mix torch 2.9's new settings with the old ones."""
+    """Set the fp32 precision and restore it at the end.
+
+    Use torch 2.9's new setting if it exists, because it must not be mixed with the old one.
+    """
     if device.type != "cuda":
         if precision != "ieee":
             raise UnsupportedError("CPUs have no tf32")

@@ -1,4 +1,4 @@
-"""Launch overhead: an empty kernel, a graph, a synchronization, and a small op."""
+"""Launch overhead of an empty kernel, a graph replay, a stream synchronization, and a small op."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Measures points one at a time; an error is reported in the line of its point.
+"""Measures points sequentially; an error is recorded in the line of its point.
 
-Device state comes from NVML (nvml.h), and is null without it, as on a MIG slice.
+Clocks, power, and temperature come from NVML (nvml.h). They are null if NVML does not report them,
+as on a MIG slice.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number; all ranks take the same steps."""
+    """Yield the line of each point, without its `bench_id`; all ranks measure the same points."""
     facts, state = facts_of(device), state_of(device)
     if any(point.family == "gemm" for point in points):
         _wake(device)
@@ -87,7 +88,7 @@ def measure(
 
 
 def _wake(device: torch.device) -> None:
-    """Keep a GPU busy until it has left its idle clocks."""
+    """Keep a GPU busy for a second, so that its clocks rise from their idle values."""
     if device.type != "cuda":
         return
     import torch
@@ -168,7 +169,7 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 
 
 def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
-    """Run a function on all ranks; raise the error of this rank, or of another rank."""
+    """Run a function on all ranks; raise this rank's error, or else the worst of other ranks."""
     error: Exception | None = None
     result = None
     try:
@@ -238,7 +239,7 @@ class DeviceState:
             if library.nvmlInit_v2() == 0 and self._find(library, uuid):
                 self._library = library
         except (OSError, AttributeError):
-            # NVIDIA's driver is not installed or lacks a function.
+            # NVIDIA's driver is not installed, or it lacks a function.
             return
 
     def read(self) -> State:

@@ -1,8 +1,9 @@
 """Selects the points to measure.
 
-The full scale is the paper's (arXiv 2311.03687v2): Figure 11 and Table XII for GEMMs, Figure 12 for
-copies, Figures 13 to 15 for collectives, and the projections of Llama2. The small scale has the
-same kinds of points in sizes that take less than a minute on two CPU cores.
+The full scale contains the points of the paper (arXiv 2311.03687v2): Figure 11 and Table XII for
+GEMMs, Figure 12 for copies, and Figures 13 to 15 for collectives. It also contains the linear
+projections of Llama2. The small scale has the same kinds of points, in sizes that take less than a
+minute on two CPU cores.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _GRAPH_SIZES = (1, 10, 100)
 
 def plan(settings: Settings, device: torch.device, family: str, group_size: int) -> list[Point]:
     is_small = (settings.scale or ("full" if device.type == "cuda" else "small")) == "small"
-    # If the user selects only shapes, there are no points by size.
+    # If the user selects only GEMM shapes, no copies or collectives are measured.
     sizes = settings.sizes_bytes
     if family == "gemm":
         points = _products(settings, gemm.dtypes_of(device), is_small, device.type)

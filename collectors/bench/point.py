@@ -1,4 +1,4 @@
-"""A benchmark point and its line in `benchmarks.jsonl`: columns of table `benchmark`."""
+"""A benchmark point and its line in `benchmarks.jsonl`, with the columns of table `benchmark`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Point:
 
 
 class UnsupportedError(Exception):
-    """The device or this torch does not support a point; the text says why."""
+    """The device or this torch version does not support a point; the message says why."""
 
 
 def line_of(
@@ -59,7 +59,7 @@ def line_of(
     outcome: Outcome = "ok",
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return a point's line without number; `facts` is None if the point did not start."""
+    """Return a point's line without `bench_id`; `facts` is None if the point was not started."""
     line = dataclasses.asdict(point) | dict(facts or {})
     if timing is not None:
         ordered = sorted(timing.sample_ns)

@@ -1,7 +1,8 @@
 """A bench run: its folder, worker processes, and manifest.
 
-Separate processes measure, so that a crash, hang, or lost device costs only one point, and another
-process continues. After an interrupt, the finished points remain as an `incomplete` run.
+Points are measured in separate processes. After a crash, a hang, or the loss of a device, only one
+point fails, and a new process continues. After an interrupt, the finished points remain as an
+`incomplete` run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .worker import Part
 Echo = Callable[[str], None]
 
 _MOST_DEATHS = 3
-# Load average per core above which a machine counts as busy.
+# Load average per core from which a machine is considered busy.
 _BUSY_SHARE = 0.5
 _MOST_REASONS = 3
 _WIDTH = 79
@@ -44,8 +45,8 @@ _WIDTH = 79
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
     """Measure the selected points and return the run folder.
 
-    With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives.
-    Rank 0 also measures the other families; the other ranks return None.
+    With RANK and WORLD_SIZE in the environment, this process is one of the ranks that run the
+    collectives. Rank 0 also measures the other families; the other ranks return None.
     """
     settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")
@@ -242,7 +243,7 @@ class _Watch:
 
 def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
     lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
-    # Incomplete lines of processes that ended are dropped.
+    # Drop the incomplete line of a process that died while writing it.
     text = "".join(f"{text}\n" for text in part.texts()) + "".join(map(to_text, lines))
     part.lines.write_text(text, "utf-8")
 

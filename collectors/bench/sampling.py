@@ -1,10 +1,10 @@
 """Samples a call until its median is known precisely enough or a time limit is reached.
 
 A sample is the mean time per call in a batch that is long enough for the clock. The confidence
-interval of the median holds for any distribution: of n sorted samples, the j-th from below and the
-j-th from above enclose the median with probability 1 − 2 P(B ≤ j − 1), B binomial with n and 1/2
-(David and Nagaraja, Order Statistics, 7.1). It is checked only after 6, 9, 13, 19, … samples:
-stopping at the first narrow interval stops too early too often.
+interval of the median holds for any distribution: of n samples, the j-th smallest and the j-th
+largest enclose the median with probability 1 − 2 P(B ≤ j − 1), where B is binomial with parameters
+n and 1/2 (David and Nagaraja, Order Statistics, 7.1). The interval is checked only after 6, 9, 13,
+19, … samples, because checks after every sample would stop too early too often.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LEAST_SHARE = 0.2
 _GROWTH = 1.5
 
 Timed = Callable[[int], float]
-"""Makes that many calls and returns their total duration, ns."""
+"""Function that makes the given number of calls and returns their total duration, ns."""
 
 Agree = Callable[[Sequence[float]], Sequence[float]]
-"""Returns the element-wise maximum over all ranks, so that all ranks make the same decisions."""
+"""Function that returns the element-wise maximum over all ranks, so that all decide alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits for measuring a point until the interval has `width_pct` of the median.
+    """Limits for measuring a point until its interval is at most `width_pct` of the median wide.
 
-    `seconds` may be exceeded four times for the minimum number of samples of `sample_ns`;
-    `most_inner` calls per sample must fit into the device's queue.
+    Up to four times `seconds` may be spent to take the minimum number of samples, each at least
+    `sample_ns` long. The `most_inner` calls of a sample must fit into the device's queue.
     """
 
     width_pct: float = 2.0
@@ -55,7 +55,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Timing:
-    """Samples of a point, ns per call, in measuring order, and the number of calls."""
+    """Samples of a point (ns per call), and the numbers of warm-up calls and calls per sample."""
 
     warmup_count: int
     inner_count: int
@@ -78,7 +78,7 @@ class Timing:
 
 
 def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
-    """Return the largest rank, from 1 at either end, whose samples bound the median."""
+    """Return the largest j for which the j-th smallest and j-th largest sample bound the median."""
     # P(B <= place - 1) <= (1 - confidence) / 2, in integer arithmetic.
     below, place = 0, 0
     while place <= count:
@@ -95,7 +95,7 @@ def take_samples(
     agree: Agree = lambda own: own,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Timing:
-    """Measure a call; `agree` combines the figures of all ranks, which all call this."""
+    """Measure a call; all ranks must run this function, and `agree` combines their figures."""
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
     inner_count = min(max(wanted, 1), budget.most_inner)
@@ -135,7 +135,7 @@ def _warm_up(
         took_ns, elapsed_s = agree((timed(count), now_s() - begin_s))
         done += count
         batches += 1
-        # Keep the shortest time, because other load on the machine makes the others longer.
+        # Keep the shortest time, because other load on the machine only lengthens a batch.
         call_ns = min(call_ns, took_ns / count)
         if elapsed_s >= budget.warmup_s and (
             batches >= _LEAST_BATCHES or elapsed_s >= _MOST_OVERTIME * budget.warmup_s

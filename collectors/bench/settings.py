@@ -129,7 +129,7 @@ class Settings:
 
 
 def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Validate the arguments; return the settings, and the others: `out` and `force`."""
+    """Validate the arguments; return the settings and the other options (`out` and `force`)."""
     options = given(values, OPTIONS)
     families = WHAT[what]
     scale, shapes, sizes_bytes = _sizes(options.pop("sizes", None), families)

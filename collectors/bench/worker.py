@@ -1,7 +1,7 @@
 """Benchmark worker: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
 
 FIRST is the number of the first point, 0 unless an earlier process failed. Rank 0 writes the plan
-of the part, a description of the machine, and a line per point as soon as it is measured.
+of the part, a description of the machine, and the line of each point as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STORE = "store"
 SINGLE, COLLECTIVE = "single", "collective"
 
 LOST_DEVICE = 75
-"""Exit code of a worker whose device is unusable; its last line has the reason."""
+"""Exit code of a worker whose device is unusable; its last line contains the reason."""
 
 
 class Part:
@@ -57,7 +57,7 @@ class Part:
         return [Point(**members) for members in json.loads(text)]
 
     def texts(self) -> list[str]:
-        """Return the complete lines: the last one may be truncated."""
+        """Return the complete lines; a truncated last line is omitted."""
         try:
             text = self.lines.read_text("utf-8")
         except OSError:

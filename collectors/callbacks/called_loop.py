@@ -1,7 +1,7 @@
-"""Records the loop of a trainer with callbacks.
+"""Records the training loop of a trainer that invokes callbacks.
 
-A trainer may call a wrapper or a part of its model. Therefore the first step only shows which
-models are called, and counts as warm-up.
+A trainer may call a wrapper or a part of its model. Therefore, the first step only shows which
+models are called; it is one of the warm-up steps.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CalledLoop:
         self._collection = collection.__enter__()
 
     def _ended_without_a_word(self) -> None:
-        """End, at process exit, a loop whose trainer raised an exception."""
+        """At process exit, end a loop that its trainer did not end, as after an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")
             self._guarded(lambda collection: collection.end_at_exit(error))

@@ -4,7 +4,7 @@
 
     trainer = lightning.Trainer(…, callbacks=[TracekitCallback(out="runs/mine")])
 
-A step ends with an optimizer step: with `accumulate_grad_batches` it has several batches.
+A step ends with an optimizer step; with `accumulate_grad_batches`, it contains several batches.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """Hides tracekit's code from Dynamo (`torch.compile`).
 
 Dynamo inspects every Python frame below a compiled function. A hook would be such a frame: Dynamo
-would compile it, count it, guard on it, and recompile once it is removed. Two mechanisms hide it:
+would compile it, count it, guard on it, and recompile once it is removed. Two mechanisms hide
+hooks:
 
 - `unseen` marks the code of a function, so that Dynamo runs its frame unchanged. Functions that it
   calls are still inspected.
-- Between `set_eval_frame(None)` and restoring the previous callback, nothing is inspected. Only
-  tracekit's own code runs there, never the program's calls.
+- Between `set_eval_frame(None)` and restoring the previous callback, Dynamo inspects nothing. Only
+  tracekit's own code runs in between, never the program's calls.
 
 Dynamo inlines the calls of a traced function. A wrapper must therefore first check
 `torch.compiler.is_compiling()`, which is true during tracing, and then only call the original
 function. The graph is then unchanged.
 
-These functions are private (`torch._C._dynamo.eval_frame`) and exist up to at least torch 2.13. If
-they are missing, `IS_POSSIBLE` is False, and tracekit must not patch the program.
+Both mechanisms use private functions (`torch._C._dynamo.eval_frame`), which exist up to at least
+torch 2.13. If they are missing, `IS_POSSIBLE` is False, and tracekit must not patch the program.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ IS_POSSIBLE = _mark is not None and hasattr(_eval_frame, "set_eval_frame")
 """Whether this torch version supports hiding code from Dynamo."""
 
 set_eval_frame: Callable[[Any], Any] = getattr(_eval_frame, "set_eval_frame", lambda _: None)
-"""Set the callback for new frames on this thread (None: none) and return the previous one."""
+"""Set (or, with None, remove) this thread's callback for new frames; return the previous one."""
 
 
 def unseen(function: _F) -> _F:
-    """Hide the frames of a function from Dynamo, also below compiled code."""
+    """Hide the frames of a function from Dynamo, even if compiled code calls the function."""
     if _mark is not None:
         _mark(function.__code__)
     return function
 
 
-# Private name of torch: number of active dispatch modes, such as those for fake tensors.
+# Private functions of torch: the number of active dispatch modes, and a mode by its key.
 _mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _mode_of: Callable[[Any], Any] = getattr(torch._C, "_get_dispatch_mode", lambda _: None)
 _MODES = [
@@ -69,7 +70,7 @@ _MODES = [
 ]
 
 _function_mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
-_OWN_MODES = "torch", __name__.partition(".")[0]  # such as that of `torch.set_default_device`
+_OWN_MODES = "torch", __name__.partition(".")[0]  # such as the mode of `torch.set_default_device`
 
 
 def _sees_functions(mode: object) -> bool:
@@ -80,9 +81,9 @@ def _sees_functions(mode: object) -> bool:
 def is_captured() -> bool:
     """Return whether torch records calls as a graph, or a function mode of the program sees them.
 
-    There, a range would become part of the graph or crash the program, calls are not training
-    steps, and nothing may wait for the device. Dynamo must not trace this function: check
-    `torch.compiler.is_compiling()` first.
+    During such a capture, a range would become part of the graph or crash the program, calls are
+    not training steps, and waiting for the device is not allowed. Dynamo must not trace this
+    function: check `torch.compiler.is_compiling()` first.
     """
     return bool(
         torch._C._is_tracing()
@@ -115,10 +116,10 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call a function with each outermost call of a compiled one; return whether possible.
+    """Call `act` before each outermost call of a compiled function; return whether possible.
 
     At each call, a function returned by `torch.compile` gets its callback from Dynamo's private
-    `_callback_from_stance`, which is wrapped here. It runs before the compiled code.
+    `_callback_from_stance`. The wrapper installed here therefore runs before the compiled code.
     """
     global _undo
     module = sys.modules.get(_MODULE)

@@ -1,10 +1,10 @@
 """Observes every call of an `nn.Module` without registering hooks.
 
-Dynamo guards on hooks, compiles them, and warns about global ones. It neither sees nor inlines the
+Dynamo guards on hooks, compiles them, and warns about global hooks. It neither sees nor inlines the
 wrapper around `nn.Module.__call__` (see `dynamo_bypass`): a module called inside a compiled region
 is not reported, and the region is unchanged. Once Dynamo has compiled anything, the wrapper stays.
 
-An exception in a listener is reported only to that listener, which is then removed.
+A listener that raises an exception is removed, and only that listener is notified of the exception.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TORCHS = nn.Module._wrapped_call_impl
 
 
 class _Thread(threading.local):
-    depth = 0  # nesting depth of calls that listeners were notified of
+    depth = 0  # nesting depth of the calls that were reported to listeners
 
 
 _thread = _Thread()
@@ -56,7 +56,7 @@ _is_compiling = torch.compiler.is_compiling
 
 
 def listen(listener: Listener) -> None:
-    """Add a listener for all calls; the first one is outermost."""
+    """Add a listener for all calls; the first listener sees a call start first and end last."""
     global _listeners
     if not _listeners:
         _install()
@@ -81,20 +81,20 @@ def wants_changed() -> None:
 
 
 def forget_all() -> None:
-    """Remove all listeners in the child of a fork, which is not recorded."""
+    """Remove all listeners in a forked child, because they belong to the parent's recording."""
     for listener in _listeners:
         unlisten(listener)
 
 
-# functools.wraps gives it the name of torch's function, which Dynamo checks.
+# functools.wraps gives the wrapper the name of torch's function, which Dynamo checks.
 @unseen
 @functools.wraps(_original)
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    # This check must come first: a tracing Dynamo would guard on anything that is read before it.
+    # This check must come first: while tracing, Dynamo guards on anything that is read before it.
     if _is_compiling():
         return _original(self, *args, **kwargs)
     depth = _thread.depth
-    # Fast path: most calls are nested, and timed steps ignore those.
+    # Fast path: most calls are nested, and timed steps ignore nested calls.
     if _skips_inner and depth and self._compiled_call_impl is None:
         return self._call_impl(*args, **kwargs)  # as torch's own function does
     listeners = _inner_listeners if depth else _listeners
@@ -133,7 +133,7 @@ def _before(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> list[object]:
-    """Notify the listeners of a call; return their results, and `_drop` for failed ones."""
+    """Notify the listeners of a call; return their results, with `_drop` for a failed listener."""
     tokens: list[object] = []
     for listener in listeners:
         try:
@@ -170,11 +170,11 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    # Dynamo traces through the wrapper if a class overrides `__call__` and calls torch's, and then
-    # guards on the wrapper's code. Removing the wrapper would trigger recompilation, so it stays.
+    # If a class overrides `__call__` and calls torch's `__call__`, Dynamo traces through the
+    # wrapper and guards on its code. Removing the wrapper would trigger recompilation, so it stays.
     if has_compiled():
         return
-    # If the program has added another wrapper on top, this one stays, and calls torch's function.
+    # If the program has added its own wrapper on top, tracekit's stays and calls torch's function.
     if nn.Module.__call__ is _call:
         nn.Module.__call__ = _original
         _tell_dynamo(_call, _original)
@@ -183,8 +183,8 @@ def _uninstall() -> None:
 def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
     """Make Dynamo treat the wrapper as torch's own function.
 
-    Dynamo goes from a module call directly to its `forward` if `__call__` is the function that
-    existed when Dynamo was loaded.
+    Dynamo goes from a module call directly to the module's `forward` if `__call__` is the function
+    that existed when Dynamo was loaded.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

@@ -1,7 +1,8 @@
 """Paths of a model's modules, independent of its wrappers.
 
-Paths are the names of `named_modules()` of the user's model, without wrappers, so that runs of one
-model are comparable. The path of the model itself, and of its wrappers, is its class name.
+Paths are the names in `named_modules()` of the user's model without wrappers, so that runs of the
+same model are comparable. The path of the model itself, and of its wrappers, is the model's class
+name.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ def _wrapper_child(model: nn.Module) -> str | None:
     for name in (*_WRAPPERS, "module"):
         if list(children) == [name]:
             return name
-    # DeepSpeed's engine may contain more than the model; a checkpoint wrapper is not an engine.
+    # DeepSpeed's engine may have other children than the model. A module with such a child, but
+    # without an engine's methods, may be a checkpoint wrapper.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return "module"
-    # PEFT's base model is at either of two depths. Only PEFT's own classes are checked, because a
-    # method with this name may do anything in other classes.
+    # In PEFT's wrappers, the base model is at one of two depths. Only PEFT's own classes are
+    # checked, because a method with this name may do anything in other classes.
     if any(kind.__module__.startswith("peft.") for kind in type(model).__mro__):
         result = model.get_base_model() if hasattr(model, "get_base_model") else None
         return next(

@@ -51,7 +51,7 @@ class UnknownError(Exception):
 
 
 def named(text: str) -> str:
-    """Return a short one-line ASCII version of a text from the trace."""
+    """Return a short one-line ASCII version of a string from the trace."""
     return ascii(text)[1:-1][:100]
 
 

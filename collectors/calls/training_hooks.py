@@ -1,10 +1,10 @@
 """Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
 
-`Tensor.backward`, and so every framework, calls `torch.autograd.backward`, which has no hooks: with
-a listener it is a wrapper around torch's function.
+`Tensor.backward`, and therefore every framework, calls `torch.autograd.backward`, which has no
+hooks. While there is a listener, a wrapper replaces this function.
 
-Dynamo traces the global hooks of optimizers to nothing, so a compiled step is not reported. Dynamo
-also guards on the set of hooks: once it has compiled a step, no hook is added or removed.
+Dynamo traces the global optimizer hooks as no-ops, so a compiled step is not reported. Dynamo also
+guards on the set of hooks: once it has compiled a step, no hook is added or removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Listener:
         """Notification that a backward pass has ended."""
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Notification that an optimizer step begins; with a closure, it calls the model itself."""
+        """Notification that an optimizer step begins; with a closure, it also calls the model."""
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Notification that an optimizer step has ended."""
@@ -48,11 +48,14 @@ _of_steps: tuple[Listener, ...] = ()
 _original: Callable[..., Any] = torch.autograd.backward
 _handles: list[Any] = []
 _stepping: set[tuple[int, int]] = set()
-"""Optimizer steps in progress: thread ids and optimizer ids."""
+"""Thread id and optimizer id of each optimizer step in progress."""
 
 
 def listen(listener: Listener, *, backward: bool = True) -> None:
-    """Add a listener for steps and backward passes; the first one is outermost."""
+    """Add a listener for optimizer steps, and for backward passes unless `backward` is False.
+
+    The first listener sees a call start first and end last.
+    """
     global _of_backward, _of_steps, _original
     if not _handles and not _is_step_compiled():
         _handles.append(register_optimizer_step_pre_hook(_pre_hook))
@@ -77,7 +80,7 @@ def unlisten(listener: Listener) -> None:
 
 
 class _ForeignOptimizer:
-    """Represents all optimizers that are not torch's."""
+    """Represents any optimizer that is not a `torch.optim.Optimizer`."""
 
     param_groups: tuple[Any, ...] = ()
 
@@ -90,7 +93,7 @@ def foreign_optimizer_stepped() -> None:
 
 
 def forget_all() -> None:
-    """Remove all listeners in the child of a fork, which is not recorded."""
+    """Remove all listeners in a forked child, because they belong to the parent's recording."""
     for listener in _of_steps:
         unlisten(listener)
 
@@ -131,7 +134,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    # Without a matching pre-hook, the step was partly compiled, and is not reported.
+    # If the pre-hook did not run, the step was partly compiled and is not reported.
     one = threading.get_ident(), id(optimizer)
     if one in _stepping:
         _stepping.discard(one)

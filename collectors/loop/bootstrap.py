@@ -1,4 +1,4 @@
-"""Runs in every Python process of a recorded program, and waits for torch.
+"""Runs in every Python process of a recorded program, and waits for the import of torch.
 
 Because every Python process loads this file, it imports almost nothing; the recorder is imported
 after torch. Errors are written to a file for the parent and never reach the program.
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "TRACEKIT_WRAP"
-"""Environment variable with the folder of the plan and the reports."""
+"""Environment variable with the path of the folder that contains the plan and the reports."""
 
 UNUSABLE = "unusable"
-"""File written by a Python installation without tracekit."""
+"""File with the reason why a process could not be recorded, such as a Python without tracekit."""
 
 TORCH = "torch"
-"""File written by a process that imported torch."""
+"""Empty file that is created when a process has imported torch."""
 
-# Removes its own folder from `sys.path`, then imports the `sitecustomize` of the machine, if any.
+# Content of tracekit's `sitecustomize`: it removes its own folder from `sys.path`, then imports the
+# `sitecustomize` of the machine, if any.
 SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
 
 import os
@@ -60,7 +61,7 @@ _is_installed = False
 
 
 def install(folder: str) -> None:
-    """Record this process once torch is imported; later calls do nothing (nested `collect`)."""
+    """Record this process once torch is imported; later calls (nested `collect`) have no effect."""
     global _is_installed
     if not _is_installed:
         _is_installed = True
@@ -72,7 +73,10 @@ def install(folder: str) -> None:
 
 
 class _TorchWatcher:
-    """Notices the import of torch; stays active, as many programs first check for torch."""
+    """Detects the import of torch.
+
+    It stays active until torch is executed, because many programs first check whether torch exists.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

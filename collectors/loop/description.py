@@ -22,7 +22,7 @@ _ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 
 
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
-    """Add the description of the model and its engine to a report, except a known precision."""
+    """Add the description of the model and its engine to a report; keep a known precision."""
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
     kind = class_name(inner)
@@ -96,8 +96,8 @@ def _accelerate_precision() -> str | None:
 def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
     """Return how the ranks share the work of a model, or None if unknown.
 
-    Tokens count once per data-parallel rank: the ranks of a tensor-parallel group get the same
-    ones.
+    Tokens are counted once per data-parallel rank, because all ranks of a tensor-parallel group
+    get the same tokens.
     """
     if world_size == 1:
         return Parallel()

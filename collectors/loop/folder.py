@@ -45,7 +45,7 @@ class LoopFolder:
             register_owner(self.path)
 
     def close(self) -> None:
-        """Remove the folder; renamed first, as processes left running may still write into it."""
+        """Remove the folder; rename it first, because running processes may still write into it."""
         trash = temporary_sibling(self.path)
         try:
             self.path.replace(trash)

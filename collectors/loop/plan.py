@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tracekit.manifest import Stage
 
 PROFILER_WARMUP_COUNT = 1
-"""Profiler warm-up steps."""
+"""Number of profiler warm-up steps."""
 
 ALL_UP_TO = 8
-"""Up to this number of ranks, all are traced by default."""
+"""Maximum world size for which all ranks are traced by default."""
 
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
@@ -39,12 +39,13 @@ _FILE = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """Numbers of steps of each kind, in order, and what the profiler records.
+    """Numbers of steps of each kind, and settings of the profiler.
 
-    If the loop is long enough, `after_count` timed steps follow the profiled ones. `profiled_count`
-    steps run with ranges only, and the same number runs under the profiler. Each window after the
-    first begins `every_count` steps after the end of the previous one, or while the file `request`
-    exists. `loop_length` is the number of steps of the loop, if the plan was shortened for it.
+    `profiled_count` steps run with ranges only, and the same number runs under the profiler. If the
+    loop is long enough, `after_count` timed steps follow the profiled ones. Each window after the
+    first begins `every_count` steps after the end of the previous one, or when the file `request`
+    is created or touched. `loop_length` is the number of steps of the loop, if the plan was
+    shortened for it.
     """
 
     warmup_count: int = 2

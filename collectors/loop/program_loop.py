@@ -46,7 +46,7 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
 
 
 def defer_to_program() -> None:
-    """Stop recording, because the program records its loop itself, and two profilers crash."""
+    """Stop recording: the program records its loop itself, and two profilers would crash it."""
     if _loop is not None:
         _loop.defer_to_program()
 
@@ -71,7 +71,7 @@ class _Loop(Observer):
         # The earlier loop that was recorded, or else the longest earlier loop.
         self._earlier: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
-        # If a later loop became longer: the number of later loops, and the steps of the longer one.
+        # If a later loop became longer: the number of later loops and the longer one's step count.
         self._outgrown: tuple[int, int] | None = None
         self._loop_count = 1
         self._before_count = 0
@@ -118,7 +118,7 @@ class _Loop(Observer):
             self._profilers.attach()
 
     def loop_goes_on(self) -> None:
-        """Count a step with the previous loop, whose optimizers step in turn."""
+        """Treat the loop as a part of the previous one, whose optimizers step in turn."""
         recorder = self.recorder
         if recorder is not None and not recorder.is_done and self._before_count:
             self._loop_count -= 1
@@ -128,7 +128,7 @@ class _Loop(Observer):
             self._earlier, self._before_count = None, 0
 
     def optimizer_stepped(self, parameter: Any) -> None:
-        """Treat the first step of an optimizer as the end of the first step."""
+        """Treat the first optimizer step as the end of the first training step."""
         if self.recorder is None:
             # Starting a recording imports modules, which takes time. Meanwhile, loops of other
             # threads are ignored.
@@ -143,7 +143,7 @@ class _Loop(Observer):
                 self.step_is_over(is_part=self._watch.steps.begin())
 
     def stepped_elsewhere(self) -> None:
-        """Report no step time, because threads take turns, and one thread sees only some steps."""
+        """Report no step time: threads take turns, and only the steps of one thread are visible."""
         if self.recorder is not None:
             self.recorder.report.is_in_turn = True
 
@@ -218,11 +218,11 @@ class _Loop(Observer):
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
-        """Start recording with the step that was just detected; `step_number` steps are over."""
+        """Start recording at the step that was just detected, after `step_number` earlier steps."""
         if not trained:
             return
-        # From now on, other threads are ignored. On autograd's threads, hooks may step an optimizer
-        # for the loop's thread, which is then unknown.
+        # From now on, other threads are ignored. If a hook on one of autograd's threads steps an
+        # optimizer, it is unknown which thread runs the loop.
         if not is_backward():
             self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
@@ -317,9 +317,10 @@ class _Loop(Observer):
         self._publish()
 
     def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
-        """Stop observing, except for a longer loop: the recorded one may have been a trial.
+        """Stop observing, but watch for a longer loop: the recorded one may have been a trial.
 
-        If the recorded loop is over, it had `length` steps, and the next one `longest` so far.
+        If the recorded loop is over, it had `length` steps, and the next loop has had `longest`
+        steps so far.
         """
         if self.recorder is None:
             return
@@ -333,7 +334,7 @@ class _Loop(Observer):
         self._stop(later if report.is_recorded and report.outcome == "ok" else None)
 
     def _is_other_idle(self, step_count: int) -> bool:
-        """Take over the rank from an idle process; checked only after 1, 2, 4, 8, … steps."""
+        """Take over the rank if its process is idle; check only after 1, 2, 4, 8, … steps."""
         is_due = not step_count & (step_count - 1)
         return is_due and self._claim is not None and self._claim.take()
 
@@ -359,7 +360,7 @@ class _Loop(Observer):
 
     @property
     def _best(self) -> LoopRecorder | None:
-        """The loop to report: the last recorded one, else the longest."""
+        """The loop to report: the latest recorded one, or else the longest."""
         now, best = self.recorder, self._earlier
         if now is None or best is None:
             return now or best
@@ -383,9 +384,9 @@ class _Loop(Observer):
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Let a forked child record its own loop, unless its parent has used a profiler."""
+        """Let a forked child record its own loop, unless its parent has profiled or finished."""
         recorder = self.recorder
-        # The lock may be held by a thread of the parent, which does not exist in the child.
+        # The lock may be held by a parent's thread that does not exist in the child.
         self._beginning = threading.Lock()
         if recorder is None:
             self._pid = os.getpid()
@@ -411,12 +412,13 @@ class _LaterLoops(training_hooks.Listener):
     """Counts the optimizer steps of loops after the recorded one, which may have been a trial.
 
     A later loop that becomes longer is therefore recorded instead. If an optimizer of the recorded
-    loop steps again, the other loops belong to it. All ranks of a job take the same steps, so they
-    select the same loop independently. In a process that is not recorded, all loops are later ones.
+    loop steps again, the other loops so far are considered parts of it. All ranks of a job take the
+    same steps, so they select the same loop independently. In a process that is not recorded, all
+    loops are later ones.
 
     `record` is called once, with the number of later loops, the number of steps of the recorded
-    loop, and the number of steps of the longer one, for which `may_record` is asked before. The
-    recorded loop is itself recorded again after more than `own_limit` further steps.
+    loop, and the number of steps of the longer one, if `may_record` returns True for the latter.
+    The recorded loop is itself recorded again after more than `own_limit` further steps.
     """
 
     own_limit: int | None = None
@@ -470,7 +472,7 @@ def at_exit(function: Any) -> None:
         return
     import multiprocessing.util
 
-    # Children of multiprocessing exit without atexit handlers.
+    # Processes started by multiprocessing exit without running atexit handlers.
     multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 

@@ -1,7 +1,7 @@
 """Ranges of a recorded loop: steps, phases, and modules.
 
-The forward phase covers the calls of models in a step, and of anything called outside models, such
-as a loss. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
+The forward phase covers the calls of models in a step, and of modules outside the models, such as a
+loss. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
 enclose these methods and therefore include their communication.
 """
 
@@ -29,7 +29,7 @@ from .recording_thread import RecordingThread
 class LoopRanges(training_hooks.Listener):
     """Ranges of a loop while attached; calls on threads other than `thread` have no phase.
 
-    `accumulated` has the number of backward passes before each optimizer step. The first of
+    `accumulated` contains the number of backward passes before each optimizer step. The first of
     `models` is the trained one, possibly an engine: its paths have no prefix, while paths of other
     models begin with their class name. Models are referenced only while ranges are attached.
     """
@@ -144,7 +144,7 @@ class LoopRanges(training_hooks.Listener):
             self._undo.pop()()
 
     def _begin_phase(self, name: Phase) -> None:
-        # During a backward pass, the call comes from a reentrant checkpoint, inside the phase.
+        # A call during a backward pass comes from a reentrant checkpoint and belongs to that phase.
         if is_backward() or not self._undo or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
@@ -187,7 +187,8 @@ class LoopRanges(training_hooks.Listener):
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
         """Open a phase around a method of one object, with a wrapper in the object's class.
 
-        A wrapper on the object would be saved with it, and a copy would call the original's method.
+        A wrapper stored in the object would be pickled with it, and a copy of the object would call
+        the original object's method.
         """
         kind = type(owner)
         original = inspect.getattr_static(kind, name, None)

@@ -1,8 +1,8 @@
 """Ensures that only one process per rank is recorded.
 
 Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write the
-same files. The first process that trains is recorded. Another replaces it only if the first becomes
-idle before its recording is complete: a worker may stay idle in its pool after a few steps.
+same files. The first process that trains is recorded. Another process replaces it only if the first
+becomes idle before its recording is complete: a worker may stay idle in its pool after a few steps.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class RankClaim:
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._holder = folder / f"rank{rank}.process"
-        # Owner of the rank, and the CPU times of the owner and of this process, s, when the owner
-        # was last active.
+        # The process that holds the rank, and the CPU times (s) of that process and of this one
+        # when that process was last active.
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:

@@ -1,12 +1,12 @@
 """Measures and profiles the steps of a training loop on one rank.
 
 Steps in order: warm-up steps; timed steps without ranges or profiler; steps with ranges only, which
-show the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps
-with only device activity and calls recorded; and timed steps again, because host speed varies. Then
-everything is removed, until another window of profiled steps is due.
+show the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps, in
+which only device activity and runtime calls are recorded; and timed steps again, because host speed
+varies. Then all instrumentation is removed until another window of profiled steps is due.
 
 If the loop has its own profiler, tracekit does not interfere: steps under that profiler get ranges
-but are not timed, and its trace replaces tracekit's.
+but are not part of the plan, and its trace replaces tracekit's.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .windows import Windows
 
 
 class LoopRecorder(ProfilerListener):
-    """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
+    """Records a loop: call `begin_step` and `end_step` around each step, and `close` at the end.
 
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
-    does not call the complete model. `optimizer` is one that is not a `torch.optim.Optimizer`.
+    does not call the complete model. `optimizer` is passed only if it is not a torch optimizer.
     `publish` is called when `report` has changed. Built-in workloads need no observer: they provide
     a `report` with their description and their `device`, and mark their phases with `phase`.
     """
@@ -94,7 +94,8 @@ class LoopRecorder(ProfilerListener):
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_recorded,
         }
-        # Whether the timed steps after the profiled ones are in progress, and where they began.
+        # Whether the timed steps after the profiled ones are in progress, and the number of steps
+        # at the end of the profiled ones.
         self._is_after = False
         self._profiled_end = 0
         # Whether light steps are in progress, and the number of the plan's steps at their end.
@@ -114,7 +115,7 @@ class LoopRecorder(ProfilerListener):
 
     @property
     def is_timed_again(self) -> bool:
-        """Whether only light steps or the timed steps after the profiled ones are missing."""
+        """Whether only light steps or the timed steps after the profiled ones remain."""
         return self._is_light or self._is_after
 
     @property
@@ -153,7 +154,7 @@ class LoopRecorder(ProfilerListener):
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step; if `is_last`, it ended with its optimizer step."""
+        """End a step; if `is_last`, the step already ended with its optimizer step."""
         if self.is_done:
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
@@ -235,7 +236,7 @@ class LoopRecorder(ProfilerListener):
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "detected":
-                # A later pipeline stage begins its step early; so far it waited for the evaluation.
+                # A later pipeline stage begins its step early, and has waited for the evaluation.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
@@ -362,7 +363,7 @@ class LoopRecorder(ProfilerListener):
         return self.is_done
 
     def thread_ended(self) -> bool:
-        """End the recording because the loop's thread ends; return whether it is final."""
+        """End the recording because the loop's thread ends; return whether it was in progress."""
         is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
         if self.is_done or not is_recording:
             return False
@@ -397,7 +398,7 @@ class LoopRecorder(ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin the part of the plan due at this step; return whether the recording continues."""
+        """Begin the part of the plan that starts at this step; return whether recording goes on."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:

@@ -21,7 +21,7 @@ class RecordingThread:
         self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
-        """Bind the loop to this thread, unless bound; `at_end` runs on it when it ends."""
+        """Bind the loop to this thread unless it is bound; `at_end` runs when this thread ends."""
         if self.is_known:
             return
         self.is_known = True

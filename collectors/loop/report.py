@@ -49,13 +49,14 @@ Report = TypeVar("Report", bound="LoopReport")
 
 @dataclass(slots=True, kw_only=True)
 class LoopReport:
-    """Measurements of one rank, written at every update, as a rank may end abruptly.
+    """Measurements of one rank, written at every update because a rank may end abruptly.
 
-    The last `after_count` of the timed steps came after the profiled ones. The step time is based
-    on `plain_ns`, or on all steps if None. `memory`, `environment`, and `layout` have members of
-    `manifest.RankMemory`, `Environment`, and `Parallel`, if known. `trace` is a file name in the
-    run folder. The report describes loop `loop_number` of the process; the previous loop had
-    `before_count` steps. Its traces are in subfolder `folder` of the working folder.
+    The last `after_count` of the timed steps ran after the profiled ones. The step time is based on
+    `plain_ns`, or on all timed steps (`step_ns`) if that is None. `memory`, `environment`, and
+    `layout` contain the known members of `manifest.RankMemory`, `Environment`, and `Parallel`.
+    `trace` is a file name in the run folder. The report describes loop `loop_number` of the
+    process; the previous loop had `before_count` steps. The traces of the described loop are in
+    subfolder `folder` of the working folder.
 
     - `is_recorded`: the first window is over, and a run folder can be built.
     - `is_complete`: the timed steps after the first window are over, too.
@@ -186,7 +187,10 @@ def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
 
 
 def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
-    """Return the rank that failed first or out of memory: the others often fail in consequence."""
+    """Return the first report of an out-of-memory error, or else of any failure.
+
+    The other ranks often fail as a consequence.
+    """
     failed = [report for report in reports if report.outcome != "ok"]
     key = lambda report: (report.outcome != "oom", report.ended_unix_ns)  # noqa: E731
     return min(failed, key=key, default=None)

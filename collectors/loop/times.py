@@ -20,16 +20,16 @@ _NS_PER_EVENT_MS = 1_000_000
 _APART = 1.2
 """Maximum ratio of the medians of two blocks of steps whose times are combined."""
 _USUAL_SHARE = 2 / 3
-"""Minimum fraction of steps of the most common kind; below it, there is no step time."""
+"""Minimum fraction of steps of the most common kind; below it, no step time is reported."""
 _MAX_PARTS = 64
 """Maximum number of phase parts per step: each needs two device events."""
 
 
 class StepClock:
-    """Measures each step up to the end of its device work; on a GPU with events.
+    """Measures each step until the end of its device work, with events on a GPU.
 
-    Steps are contiguous: the end of one (`tick`) is the beginning of the next, except time between
-    `pause` and `resume`. Without a device, nothing is measured. The time of a phase excludes nested
+    Steps are contiguous: `tick` ends a step and begins the next one. The time between `pause` and
+    `resume` is excluded. Without a device, nothing is measured. The time of a phase excludes nested
     phases; a step with too many phase parts has no phase times.
     """
 
@@ -73,7 +73,7 @@ class StepClock:
             self._optimized = self._mark()
 
     def cut_last(self) -> None:
-        """End the last step at its optimizer step, because nothing followed."""
+        """End the last step at its optimizer step, because no other step followed."""
         if self._last_optimized is not None and self._steps and self._steps[-1]:
             begin, _ = self._steps[-1].pop()
             self._steps[-1].append((begin, self._last_optimized))
@@ -137,12 +137,12 @@ class StepClock:
 
 def _between_ns(begin: Any, end: Any) -> int:
     if isinstance(begin, int):
-        return max(0, end - begin)  # the program may change its clock
+        return max(0, end - begin)  # negative if the program has replaced the clock
     return max(0, round(begin.elapsed_time(end) * _NS_PER_EVENT_MS))
 
 
 class LoopTimes:
-    """The clocks of a loop: of the current part of the plan, and under the loop's own profiler."""
+    """Clocks for the current part of the plan, and for steps under the loop's own profiler."""
 
     def __init__(self, report: LoopReport, device: torch.device) -> None:
         self.device = device
@@ -202,7 +202,7 @@ class LoopTimes:
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
             report.note(f"the input of the model is {self.tokens.ranges}")
-        # Only the first block counts, because the profiler's own memory stays allocated.
+        # Keep the peak of the first block, because the profiler's memory stays allocated later.
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:
@@ -211,7 +211,10 @@ class LoopTimes:
         self._keep_block()
 
     def _keep_block(self) -> None:
-        """Report steps of the most common kind, only those after the profile if they differ."""
+        """Report the steps of the most common kind.
+
+        If step times before and after the profile differ, report only the later ones.
+        """
         ended, report = self._ended, self._report
         self._blocks.append([*zip(ended.stop(), ended.phases(), ended.kinds, strict=True)])
         if report.is_in_turn:

@@ -73,7 +73,7 @@ class TokenCounter:
 
         If a loop calls parts of a model, the first part that receives tokens counts them. If the
         same ids appear again in a step after the parameters have changed, as with SAM and closures,
-        they are the same tokens; without that change they are another pass of gradient
+        they are the same tokens. Without such a change, they belong to another pass of gradient
         accumulation.
         """
         # Determined only once, before steps are timed, because it visits every module.
@@ -148,7 +148,7 @@ def _first_tensors(
 ) -> Sequence[torch.Tensor]:
     """Return candidates for token ids: `input_ids`, or the first tensor argument.
 
-    There are several for a list or dict of dicts, such as the pairs of sentence encoders.
+    A list or dict of dicts, such as a pair for a sentence encoder, has several candidates.
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
@@ -178,9 +178,10 @@ def _named(values: Mapping[str, object]) -> object:
 
 
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
-    """Return a tensor without `torch.func` wrappers, and its numbers of sequences and tokens.
+    """Return a tensor without `torch.func` wrappers, and its shape (sequences, tokens).
 
-    Inside `vmap`, a tensor has the shape of one sample. Without token ids, the shape is None.
+    Inside `vmap`, a tensor has the shape of one sample. If it cannot contain token ids, the
+    returned shape is None.
     """
     size, shape = 1, given.shape
     while _functorch.is_functorch_wrapped_tensor(given):

@@ -15,11 +15,11 @@ from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
 _left: list[Profile] = []
-"""Dropped profiles, referenced because destroying a running profiler would crash the process."""
+"""Dropped profiles, kept alive because destroying a running profiler would crash the process."""
 
 
 class LoopTraces:
-    """Profiles steps of a loop, one trace per window; a light profile may follow the first."""
+    """Profiles a loop, with one trace per window; a light profile may follow the first window."""
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
         self._plan = plan
@@ -97,7 +97,7 @@ class LoopTraces:
             self._profile.step()
 
     def end(self, step_ns: int | None) -> None:
-        """End the profile; report the trace of its complete steps as the run's or a window's."""
+        """End the profile; report its trace as the run's, or as a later window's."""
         profile, self._profile = self._profile, None
         count, report = self.recorded_count, self._report
         if profile is None:

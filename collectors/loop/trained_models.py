@@ -10,7 +10,10 @@ from torch.nn.parameter import is_lazy
 
 
 def outermost(called: list[nn.Module]) -> list[nn.Module]:
-    """Return the modules not inside another, also losses, most trainable parameters first."""
+    """Return the called modules that are not inside another called module, including losses.
+
+    The module with the most trainable parameters is first.
+    """
     inside = {inner for module in called for inner in module.modules() if inner is not module}
     sizes = {
         module: sum(p.numel() for p in module.parameters() if p.requires_grad)
@@ -35,7 +38,7 @@ def owner_of(parameter: object) -> nn.Module | None:
 def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
     """Return the smallest model that contains all trained parts, and these parts.
 
-    For loops that call `model.forward(…)`, and models with an actor and a critic.
+    It is needed for loops that call `model.forward(…)`, and for models with an actor and a critic.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
@@ -47,7 +50,7 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module with the most trained parameters, whose mode counts as the root's."""
+    """Return the module with the most trained parameters; its mode is used as the root's mode."""
 
     def weight(module: nn.Module) -> tuple[bool, int]:
         own = [p for p in module.parameters(recurse=False) if not is_lazy(p)]

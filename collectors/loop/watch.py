@@ -1,11 +1,11 @@
 """Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
 A module that is called outside the call of any other module is a root: the trained model, a second
-model, a teacher, or a loss. A root counts as trained if it has parameters that require gradients
-and is called in training. A call of a trained root, or of a copy, is evaluation in evaluation mode;
-in training mode it belongs to the step, even without gradients. Text generation in every step
-belongs to the step in either mode, and so does a copy that is called in every step (a teacher). A
-model of another class called in evaluation mode without gradients is a teacher, too.
+model, a teacher, or a loss. A root is trained if it has parameters that require gradients and is
+called in training. In evaluation mode, a call of a trained root, or of its copy, is evaluation; in
+training mode, it belongs to the step, even without gradients. Text generation in every step belongs
+to the step in either mode, and so does a copy that is called in every step (a teacher). A model of
+another class that is called in evaluation mode without gradients is a teacher, too.
 
 Steps may differ from each other. The program's state is not changed.
 """
@@ -47,7 +47,7 @@ class Observer:
         """Notification that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Notification that a step begins; `is_part`: the last one was part of another."""
+        """Notification that a step is over; `is_part`: it was only part of the step before it."""
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
         """Notification that another loop begins, with the roots that it has `called` so far."""
@@ -72,7 +72,7 @@ class _Calls(threading.local):
 class LoopWatch(training_hooks.Listener):
     """Observes a loop from `start` to `stop`.
 
-    Step `bounds` are detected from calls, reported by the program, or all optimizer steps.
+    Step `bounds` are detected from calls, are reported by the program, or are the optimizer steps.
     """
 
     def __init__(self, observer: Observer, bounds: StepBounds = "detected") -> None:
@@ -85,18 +85,18 @@ class LoopWatch(training_hooks.Listener):
         self.trained: _Flags = WeakKeyDictionary()
         # Cache by root: whether it is, contains, or is part of a trained model.
         self._kin: _Flags = WeakKeyDictionary()
-        # By root: the module inside it whose mode counts as the root's mode.
+        # By root: the module inside it whose mode is used as the root's mode.
         self._trained_parts: WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = (
             WeakKeyDictionary()
         )
         # Cache by root: whether it is or contains a copy of a trained model.
         self._copies: _Flags = WeakKeyDictionary()
-        # Last step with a gradient-free call of each kind, and whether the previous step had one.
+        # By kind: the last step with a gradient-free call, and whether the step before had one.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
-        # Shape (sequences, tokens) of the text that is being generated, at its beginning and now.
-        # `_trained_beginnings` has the beginnings of all generated texts that were later trained
-        # on: several steps may follow one generation.
+        # Shape (sequences, tokens) of the text that is being generated, at the start and now.
+        # `_trained_beginnings` contains the initial shapes of all generated texts on which the loop
+        # then trained: several steps may follow one generation.
         self._generated: tuple[tuple[int, ...], tuple[int, int]] | None = None
         self._trained_beginnings: set[tuple[int, ...]] = set()
         # The optimizers of the loop, each with the roots that were called before its first step.
@@ -106,7 +106,7 @@ class LoopWatch(training_hooks.Listener):
         self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._has_seen_optimizer = False
         self._last_optimizer: int | None = None
-        # Whether only a single step identifies the loop's thread, which may have been a warm-up.
+        # Whether the loop's thread is known only from a single step, which may be a warm-up.
         self.may_move = False
         # Version of one parameter of each root; under key `self`, the version of the parameter
         # `_leaf`, which backward passes reach.
@@ -179,7 +179,7 @@ class LoopWatch(training_hooks.Listener):
         self._observer.failed(error)
 
     def before_backward(self, tensors: Any) -> None:
-        """Detect steps by a parameter that the backward pass reaches, if no call is visible."""
+        """Detect steps by changes to a parameter in the graph, if no module call is visible."""
         if self._observer.recorder is not None and not (self._is_other_loop or is_backward()):
             self._observer.recorder.phase_begins("backward")
         if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
@@ -202,7 +202,7 @@ class LoopWatch(training_hooks.Listener):
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Detect that a step begins here, if the optimizer calls the model."""
+        """Detect that a step begins here, if the optimizer itself calls the model."""
         del optimizer
         is_over = self.bounds == "detected" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
@@ -230,7 +230,7 @@ class LoopWatch(training_hooks.Listener):
         self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
 
     def _look_for_new_loop(self, optimizer: Any) -> None:
-        """Detect that an optimizer that steps for the first time replaces previous ones.
+        """Detect whether an optimizer that steps for the first time replaces previous ones.
 
         A previous optimizer is replaced in any of these cases:
 
@@ -335,8 +335,9 @@ class LoopWatch(training_hooks.Listener):
         """Return whether a call without gradients generates text on which the step then trains.
 
         Sequences grow by one token per call, or have one token if there is a KV cache. The first
-        call of a generation is recognized from the previous step. So are all calls in evaluation
-        mode, because an evaluation may also generate text, but not in every step.
+        call of a generation is recognized if the previous step had one, too. The same applies to
+        all calls in evaluation mode, because an evaluation may also generate text, but not in every
+        step.
         """
         ids = token_ids(args, kwargs)
         before, self._last_shape = self._last_shape, None if ids is None else tuple(ids.shape)
@@ -439,7 +440,7 @@ def _leaf_of(tensors: Any) -> torch.Tensor | None:
 
 
 _PATIENCE = 8
-"""Number of steps of other optimizers after which an inactive one is ignored."""
+"""Number of times that an optimizer steps within one step before inactive ones are ignored."""
 
 
 class StepFinder:
@@ -495,7 +496,7 @@ class StepFinder:
 
     @property
     def number(self) -> int:
-        """Number of the current step, or of the next one if it is over."""
+        """Number of the current step, or of the next step if the current one is over."""
         return self._begun_count + (self.is_over and not self._is_part)
 
     @property

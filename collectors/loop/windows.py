@@ -1,9 +1,9 @@
 """Schedules further profiled windows of a loop: periodic or on demand.
 
-A window is requested by a file that is empty or contains the number of steps. Because it may be
-seen before it is written, an empty file counts only after a short time. All ranks must profile the
-same steps, although each checks the file itself: the first rank to see it proposes a step slightly
-ahead in the store of the process group, and the others use it.
+A window is requested by a file that is empty or contains the number of steps. Because the file may
+be seen before it is written, an empty file is accepted only after a short time. All ranks must
+profile the same steps, although each checks the file itself. Therefore, the first rank to see the
+file writes an upcoming step into the store of the process group, and the other ranks use that step.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..process.job import agree
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 
 _AHEAD = 3
-"""Steps from request to profiling: more than ranks can be apart."""
+"""Number of steps from request to profiling: more than ranks can drift apart."""
 
 _MAX_STEPS = 1000
 
 _WRITTEN_S = 0.25
-"""How long an empty file may still get its number of steps."""
+"""Time, s, for which an empty file must stay empty to be accepted."""
 
 
 class Windows:

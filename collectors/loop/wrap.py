@@ -1,9 +1,10 @@
 """`tracekit collect … -- python train.py`: records an unchanged program.
 
-Anything that eventually runs Python can start the program: `python`, `torchrun`, `srun`, a shell
-script; `bootstrap` runs in each of its Python processes. The run folder is written as soon as every
-rank has a trace, while the program continues. If several instances of this command run a job
-together, each writes the output of its own ranks; `run.fragments` merges them into one run.
+The program can be any command that eventually runs Python, such as `python`, `torchrun`, `srun`, or
+a shell script; `bootstrap` runs in each of its Python processes. The run folder is written as soon
+as every rank has a trace, while the program continues. If several instances of this command run a
+job together, each writes the output of its own ranks, and `run.fragments` merges these into one
+run.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Wrapped:
         self._place = launched_place(os.environ)
         self._run: manifest.Manifest | None = None
         self._committer: threading.Thread | None = None
-        # By rank: the source folder of its content in the run folder.
+        # By rank: the `folder` of the report whose trace is in the run folder.
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
@@ -113,7 +114,7 @@ class _Wrapped:
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Return the program's environment; if that fails (disk full), it runs anyway."""
+        """Return the environment that records the program; if that fails (disk full), its own."""
         try:
             self._folder.open()
             work = self._folder.work

@@ -19,8 +19,9 @@ CPU = torch.device("cpu")
 def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
-    The device of the model or its engine, its parameters, its buffers (on the host if offloaded),
-    or the inputs; else the current CUDA device if the program uses CUDA, or else the CPU.
+    This is the accelerator of the model or its engine, its parameters (on the host if offloaded),
+    its buffers, or the inputs; else the current CUDA device if the program uses CUDA, or else the
+    CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):

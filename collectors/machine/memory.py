@@ -15,8 +15,8 @@ from tracekit.errors import WorkloadError
 if TYPE_CHECKING:
     import torch
 
-# Host allocators raise plain RuntimeErrors, and libraries wrap CUDA's messages. The message of the
-# dynamic linker ends here if memory ran out; for other errors, it is followed by the reason.
+# Host allocators raise plain RuntimeErrors, and libraries wrap CUDA's messages. If memory ran out,
+# the dynamic linker's message ends after "shared object"; for other errors, the reason follows.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|DefaultCPUAllocator: can't allocate memory|std::bad_alloc"
     r"|failed to map segment from shared object$"
@@ -26,7 +26,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def limit(size_bytes: int, device: torch.device) -> None:
-    """Limit the memory of this process on a CUDA device, else all private writable memory."""
+    """Limit the memory of this process: on a CUDA device, or else its private writable memory."""
     if device.type == "cuda":
         import torch
 
@@ -40,7 +40,7 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Reset the memory peak; only for built-in workloads, as a program may use it itself."""
+    """Reset the memory peak; only for built-in workloads, because programs may read it, too."""
     if device.type != "cpu":
         _statistics(device, "reset_peak_memory_stats")
     # Only Linux can reset the peak of the resident set; elsewhere it covers the entire process.

@@ -1,4 +1,4 @@
-"""Selects the FlashAttention implementation of a model, with the reason.
+"""Selects the FlashAttention implementation for a model and gives the reason.
 
 Support depends on sequence and head sizes, grouped heads, and the mask. Trial runs therefore use
 the actual shapes and the mask that the model would use.
@@ -29,7 +29,7 @@ _LEAST_CAPABILITY = (8, 0)
 
 
 class Backend(NamedTuple):
-    """An attention implementation: transformers' name, a display name, and the reason."""
+    """An attention implementation: its name in transformers, its display name, and the reason."""
 
     implementation: str
     name: str
@@ -94,7 +94,7 @@ def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
 def flash_package_problem(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape
 ) -> str | None:
-    """Return why the flash-attn package cannot run, by its README, or None if it can."""
+    """Return why the flash-attn package cannot run, according to its README; None if it can."""
     if device.type != "cuda":
         return f"flash-attn does not support {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
@@ -119,7 +119,7 @@ def flash_package_problem(
 def flash_backend_problem(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
 ) -> str | None:
-    """Return why torch's flash backend cannot run, from a trial for each kind of mask."""
+    """Try torch's flash backend with each kind of mask; return why it cannot run, if so."""
     for mask in _masks(device, dtype, shape, config):
         problem = _run_once(device, dtype, shape, mask)
         if problem is not None:
@@ -181,7 +181,7 @@ def _run_once(
             output.sum().backward()
         except RuntimeError as error:
             if memory.is_out_of_memory(error):
-                # The backend accepted the input; only the run shows whether its memory suffices.
+                # The backend accepted the input; only the actual run shows whether memory suffices.
                 return None
             reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
             return "; ".join(dict.fromkeys(reasons)) or str(error)

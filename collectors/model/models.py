@@ -26,7 +26,7 @@ _LLAMA = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": Fa
 
 
 def check_name(name: str, layer_count: int | None = None) -> None:
-    """Check that a name is a model with enough layers, without heavy imports."""
+    """Check that a name refers to a model with enough layers, without heavy imports."""
     values = _config_values(name)
     _check_layers(name, layer_count, values.get("num_hidden_layers"))
 
@@ -38,7 +38,7 @@ def display_name(name: str, layer_count: int | None = None) -> str:
 
 
 def model_config(name: str, layer_count: int | None = None) -> transformers.PretrainedConfig:
-    """Return the configuration of a known name, a `config.json`, or a model's folder."""
+    """Return the configuration for a known name, a `config.json`, or a model folder."""
     import transformers
 
     values = _config_values(name)
@@ -67,7 +67,7 @@ def build(
     attention: str = "eager",
     device: str | torch.device = "cpu",
 ) -> transformers.PreTrainedModel:
-    """Create a causal language model with random weights; on `meta`, without any."""
+    """Create a causal language model with random weights; on device `meta`, without weights."""
     import torch
     import transformers
 
@@ -82,7 +82,7 @@ def build(
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return the number of (trained) parameters; 4-bit weights count as unpacked."""
+    """Return the numbers of all and of trained parameters, counting packed 4-bit weights singly."""
     total = trainable = 0
     for parameter in model.parameters():
         # ZeRO-3 leaves an empty tensor and keeps the number separately; bitsandbytes packs values.

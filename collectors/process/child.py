@@ -1,7 +1,7 @@
-"""A child process of tracekit: the only way to run ranks, servers, and cells.
+"""Child processes of tracekit: all ranks, servers, and cells of a sweep.
 
-It has its own session and is ended with all its descendants: by tracekit, or by a guard process if
-tracekit is gone. Programs of the user are not run like this: see `program`.
+A child has its own session and is ended with all its descendants: by tracekit, or by a guard
+process if tracekit is gone. The user's own programs run differently: see `program`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from . import sessions
 from .ending import describe_exit_code
 
 OWN_PYTHON = (sys.executable, "-P")
-"""Starts tracekit's Python without importing modules from the current folder of the user."""
+"""Command of tracekit's Python that does not import modules from the user's current folder."""
 
 _KILL_S = 5.0
 
 
 class Child:
-    """A process in its own session; a variable of None in `added` is removed."""
+    """A process in its own session; `added` adds environment variables, and None removes one."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except BaseException:  # also at an interrupt: nothing else would end it
+        except BaseException:  # including an interrupt: nothing else would end the child
             end([self], sessions.TERM_S)
             raise
 
@@ -85,12 +85,12 @@ class Child:
 def end(children: Sequence[Child], term_s: float) -> None:
     """End children and everything in their sessions, and wait for them.
 
-    They are terminated, and killed after `term_s` or at an interrupt; 0 kills them immediately.
+    Processes are terminated, then killed after `term_s` or at an interrupt; 0 kills immediately.
     """
     leaders = [child.pid for child in children]
 
     def reap() -> None:
-        # Unless it is waited for, the leader would remain a zombie.
+        # Without a wait, the leader would remain a zombie.
         for child in children:
             _ = child.exit_code
 

@@ -82,7 +82,7 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
         device_id=device if device.type == "cuda" else None,
     )
     yield
-    # Skipped after an error, because it would wait for other ranks inside a collective.
+    # Skipped after an error, because it would wait for other ranks that are inside a collective.
     dist.destroy_process_group()
     # Gloo's threads outlive the group. If one of them frees a tensor while the interpreter shuts
     # down, the process aborts ("terminate called without an active exception"), even without

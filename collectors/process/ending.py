@@ -27,7 +27,7 @@ def describe_exit_code(exit_code: int) -> str:
 
 
 def shell_code(exit_code: int) -> int:
-    """Return an exit code as shells report it: 128 + n for signal n, here -n."""
+    """Return an exit code as shells report it: 128 + n for signal n, which Python reports as -n."""
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
 
@@ -36,7 +36,10 @@ def last_lines(text: str) -> str:
 
 
 def last_error(log: Path, exit_code: int) -> str:
-    """Return a log's last error line, or last lines; none if killed, as the log has no reason."""
+    """Return the last error line of a log, or else its last lines.
+
+    Without an error line, return nothing if the process was killed: its log has no reason.
+    """
     lines = _lines(_tail(log))
     for text in reversed(lines):
         if _ERROR.match(text):

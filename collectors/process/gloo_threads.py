@@ -33,7 +33,7 @@ def wait_until_idle(limit_s: float = LIMIT_S) -> None:
 
 
 def states(tasks: Path) -> list[str]:
-    """Return the states of gloo's threads in a `/proc/<pid>/task`; `R` is running or runnable."""
+    """Return the states of gloo's threads in `/proc/<pid>/task`; `R` means running or runnable."""
     results = []
     try:
         for task in tasks.iterdir():

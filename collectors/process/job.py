@@ -1,4 +1,4 @@
-"""Job id and rank of a process, from its process group, or before it exists, its launcher."""
+"""Job id and rank of a process, from its process group or, before that exists, its launcher."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def launched_place(environment: Mapping[str, str]) -> Place | None:
         place = None
     if place is not None:
         return place
-    # Slurm sets the variables of the first task in a batch script, too, which is not a task.
+    # Slurm also sets the variables of the first task in a batch script, which is not a task.
     is_batch = "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
     for names in _LAUNCHERS:
         if is_batch and names[0].startswith("SLURM"):
@@ -82,7 +82,7 @@ def local_rank_count(environment: Mapping[str, str]) -> int | None:
 
 
 def job_id() -> str:
-    """Return an id that all ranks share, from the group's store, the launcher, or the parent."""
+    """Return an id shared by all ranks: from the group's store, the launcher, or the parent."""
     agreed = agree("job", uuid.uuid4().hex)
     if agreed is not None:
         return agreed
@@ -107,7 +107,7 @@ def parent() -> str:
 
 
 def agree(what: str, proposal: str) -> str | None:
-    """Return the first proposal of a rank of the process group; None without a group."""
+    """Return the proposal that a rank of the process group made first; None without a group."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):

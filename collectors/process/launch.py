@@ -55,7 +55,7 @@ def run_ranks(
     """Run `python` with these arguments once per rank; return the first failed rank.
 
     If one rank fails, all others are ended. Ctrl-C, SIGTERM, and SIGHUP end all ranks and raise
-    `KeyboardInterrupt`. A rank is ended together with its descendants, and also if this process is
+    `KeyboardInterrupt`. A rank is ended together with its descendants, even if this process is
     killed. `watch` is called about every 50 ms.
     """
     ranks: list[Child] = []
@@ -79,7 +79,8 @@ def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")
     exit_code = work(place)
-    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
+    # Skip the interpreter's shutdown, which can hang or crash while communicators exist. All
+    # results are on disk.
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -118,8 +119,8 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         codes = [rank.exit_code for rank in ranks]
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}
         if failed:
-            # A rank ended by a signal did not fail because of the others. Among the ranks that
-            # exited by themselves, the one with the oldest log failed first.
+            # A rank ended by a signal did not fail because of the others. Among ranks that exited
+            # by themselves, the one whose log was written to least recently failed first.
             return min(
                 failed,
                 key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),

@@ -1,7 +1,7 @@
 """Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
-A separate process writes them, in its own session, so that signals for the program do not reach it;
-it ends with the process that started it. GPUs are numbered as in the program.
+A separate process writes the samples. It has its own session, so that signals for the program do
+not reach it, and ends with the process that started it. GPUs are numbered as in the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Keep = Callable[[Path | None], None]
 
 @contextmanager
 def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
-    """Sample power while the block runs; yields a function that copies it to a run folder."""
+    """Sample power while the block runs; yield a function that copies samples to a run folder."""
     place = launched_place(os.environ)
     # Under a launcher, only rank 0 samples, because all ranks write one run folder.
     if not is_asked or (place is not None and place.rank > 0):
@@ -91,7 +91,7 @@ def _read(folder: Path, name: str = "energy_uj") -> int:
 
 
 class _Energy:
-    """Energy of all processors since the first sample, µJ, across counter overflows."""
+    """Energy of all processors since the first sample, µJ, corrected for counter overflows."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._ranges = {folder: _read(folder, "max_energy_range_uj") for folder in folders}

@@ -5,8 +5,8 @@ Signals sent to tracekit are forwarded once, unless the program already got them
 sent to the process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). The program is
 never killed, and processes that it leaves running are not touched.
 
-To detect signals to the group, a child process waits in it with these signals blocked: a signal
-that is pending there was sent to the entire group.
+To detect signals to the group, a child process waits in the group with these signals blocked: a
+signal that is pending in the child was sent to the entire group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_program(
 ) -> int:
     """Run a program to its end, and return its exit code: -n for signal n.
 
-    `look` is called about ten times per second; `taken` says whether a signal is for tracekit.
+    `look` is called about ten times per second; `taken` returns whether a signal is for tracekit.
     """
     before = {*signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)}
     witness = _Witness()
@@ -132,7 +132,7 @@ class _Witness:
 
 
 def _close_others(inherited: set[int]) -> None:
-    """Close all other files, because readers of inherited pipes would wait for their end."""
+    """Close all other files, or else readers of inherited pipes would wait for this process."""
     for path in list(Path("/dev/fd").iterdir()):
         if int(path.name) not in inherited:
             with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ _PROC = Path("/proc")
 
 
 def is_alive(process_id: int) -> bool:
-    """Return whether a process exists, or a group if negative; zombies count."""
+    """Return whether a process (or a group, if negative) exists, possibly as a zombie."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:
@@ -35,7 +35,7 @@ def is_alive(process_id: int) -> bool:
 
 
 def read_stat(path: Path) -> tuple[str, list[str]] | None:
-    """Return a process's or thread's name and its fields from the state on: see proc(5)."""
+    """Return the name of a process or thread, and the fields that follow it: see proc(5)."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:
@@ -65,7 +65,7 @@ def end_sessions(
 ) -> None:
     """Terminate every process of some sessions, kill the rest, and wait until they are gone.
 
-    They have `term_s` to end; 0 kills them immediately. `reap` is called before each check.
+    Processes have `term_s` to end; 0 kills them immediately. `reap` is called before each check.
     """
     for number, patience_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
         if not patience_s:

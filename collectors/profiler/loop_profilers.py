@@ -1,7 +1,7 @@
-"""Detects profilers of the loop: only one profiler can run in a process.
+"""Detects the loop's own profilers, because two profilers at once crash torch.
 
-Two profilers at once crash torch. All Python profilers use `torch.autograd.profiler.profile`, whose
-methods are wrapped while `LoopProfilers` is attached.
+All Python profilers use `torch.autograd.profiler.profile`, whose methods are wrapped while
+`LoopProfilers` is attached.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Notifies `listener` of the loop's profilers; `was_seen`: it has used one."""
+    """Notifies `listener` of the loop's profilers; `was_seen`: the loop has used a profiler."""
 
     def __init__(self) -> None:
         self.listener: ProfilerListener | None = None
@@ -129,7 +129,7 @@ class LoopProfilers:
 
 
 def keep_copy(path: Path, folder: Path, name: str) -> str:
-    """Copy a trace of the loop at once, as the loop may delete the file; return its name."""
+    """Copy a trace of the loop, which may delete the file later; return the copy's name."""
     with complete_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)
     return f"{name}.json"

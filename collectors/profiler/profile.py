@@ -58,7 +58,7 @@ def is_own_profiler_call() -> bool:
 
 @contextlib.contextmanager
 def _without_lines() -> Iterator[None]:
-    """Keep Kineto's messages about tracekit's profile, but no others, off stderr."""
+    """Remove Kineto's messages about tracekit's profile, but no other output, from stderr."""
     with contextlib.ExitStack() as files:
         try:
             aside = files.enter_context(tempfile.TemporaryFile(buffering=0))
@@ -82,17 +82,17 @@ def _without_lines() -> Iterator[None]:
 class Profile:
     """A profiled window of steps and its trace file, which appears only when it is complete.
 
-    As a context manager it profiles `active` steps after `warmup` steps; `step()` ends each step,
+    As a context manager, it profiles `active` steps after `warmup` steps; `step()` ends each step,
     and the trace is written at the end of the block. Without a block, `start()`, `stop()`, and
-    `export()` do the same at times that the caller chooses; another thread may call `export()`.
-    `save()` does only half of it: torch writes its JSON holding the GIL, and `trace_file.compress`
-    can run in the background.
+    `export()` do the same at times that the caller chooses, all on the same thread.
+    `save()` only writes the uncompressed JSON, during which torch holds the GIL;
+    `trace_file.compress` can then run in the background.
 
     `metadata` describes the run: its values other than None become members `tracekit_<name>` next
-    to `traceEvents`. `all_threads` records threads other than the starting one and those of
-    autograd. Without CPU among the `activities`, there are no ranges, so
-    `tracekit_step_bounds_unix_ns` has the step boundaries on the host's clock: one more than the
-    number of steps.
+    to `traceEvents`. With `all_threads`, threads other than the starting one and those of autograd
+    are recorded, too. Without CPU among the `activities`, the trace has no ranges. Therefore, if
+    `activities` is given, `tracekit_step_bounds_unix_ns` contains the step boundaries on the host's
+    clock: one more than the number of steps.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ def end_without_destructors() -> None:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Start a profiler without torch's warning about cleared events (before 2.12)."""
+    """Start a profiler without torch's warning about cleared events (before torch 2.13)."""
     with _unwarned(
         "Warning: Profiler clears events", is_expected=torch.__version__ < _SILENT_SINCE
     ):
@@ -273,7 +273,8 @@ def starting() -> Iterator[None]:
 def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
     """Ignore an expected warning of torch.
 
-    A filter resets Python's record of shown warnings, and the program's would be shown again.
+    Otherwise, set no filter: a filter resets Python's record of shown warnings, so that warnings of
+    the program would be shown again.
     """
     if not is_expected:
         yield

@@ -1,6 +1,6 @@
 """Named ranges around model calls.
 
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
+The names are `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and
 `tk/module/<forward|backward|recompute>/<path>#<Class>`.
 """
 

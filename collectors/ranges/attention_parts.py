@@ -1,9 +1,10 @@
 """Splits attention into its parts: Bmm0, Softmax, Bmm1, and RoPE.
 
 The parts are ranges inside the model's own eager attention function, so outputs are bit-identical.
-While it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix multiplication,
-`tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout), and `tk/part/bmm1`
-around the second. The functions are wrapped in the model's file.
+While this function runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
+multiplication, `tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout),
+and `tk/part/bmm1` around the second. The functions are replaced by wrappers in the Python module
+that defines the model.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class RopeRanges:
     """`tk/part/rope` ranges around rotary embeddings while attached."""
 
     def __init__(self, model: nn.Module) -> None:
-        # Only classes are referenced, so that the program can free its model earlier.
+        # Only classes are referenced, so that the program can free its model at any time.
         self._kinds = {type(module) for module in model.modules()}
         self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 
@@ -73,7 +74,7 @@ class RopeRanges:
 class AttentionRanges(RopeRanges):
     """Ranges for RoPE and the parts of eager attention of a transformers model.
 
-    The model's configuration is unchanged: a copy or checkpoint contains no trace of tracekit.
+    The model's configuration is unchanged, so a copy or checkpoint contains nothing of tracekit.
     """
 
     def attach(self) -> None:

@@ -32,9 +32,9 @@ _Table = dict["weakref.ref[nn.Module]", "_Named"]
 class ModuleRanges:
     """Ranges around every module of a model while attached, outside `torch.compile` regions.
 
-    Forward and recompute ranges are around module calls (`module_calls`) and change no output.
-    Transformers recomputes a decoder layer through `forward`, not through a module call; its
-    checkpoint function is wrapped, so that the recomputed layer also has a range.
+    Forward and recompute ranges enclose module calls (`module_calls`) and change no output.
+    Transformers recomputes a decoder layer through `forward`, not through a module call. Its
+    checkpoint function is therefore wrapped, so that the recomputed layer also has a range.
 
     Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
     gradients: a module's range begins when the gradient of its output is ready and ends when the
@@ -48,7 +48,7 @@ class ModuleRanges:
 
     def __init__(self, model: nn.Module, *, backward: bool = False) -> None:
         self._backward = backward
-        # The models and the prefixes of their paths; the first model has none.
+        # The models and the prefixes of their paths; the first model has no prefix.
         self._models = weakref.WeakKeyDictionary({model: ""})
         self._table: _Table = {}
 
@@ -210,15 +210,15 @@ class _Checkpoint:
         return self.function(ranged, *args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
-        """Copy only the original function with a copy of the model."""
+        """Copy only the original function if the model is copied."""
         return copy.deepcopy(self.function, memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the original function with the model."""
+        """Pickle only the original function if the model is pickled."""
         return functools.partial, (self.function,)
 
     def _named(self, run: Callable[..., Any]) -> _Named | None:
-        """Return the recomputed layer; None for normal calls, which have ranges."""
+        """Return the recomputed layer; None for a module call, which has a range anyway."""
         bound: tuple[Any, ...] = ()
         while isinstance(run, functools.partial):
             bound = (*run.args, *bound)
@@ -233,7 +233,7 @@ class _Checkpoint:
 
 
 class _Turn:
-    """Gradient hook that all modules using a tensor share: hooks are the largest cost of ranges."""
+    """Gradient hook shared by all modules that use a tensor, because hooks are expensive."""
 
     __slots__ = ("begun", "ended", "is_kept")
     __torch_unserializable__ = True  # otherwise torch.save of the tensor would warn about the hook
@@ -256,7 +256,7 @@ class _Turn:
         except Exception:  # noqa: BLE001 - errors must not reach the program
             pass
         finally:
-            # A leaf outlives the graph and must not accumulate the calls of every step.
+            # A leaf tensor outlives the graph, so its hook must not accumulate every step's calls.
             if self.is_kept:
                 self.ended.clear()
             set_eval_frame(prior)

@@ -7,11 +7,11 @@ profiler annotation, and also an NVTX range if an NVTX tool is attached (see `us
 **Cost.** `record_function` goes through the dispatcher, where dispatch modes of the program see it,
 and takes 10 to 22 µs per range under a profiler. Calling the ops below it directly takes 3 µs.
 `_RecordFunctionFast` would take 1 µs, but its ranges appear as ops unless the profiler records
-shapes, and fail if a profiler starts inside one.
+shapes, and a range fails if a profiler starts inside it.
 
-**Threads.** Open ranges are per thread, and closing one closes everything left open inside it. So
-every range ends, on its own thread and in the right order, even after exceptions, the early stop of
-non-reentrant checkpoints, and Ctrl-C.
+**Threads.** Open ranges are per thread, and closing one closes all ranges left open inside it.
+Therefore, every range ends on its own thread and in the right order, even after exceptions, the
+early stop of non-reentrant checkpoints, and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Phase = Literal[
 # A private name, which DDP and FSDP also use.
 _engine = getattr(torch.autograd.Variable, "_execution_engine", None)
 # Private names of torch, which may be missing. Without the first two, ranges are recorded even if
-# no profiler is running, which costs a few µs; without the third, recomputation counts as forward.
+# no profiler is running, which costs a few µs; without the third, recomputation appears as forward.
 _is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 _is_process_profiled = "_is_profiler_enabled"
 graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
-# Nsight Systems sets the first variable; other NVTX tools set their library in the second.
+# Nsight Systems sets the first variable; other NVTX tools set the second to their library's path.
 _NVTX_READERS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 
 
@@ -128,8 +128,8 @@ class BackwardTasks:
 
 
 OpenRange = tuple[object, Any, Any, "torch.Tensor | None"]
-"""An open range: owner, annotation, NVTX package, and for a module call with a backward range, the
-input whose gradient ends it."""
+"""An open range: owner, annotation, and NVTX package; for a module call with a backward range, also
+the input whose gradient ends the backward range."""
 
 
 class _Thread(threading.local):
@@ -174,7 +174,7 @@ def step(number: int, *, is_anew: bool = False) -> Range:
 
 
 def step_end(number: int, passed_ns: int) -> Range:
-    """Return a marker range: the step was over `passed_ns` earlier."""
+    """Return a marker range, which says that the step ended `passed_ns` earlier."""
     return Range(f"tk/step/{number} ended {passed_ns} ns ago")
 
 
@@ -195,8 +195,8 @@ def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> i
     if nvtx is not None:
         nvtx.push_range(name)
     annotation = None
-    # Two checks: a profiler for all threads is not enabled on single threads, and one that was
-    # started from C++ is enabled only on threads.
+    # Two checks: a profiler of all threads is not reported as enabled on the current thread, and
+    # one that was started from C++ is reported only there.
     if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
         annotation = _annotate(name)
     stack.append((owner, annotation, nvtx, first))
@@ -212,7 +212,7 @@ def close_stale() -> None:
 
 
 def close_down_to(depth: int) -> None:
-    """Close the innermost ranges of this thread down to a number of open ones."""
+    """Close the innermost ranges of this thread until only `depth` are open."""
     stack = this_thread.open
     while len(stack) > depth:
         _, annotation, nvtx, _ = stack.pop()

@@ -1,4 +1,4 @@
-"""Environment of a run: packages, processor, memory, accelerators."""
+"""Environment of a run: packages, processor, memory, and accelerators."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return the environment; devices only if torch is loaded, which a parent must not load."""
+    """Return the environment, with devices only if torch is loaded: a parent must not load it."""
     result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),

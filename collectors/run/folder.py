@@ -1,4 +1,4 @@
-"""Creates run folders atomically: under a temporary name, then renamed."""
+"""Creates run folders atomically: writes them under a temporary name, then renames them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stale_dirs import WORK, remove_stale, working_folder
 
 LOGS = "logs"
 LIGHT = "light"
-"""Folder of light traces, which contain only device activity and are not traces of the run."""
+"""Folder of light traces: extra traces without ops and ranges, which analyses do not load."""
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -33,8 +33,8 @@ class RunFolder:
     """The folder of an unfinished run, as a context manager around the entire run.
 
     Files go to `path`, logs to `logs`, temporary files to `work`. `commit` writes the manifest and
-    renames the folder; a block that ends without it leaves nothing. Without `force`, only a run
-    with outcome `failed` and without traces is replaced, because it has no result.
+    renames the folder; a block that ends without a commit leaves no files. Without `force`, only a
+    run with outcome `failed` and without traces is replaced, because it has no result.
     """
 
     def __init__(self, target: Path, *, force: bool = False) -> None:

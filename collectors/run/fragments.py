@@ -1,8 +1,9 @@
-"""Places a run folder, merging it with other fragments of its job.
+"""Moves a run folder to its final path, or merges it with other fragments of its job.
 
-Each process of a job (one per node or rank) builds a folder of its ranks. If they have the same
-name on the same disk, later ones add their files to the first folder under a lock, so it is always
-a valid run folder. If the name belongs to another run, the next free name is used.
+Each process of a job (one per node or rank) builds a folder for its ranks. If these folders have
+the same name on the same disk, later processes add their files to the first folder under a lock, so
+that it is always a valid run folder. If the name belongs to another run, the next free name is
+used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST_NAMES = 1000
 
 
 def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
-    """Move a folder of traces and logs to a run folder, or merge them; return the folder."""
+    """Move a folder to the path of its run folder, or merge it into one; return the run folder."""
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):
             if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
@@ -103,7 +104,7 @@ def rewrite(run: manifest.Manifest, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(target: Path) -> Iterator[bool]:
-    """Hold the lock of a name; yields False if it is not available."""
+    """Hold the lock of a run folder's name; yield False if the lock is not available."""
     path = target.with_name(f".{target.name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _LOCK_S

@@ -1,7 +1,8 @@
 """Working folders of unfinished runs, and their removal after a crash.
 
-They are named `.NAME.partial-MARK`, by owner: `PID`, `PID.HOST`, or `JOB.HOST` if several processes
-share the folder and store their ids inside. A folder is stale if none of its owners is running.
+They are named `.NAME.partial-MARK`, where MARK identifies the owner: `PID`, `PID.HOST`, or, if
+several processes share the folder and store their ids in it, `JOB.HOST`. A folder is stale if none
+of its owners is running.
 """
 
 from __future__ import annotations

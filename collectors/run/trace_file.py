@@ -17,9 +17,9 @@ _COPY_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def complete_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, and move the complete file to its final place.
+    """Yield a temporary path, and move the complete file to its final path.
 
-    Other files in the temporary folder are removed, such as one that Kineto renames at the end.
+    Other files in the temporary folder are removed, such as Kineto's own temporary file.
     """
     folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:

@@ -1,7 +1,7 @@
 """Interface of serving engines, over HTTP or embedded.
 
-An engine is a module of `engines` whose `create(values, redactor)` returns a `ServingEngine`,
-without starting anything or importing torch.
+An engine is a module in `engines`. Its `create(values, redactor)` returns a `ServingEngine` without
+starting anything or importing torch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """Properties that an engine reports after start; None for unknown ones.
+    """Properties that an engine reports after its start; unknown ones are None.
 
     `vocabulary_size` is the upper limit for random token ids; an engine that accepts only text has
-    `count_tokens`. `profile_note` says why no profile is possible. `server` goes to the manifest.
+    `count_tokens`. `profile_note` says why no profile is possible. `server` is written to the
+    manifest.
     """
 
     model: Model | None = None
@@ -56,5 +57,5 @@ class ServingEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop everything that `start` began; called once, also after an error."""
+        """Stop everything that `start` began; called once, even after an error."""
         ...

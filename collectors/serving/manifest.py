@@ -32,7 +32,7 @@ def serving_manifest(
     rate = output_tokens_per_s(measured)
     span_ns = interval_ns(measured)
     outcome, reason = _outcome(result, measured)
-    # The environment has no thread counts, because the engine's differ from this process's.
+    # The environment has no thread count, because the engine's differs from this process's.
     return manifest_of(
         "serve",
         engine,
@@ -74,7 +74,7 @@ def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the ns from the first sending to the last answer, as in analysis `throughput`."""
+    """Return the ns from the first request sent to the last answer, as in analysis `throughput`."""
     sent_ns = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
         record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None

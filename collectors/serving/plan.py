@@ -143,10 +143,10 @@ class LoadPlan:
 class LoadResult:
     """Result of a load: one record per request of the plan, including the warm-up.
 
-    `wall_ns` is without the warm-up. `traces` are file names in rank order. `profile_note` says why
+    `wall_ns` excludes the warm-up. `traces` are file names in rank order. `profile_note` says why
     there is no profile or what is special about it. `failure` says why the engine ended before the
-    load did; the records then cover the time up to `lost_ns`, when that was noticed. `*_ns` are on
-    the clock of the records.
+    load did; the records then cover the time until `lost_ns`, when the loss was noticed. Times
+    `*_ns` are on the clock of the records.
     """
 
     records: list[RequestRecord]

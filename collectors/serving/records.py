@@ -21,8 +21,8 @@ Outcome = Literal[
 """Outcome of a request.
 
 - `ok`: the complete answer was received.
-- `timeout`: it did not finish in time.
-- `refused`: the connection failed, so the engine never received it.
+- `timeout`: the answer was not complete in time.
+- `refused`: the connection failed, so the engine never received the request.
 - `http_error`: the answer has a status other than 200; see `http_status`.
 - `broken_stream`: the connection ended before the answer did (reset, no last event).
 - `bad_response`: the answer does not follow the engine's protocol or reports an error.
@@ -43,9 +43,9 @@ class RequestRecord:
     """One request; `cancelled` until it gets another outcome.
 
     `arrival_ns` is the time when the request was due; `sent_ns` is the time when its last attempt
-    was sent. `token_ns` has one timestamp per chunk of the answer, and `token_counts` the number of
-    tokens of each, or None if every chunk is one token. `steps` are the engine steps that served
-    the request, as inclusive ranges of `tk/step/<n>`.
+    was sent. `token_ns` contains one timestamp per chunk of the answer. `token_counts` contains the
+    number of tokens in each chunk, or is None if every chunk is one token. `steps` are the engine
+    steps that served the request, as inclusive ranges of `tk/step/<n>`.
     """
 
     request_id: int

@@ -1,8 +1,8 @@
 """`--stage serve`: puts a serving engine under load and profiles a window of it.
 
 If some requests fail, or after Ctrl-C or the loss of the engine, a run folder with outcome
-`incomplete` covers the answered requests; without any, the outcome is `failed`. Before the first
-answer, or after a second Ctrl-C, there is no run folder.
+`incomplete` covers the answered requests; if none was answered, the outcome is `failed`. After
+Ctrl-C before the first answer, or a second Ctrl-C, there is no run folder.
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 
@@ -88,7 +88,7 @@ def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redac
         plain = urllib.parse.unquote(user)
         for text in (user, plain):
             result.add(text.partition(":")[2] or text)
-        # The form in which it is sent (HTTP basic authentication).
+        # The form in which the credentials are sent (HTTP basic authentication).
         result.add(base64.b64encode(plain.encode()).decode())
     return Redactor(result)
 
@@ -249,7 +249,7 @@ def _announcement(load: Load, engine: str) -> str:
 
 
 UNKNOWN_VOCABULARY_SIZE = 8192
-"""Ids below this exist in every common model, whatever its vocabulary."""
+"""Ids below this number exist in the vocabulary of every common model."""
 
 _SPECIAL_ID_COUNT = 512
 """The first ids are special tokens and single bytes; large vocabularies skip them."""
@@ -314,7 +314,7 @@ def text_prompts(
 
 def _resized(words: list[str], missing: int, counted: int, source: random.Random) -> list[str]:
     per_word = counted / len(words)
-    # Change at least one word; otherwise the next query would repeat the last one.
+    # Change at least one word; otherwise, the next query would be the same.
     change = round(missing / per_word) or (1 if missing > 0 else -1)
     if change > 0:
         change = min(change, _MOST_WORDS_PER_TOKEN * (len(words) + missing))

@@ -1,6 +1,6 @@
-"""Runs a load over any transport: warm-up, measured load, profile.
+"""Runs a load over any transport: warm-up, measured load, and profiled load.
 
-The profiled pass has other prompts, which are not in the engine's caches, and its own records.
+The profiled pass has its own records, and other prompts, which are not in the engine's caches.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LoadRunner:
     def finish(self) -> LoadResult:
         """Return the result, with times relative to the start of the measured load.
 
-        Requests of the profiled pass that its window did not serve are dropped, not failures.
+        Unfinished requests of the profiled pass are not failures, and are dropped.
         """
         result, load = self.result, self.load
         if load.begin_ns is not None:

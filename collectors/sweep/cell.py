@@ -1,4 +1,4 @@
-"""One run of a sweep in its own process, isolated from crashes."""
+"""One run of a sweep, in its own process so that a crash does not affect the sweep."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _POLL_S = 0.05
 
 
 class CellLock:
-    """Context manager for the lock of a cell, which its process inherits.
+    """Context manager for the lock of a cell, which the cell's process inherits.
 
-    If the sweep is killed, its cell ends by itself; a new sweep waits for it.
+    If the sweep is killed, the cell's process ends by itself, and a new sweep waits for its end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,8 +105,9 @@ def run_cell(
 ) -> manifest.Manifest:
     """Collect one run and return the manifest in its folder, which is always complete.
 
-    A run that failed before writing one gets a manifest with the reason. Existing content is
-    replaced only by a complete new folder. A disk error is raised, as it would affect the next run.
+    A run that failed before it wrote a manifest gets one with the reason. Existing content is
+    replaced only by a complete new folder. A disk error is raised, because it would affect the next
+    run, too.
     """
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)

@@ -25,7 +25,7 @@ from ..training.spec import TrainingSpec, make_spec
 
 MAX = "max"
 LISTS = ("model", "opt", "engine", "nproc", "batch_size")
-"""Options that accept comma-separated lists; the last one varies fastest."""
+"""Options that accept comma-separated lists; the last option varies fastest."""
 
 MAX_BATCH_SIZE = 1024
 _CHANGES: dict[str, dict[str, Any]] = {

@@ -22,7 +22,7 @@ from .grid import MAX_BATCH_SIZE, OPTIONS, Cell, difference, make_grid
 
 Echo = Callable[[str], None]
 
-# Enough to reach the peak: the first step makes the optimizer's state, the second runs with it.
+# Enough to reach the memory peak: the first step creates the optimizer state, the second uses it.
 _PROBE = {"warmup": 1, "steps": 1, "repeats": 1, "profile_steps": 1}
 _FINISHED = ("ok", "oom")
 
@@ -115,7 +115,7 @@ class Sweep:
         try:
             batch_size = largest_batch(fits, self.batch_limit)
         except _ProbeFailedError:
-            # The probe's folder, with its logs, is the record.
+            # The folder of the failed probe, with its logs, becomes the folder of the cell.
             shutil.rmtree(folder, ignore_errors=True)
             failed[0].rename(folder)
             return manifest.read(folder)

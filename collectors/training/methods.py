@@ -1,6 +1,6 @@
 """Applies methods of `--opt` to a model: 4-bit weights and adapters.
 
-4-bit weights are NF4 with double quantization (bitsandbytes), made from the weights in memory.
+4-bit weights are NF4 with double quantization (bitsandbytes), created from the weights in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def prepare(
     import peft
 
     if "R" in spec.opt:
-        # The embedding is frozen, so without this the first layer's input has no gradient.
+        # The embedding is frozen, so without this call, the first layer's input has no gradient.
         model.enable_input_require_grads()
     if adapter == "PT":
         config = peft.PromptTuningConfig(

@@ -33,8 +33,8 @@ Echo = Callable[[str], None]
 def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
     """Run training and return the run folder.
 
-    With RANK and WORLD_SIZE in the environment this process is one of the ranks; else it starts
-    them and never imports torch.
+    With RANK and WORLD_SIZE in the environment, this process is one of the ranks. Otherwise, it
+    starts the ranks and never imports torch.
     """
     place = distributed.place_in(os.environ)
     spec = make_spec(values, command, world_size=place.world_size if place else None)
@@ -129,7 +129,7 @@ class _Progress:
 
 
 def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, echo: Echo) -> Path:
-    """Train as the rank that a launcher made this process; rank 0 makes the shared folder."""
+    """Train as the rank that a launcher assigned; rank 0 creates the shared folder."""
     device = distributed.device_of(place)
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals_as_interrupt())
@@ -149,7 +149,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
         result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
         if result.outcome != "ok":
             _record_failure(spec, folder, result)
-        distributed.barrier(device)  # every result is on disk once all are here
+        distributed.barrier(device)  # once all ranks have arrived, all results are on disk
         if place.rank == 0:
             run = make_manifest(spec, read_reports(folder.work, RankResult))
             folder.commit(run)
@@ -159,7 +159,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 
 
 def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -> None:
-    """Write the manifest and raise: of several failed ranks, the first has the cause."""
+    """Write the manifest and raise; only the first failed rank, which has the cause, writes it."""
     run = make_manifest(
         spec,
         read_reports(folder.work, RankResult),

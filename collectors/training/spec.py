@@ -80,7 +80,7 @@ _EVERYWHERE = {
 def make_spec(
     values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
 ) -> TrainingSpec:
-    """Return the spec with this machine's defaults; a launcher has started `world_size` ranks."""
+    """Return the spec with this machine's defaults; `world_size` is set by a launcher, if any."""
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":
         defaults |= _PAPER

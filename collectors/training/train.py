@@ -42,7 +42,7 @@ def train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train and profile as one rank; `result` is filled step by step, in case of an error."""
+    """Train and profile as one rank; fill `result` gradually, so that an error does not lose it."""
     result.environment = dataclasses.asdict(probe())
     if spec.memory_limit_bytes is not None:
         memory.limit(spec.memory_limit_bytes, device)

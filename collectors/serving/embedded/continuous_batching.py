@@ -1,7 +1,8 @@
 """Observes the steps of transformers' continuous batching.
 
-Only undocumented methods know which tokens a step processes and when its output is ready, so
-tracekit wraps these methods on the instance. It checks each of them before the engine starts.
+Only undocumented methods show which tokens a step processes and when its output is ready, so
+tracekit wraps these methods on the instance. It checks that each of them exists before the engine
+starts.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ _FREE_SHARE = 0.15
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> dict[str, int | None]:
-    """Return the given engine size; by default on a CPU, the smallest sufficient cache.
+    """Return the engine size that the user set; on a CPU, the default is the smallest that works.
 
-    For None, transformers chooses a value, by the machine's memory. On a CPU, touching that memory
-    takes seconds, and attention needs a mask with one column per token in the entire cache.
+    For values of None, transformers chooses a size based on the machine's memory. On a CPU,
+    touching that memory takes seconds, and attention needs a mask with one column per token in the
+    entire cache.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -141,7 +143,7 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine ends soon: an engine that ends first fails its requests."""
+        """Raise if the engine ends within `timeout_s`: before it ends, it fails its requests."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -227,8 +229,9 @@ class ContinuousBatching:
 def _share(future: Any) -> Share:
     """Return the share of a scheduled request in its step.
 
-    The last chunk of a prompt can be a single token, so the number of tokens does not show prefill;
-    `position_offset`, its tokens in the cache, does. transformers increases it after scheduling.
+    The last chunk of a prompt can be a single token, so the number of tokens does not distinguish
+    prefill from decode. `position_offset`, the number of the request's tokens in the cache, does,
+    because transformers increases it only after scheduling.
     """
     state = future.state
     return Share(

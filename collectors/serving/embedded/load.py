@@ -75,7 +75,7 @@ class EmbeddedLoad:
             result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
     def _trace(self, part: Pass, result: LoadResult) -> None:
-        # Imported here: they need torch.
+        # Imported here, because these modules need torch.
         from ...profiler.profile import Profile
         from .step_profile import StepProfile
 
@@ -185,7 +185,7 @@ class EmbeddedLoad:
             record.outcome = "bad_response"
             record.reason = f"the engine returned {token_count} tokens instead of {wanted_count}"
         elif record.output_token_count != token_count:
-            # The timestamps would be assigned to the wrong tokens.
+            # Without this error, timestamps would be assigned to the wrong tokens.
             raise WorkloadError(
                 f"request {output.request_id}: the engine's steps generated "
                 f"{record.output_token_count} tokens, but {token_count} were returned; "
@@ -253,8 +253,8 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 def _initialize_profiler() -> None:
     """Initialize the profiler before the engine's thread needs it.
 
-    The first start in a process takes a second or two, which would stall the engine; and on a
-    thread other than the one that loaded torch, it prints warnings.
+    The first start in a process takes a second or two, which would stall the engine. On a thread
+    other than the one that loaded torch, the first start also prints warnings.
     """
     import torch
 

@@ -27,8 +27,8 @@ _GIVE_UP_TIMEOUT_S = 2.0
 class StepProfile(StepRecorder):
     """A profile of consecutive steps, from a given point of the load and for a given length.
 
-    `progress` returns the number of finished requests and the ns since the start of the load. The
-    profile ends after at most `max_step_count` steps, which limits the size of the trace.
+    `progress` returns the number of finished requests and the time, ns, since the start of the
+    load. The profile ends after at most `max_step_count` steps, which limits the size of the trace.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StepProfile(StepRecorder):
         self._profile.export()
 
     def between_steps(self) -> None:
-        """Start or stop the profile on schedule; this and the rest run on the engine's thread."""
+        """Start or stop the profile when due; called, like all below, on the engine's thread."""
         if self.is_over:
             return
         finished_count, elapsed_ns = self._progress()

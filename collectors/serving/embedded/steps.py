@@ -27,7 +27,7 @@ StepPhase = Literal["prefill", "decode", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of one request in one step; the last prefill chunk also gives a token."""
+    """Share of one request in one step; the last prefill chunk also generates a token."""
 
     request_id: str
     token_count: int
@@ -99,7 +99,7 @@ class StepRecorder:
             return len(record.token_ns)
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the pass may end while `record` is unfinished; with None, in general."""
+        """Return whether the pass may end while `record` is unfinished, or, with None, at all."""
         del record
         return False
 

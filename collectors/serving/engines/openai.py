@@ -21,7 +21,8 @@ class Completions(Dialect):
     """`POST /v1/completions` with a stream of chunks.
 
     Without `has_running_usage`, the number of tokens per chunk is unknown, and only the last
-    `usage` has the total. `can_ignore_end`: the engine can generate past the end-of-sequence token.
+    `usage` contains the total. With `can_ignore_end`, the engine can generate past the
+    end-of-sequence token.
     """
 
     generate_path = "/v1/completions"
@@ -62,8 +63,8 @@ class Completions(Dialect):
         if choices:
             choice = choices[0]
             reason = choice.get("finish_reason")
-            # An empty text before the end is a token that does not complete a character yet. In the
-            # last chunk it may be no token at all, which only a running total shows.
+            # An empty text before the end is a token that does not complete a character yet. An
+            # empty text in the last chunk may be no token at all, as only a running total shows.
             is_counted = self.has_running_usage and bool(usage)
             if choice.get("text") or reason is None or is_counted:
                 event.token_count = None
@@ -87,7 +88,7 @@ class Completions(Dialect):
 class OpenAi(Completions):
     """Any server with a compatible `/v1/completions`: latency and throughput only.
 
-    A test request shows whether it accepts token ids, which few servers other than vLLM support.
+    A test request shows whether the server accepts token ids; few servers other than vLLM do.
     """
 
     name = "openai"

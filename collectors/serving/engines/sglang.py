@@ -1,4 +1,4 @@
-"""SGLang: the completions API, and torch profiles into a folder that the start call names."""
+"""SGLang: the completions API, and torch profiles in a folder that the start call specifies."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ class TransformersEngine:
 def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     from ...model import flash_attention
 
-    # Requests of all lengths share a batch; the package's requirements do not depend on the length.
+    # The length is arbitrary: requests of all lengths share a batch, and the package's requirements
+    # do not depend on the length.
     shape = flash_attention.attention_shape(config, 1)
     refusal = flash_attention.flash_package_problem(device, dtype, shape)
     if refusal is None:

@@ -10,7 +10,7 @@ from .client import MAX_TEXT_BYTES, BoundedAnswer
 from .dialect import Dialect, Event, plain
 
 LONGEST_EVENT_BYTES = 1 << 20
-"""Maximum size of an event; longer ones are attacks or not an event stream."""
+"""Maximum size of an event; a longer one is an attack or does not come from an event stream."""
 
 _REASON_LENGTH = 200
 # Time limit for the end of an answer after its last event: only usage figures may follow.
@@ -22,8 +22,8 @@ _MOST_PIECES = 1 << 16
 class SseReader:
     """Incremental parser for server-sent events; returns the payload of each complete event.
 
-    Comments (which TGI sends as keep-alive messages) and fields other than `data` are ignored. An
-    event that ends with the stream is complete, too: `rest` returns it.
+    Comments (which TGI sends as keep-alive messages) and fields other than `data` are ignored. If
+    the stream ends without a final blank line, the last event is complete, too: `rest` returns it.
     """
 
     __slots__ = ("_data", "_data_bytes", "_line", "_line_bytes")
@@ -35,9 +35,9 @@ class SseReader:
         self._data_bytes = 0
 
     def feed(self, packet: bytes) -> list[bytes]:
-        """Return the completed payloads; `ValueError` if an event or a line is too long."""
+        """Return the completed payloads; raise `ValueError` if an event or a line is too long."""
         self._line_bytes += len(packet)
-        # Packets without a line end are only stored: joining each would take quadratic time.
+        # Packets without a line end are only stored: joining every time would be quadratic.
         is_cut_end = bool(self._line) and self._line[-1].endswith(b"\r")
         if b"\n" not in packet and b"\r" not in packet and not is_cut_end:
             self._line.append(packet)

@@ -1,9 +1,9 @@
 """HTTP client for streaming servers, with a timestamp per packet.
 
 An engine writes the tokens of a batch at once, so a thousand connections become readable at the
-same time. A general client would wake a task per connection before reading the next, and its
-timestamps would be late. Here each packet is only timestamped and stored, and parsed once all
-readable connections have been read.
+same time. A general-purpose client would wake a task per connection before reading the next one,
+and its timestamps would be late. Here, each packet is first only timestamped and stored; packets
+are parsed once all readable connections have been read.
 
 Servers are not trusted: headers and bodies have size limits, and redirects are not followed.
 """
@@ -39,7 +39,7 @@ class NotHttpError(Exception):
 
 
 def connection_problem(error: OSError | UnicodeError) -> str:
-    """Return why a connection failed, without asyncio's own texts for refusals."""
+    """Return why a connection failed, in the system's words rather than asyncio's."""
     number = (error.errno or 0) if isinstance(error, OSError) else 0
     return os.strerror(number) if number > 0 else str(error) or type(error).__name__
 
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # Ignore data after the answer.
+            # Ignore data after the complete answer.
             if not self._is_whole:
                 shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
                 raise NotHttpError(f"{error.__context__ or error}{shown}") from None

@@ -23,7 +23,7 @@ from ..engine import EngineFacts
 from ..plan import Prompt
 
 GetJson = Callable[[str], Any]
-"""Sends a request for a path; returns the JSON answer, or None."""
+"""Function that requests a path and returns the JSON answer, or None."""
 
 MOST_RANKS = 65_536
 _LARGEST_COUNT = 2**31 - 1
@@ -59,7 +59,7 @@ class Dialect(ABC):
     `takes_token_ids` is None if only a test request can show whether prompts may be token ids.
     `has_written_when_stopped`: the server answers the stop call only after writing the traces.
     `trace_variable` passes the trace folder to a launched server. `facts` may set `writes_traces`
-    to False. `extra_body` has members that the user adds to the JSON of every request.
+    to False. `extra_body` contains members that the user adds to the JSON of every request.
     """
 
     name: ClassVar[str]
@@ -81,15 +81,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON body of a request for an exact number of greedy tokens."""
+        """Return the JSON body of a request for an exact number of greedily decoded tokens."""
 
     @abstractmethod
     def event(self, payload: bytes) -> Event:
-        """Parse the payload of one event; `ValueError` if it violates the protocol."""
+        """Parse the payload of one event; raise `ValueError` if it violates the protocol."""
 
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
-        """Query the engine's facts; unanswered ones stay None."""
+        """Query the engine's properties; those that the server does not report stay None."""
 
     def is_up(self, status: int) -> bool:
         return 200 <= status < 300
@@ -195,7 +195,7 @@ def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
 
 
 def an_answer(body: bytes) -> Any:
-    """Return a server's description of itself, with strings that are safe to display."""
+    """Parse a server's description of itself; return it with strings that are safe to display."""
     try:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
     except RecursionError:

@@ -46,7 +46,7 @@ _ASK_TIMEOUT_S = 30.0
 # Time limit for all queries between the server's start and the load.
 _SETUP_TIMEOUT_S = 180.0
 _ANSWER_BYTES = 2 << 20
-# Network file systems may show files of another machine late.
+# Network file systems may show files written by another machine with a delay.
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
 # Number of open files in addition to the connections.
@@ -90,7 +90,7 @@ class HttpEngine:
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
-            # Only a test request can show it.
+            # Only a test request can show whether the server accepts token ids.
             takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])) is not None
         launch = None if self._launch is None else mask_text(self._launch)
         self._facts = replace(

@@ -125,14 +125,14 @@ class LoadGenerator:
                     self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
-        """Send the load again until the profile window is over; its errors become a note."""
+        """Send the load again until the profile window is over; profiler errors become a note."""
         plan = self._profile_plan()
         if plan.after is None:
             await self._start_profile(start_call)
         load = asyncio.create_task(self._send(part))
         window = asyncio.create_task(self._profile(part, plan, start_call))
         try:
-            # The first to finish ends the other: neither is useful alone.
+            # The first task to finish ends the other: neither is useful without the other.
             await asyncio.wait((load, window), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._stop_timeout_s = _INTERRUPTED_TIMEOUT_S
@@ -185,7 +185,7 @@ class LoadGenerator:
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
 
     def _profile_plan(self) -> ProfilePlan:
-        """Profile short loads completely, longer ones by default in the middle."""
+        """Return the profile window; by default, short loads are profiled completely."""
         plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
         if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
             return plan
@@ -226,7 +226,7 @@ class LoadGenerator:
             )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Encode and connect requests of a burst; connecting later would spread it out."""
+        """Encode and connect a burst's requests; connecting later would spread out the burst."""
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._plan.timeout_ns / NS_PER_S)
@@ -272,7 +272,7 @@ class LoadGenerator:
     async def _attempt(
         self, record: RequestRecord, data: bytes, connection: Connection | None
     ) -> float | None:
-        """Send a request once; return the pause before a retry, s, None if the answer is final."""
+        """Send a request once; return the pause, s, before a retry, or None if none is needed."""
         limit_s = self._plan.timeout_ns / NS_PER_S
         deadline = asyncio.timeout(limit_s)
         attempt = Attempt(self._dialect, record, time.perf_counter_ns, deadline)

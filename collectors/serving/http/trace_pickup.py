@@ -38,7 +38,7 @@ class TraceFolder:
     def collect(
         self, into: Path, expected_count: int | None, timeout_s: float, tick: Callable[[], None]
     ) -> tuple[list[str], str | None]:
-        """Wait for complete new traces and copy them; return their names, and a note if not all."""
+        """Copy new traces once complete; return their names, and a note if any trace is missing."""
         deadline = time.monotonic() + timeout_s
         seen: dict[Path, tuple[int, int]] = {}
         complete: set[Path] = set()

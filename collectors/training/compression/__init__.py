@@ -23,7 +23,7 @@ def methods() -> list[str]:
 
 
 def install(ddp_model: Any, method: str, **options: Any) -> Compression:
-    """Compress a model's gradients from its next backward pass on; extra options are ignored."""
+    """Compress gradients, starting with the next backward pass; unknown options are ignored."""
     if method not in methods():
         raise UsageError(
             f"unknown gradient compression {method!r}", hint="methods: " + ", ".join(methods())

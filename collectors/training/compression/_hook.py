@@ -2,8 +2,8 @@
 
 DDP passes buckets while the backward pass is running. `BucketHook` encodes and sends each bucket
 immediately, and decodes all buckets at the end of the backward pass, on its thread and stream.
-Decoding in callbacks of the collective, like torch's PowerSGD, would run on gloo's threads, which
-profiles do not include, and on side streams of CUDA, which the caching allocator does not track.
+Decoding in callbacks of the collective, as torch's PowerSGD does, would run on gloo's threads,
+which profiles do not include, and on CUDA side streams, which the caching allocator does not track.
 
 The work of a method is inside the ranges `tk/part/compress` and `tk/part/decompress`.
 """
@@ -64,13 +64,13 @@ class Compression:
     """A hook's properties and the bytes it has sent so far, as seen by this rank.
 
     `sent_bytes` is the size of the messages sent instead of `dense_bytes`. With all-gather, a rank
-    receives the messages of all others; with all-reduce, the size of one.
+    receives the messages of all other ranks; with all-reduce, it receives the size of one message.
     """
 
     method: str
     options: dict[str, Any]
     needs_all_threads: bool = False
-    """Whether it also works on threads that a profile of the calling thread misses."""
+    """Whether the method also uses threads that a profile of the calling thread misses."""
     step_count: int = 0
     dense_bytes: int = 0
     sent_bytes: int = 0
@@ -128,7 +128,7 @@ class BucketHook:
         return future
 
     def _finish_all(self) -> None:
-        """Decode all sent buckets; DDP's own callback, which waits for them, follows."""
+        """Decode all sent buckets; DDP's own callback, which waits for them, runs afterwards."""
         pending, self._pending = self._pending, []
         for sent in pending:
             sent.future.set_result(sent.finish())
@@ -143,7 +143,7 @@ class BucketHook:
             messages = [codec.encode(parameter, gradient) for parameter, gradient in coded]
             summed = list(exact)
             if codec.is_summable:
-                # One message for both, because a small collective takes as long as a large one.
+                # Use one message for both, because a small collective takes as long as a large one.
                 summed += [tensor for message in messages for tensor in message]
             mean = torch.cat([tensor.reshape(-1) for tensor in summed]) if summed else None
             if mean is not None:

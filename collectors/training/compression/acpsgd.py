@@ -1,7 +1,7 @@
 """ACP-SGD: alternately compressed Power-SGD.
 
 Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed Deep Learning",
-ICDCS 2023. Like Power-SGD it approximates a gradient matrix M by a low-rank product P Qᵀ, but
+ICDCS 2023. Like Power-SGD, it approximates a gradient matrix M by a low-rank product P Qᵀ, but
 computes and sends only one of the two factors per step, in turn:
 
 - a step that sends P: Q of the previous step is orthogonalized, P = M Q;
@@ -32,10 +32,10 @@ class _Matrix:
 
 
 class AlternatingLowRank(Codec):
-    """The codec of ACP-SGD; a matrix with a side shorter than `rank` gets that many columns.
+    """The codec of ACP-SGD; `rank` is reduced to the shorter side of a matrix if necessary.
 
-    The residual has at least single precision: in bf16 a small gradient would be lost next to a
-    large residual instead of adding up.
+    The residual has at least single precision: in bf16, a small gradient added to a large residual
+    would be lost in rounding instead of adding up.
     """
 
     is_summable = True

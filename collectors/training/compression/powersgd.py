@@ -14,11 +14,12 @@ _ORTHOGONALIZATION_EPSILON = 1e-8
 
 
 def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compression:
-    """Hook a model with torch's Power-SGD from `start_step`, counted from 0.
+    """Register torch's Power-SGD hook, which compresses from step `start_step`, counted from 0.
 
-    The second factor and the gradient are computed in callbacks of the collectives: with gloo on
-    its threads, which a profile of the calling thread misses; with NCCL on the caller's. The state
-    is per bucket, and DDP rebuilds its buckets after the first step.
+    The second factor and the gradient are computed in callbacks of the collectives: with gloo, on
+    its threads, which a profile of the calling thread misses; with NCCL, on the caller's thread.
+    Compression cannot start earlier than step 2, because the state is per bucket, and DDP rebuilds
+    its buckets after the first step.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
@@ -58,7 +59,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
         compression.sent_bytes = sent_count * item_bytes
         compression.sent_element_count = sent_count
 
-    # DDP compares annotations with classes, but in this module they are strings.
+    # DDP compares the hook's annotations with classes, but in this module annotations are strings.
     hook.__annotations__ = {}
     ddp_model.register_comm_hook(state, hook)
     return Compression(

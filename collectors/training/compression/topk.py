@@ -17,10 +17,10 @@ from ._hook import BucketHook, Codec, Compression, Received
 
 
 class Sparsifier(Codec):
-    """The codec of Top-k: indices and values of a fraction of elements, at least one.
+    """The codec of Top-k: indices and values of a fraction of the elements, but at least one.
 
-    The residual has at least single precision: in bf16 a small gradient would be lost next to a
-    large residual instead of adding up.
+    The residual has at least single precision: in bf16, a small gradient added to a large residual
+    would be lost in rounding instead of adding up.
     """
 
     is_summable = False

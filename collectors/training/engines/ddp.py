@@ -14,7 +14,7 @@ from ._engine import Engine, adamw
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type of the weights: fp32 for fp16, because fp16 updates would underflow."""
+    """Return the type of the weights: fp32 even for fp16, because fp16 updates would underflow."""
     return torch.bfloat16 if spec.precision == "bf16" else torch.float32
 
 

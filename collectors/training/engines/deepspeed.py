@@ -31,10 +31,11 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 def construction(
     spec: TrainingSpec, size_bytes: int, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return the context for creating a model: under stage 3, it shards large models.
+    """Return the context in which to create a model; under stage 3, it shards large models.
 
     A model sharded this way keeps torch's per-layer initial weights, because transformers'
-    initialization sees empty ones. 4-bit weights can only be packed unsharded.
+    initialization sees empty parameters. Models with 4-bit weights are not sharded here, because
+    only complete weights can be packed.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -142,8 +143,8 @@ def _config(
 def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
     """Return bucket sizes and stage 3 thresholds, in elements, for small models.
 
-    DeepSpeed allocates entire buckets, 1 GB by default. A reuse distance of 0 frees the parameters
-    that the forward pass has gathered, as models that need stage 3 require.
+    DeepSpeed allocates entire buckets, 1 GB by default. With a reuse distance of 0, it frees the
+    parameters that the forward pass has gathered, as happens in models that need stage 3.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:

@@ -1,4 +1,4 @@
-"""Sharded training by torch's FSDP2 (`fully_shard`)."""
+"""Sharded training with torch's FSDP2 (`fully_shard`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._engine import Engine, adamw
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type of the sharded weights; frozen ones would not benefit from fp32."""
+    """Return the type of the sharded weights; frozen weights would not benefit from fp32."""
     if spec.precision == "bf16" and spec.opt.adapter:
         return torch.bfloat16
     return torch.float32
@@ -57,7 +57,7 @@ ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
-    """Return packed 4-bit weights, if this FSDP2 cannot shard integers (torch 2.11)."""
+    """Return packed 4-bit weights if this FSDP2 cannot shard integers, as in torch 2.11."""
     packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
     if not packed:
         return set()

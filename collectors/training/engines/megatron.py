@@ -1,4 +1,4 @@
-"""Training with megatron-core: tensor parallelism inside data parallelism by torch's DDP."""
+"""Training with megatron-core's tensor parallelism and the data parallelism of torch's DDP."""
 
 from __future__ import annotations
 
