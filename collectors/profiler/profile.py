@@ -84,7 +84,7 @@ class Profile:
 
     As a context manager, it profiles `active` steps after `warmup` steps; `step()` ends each step,
     and the trace is written at the end of the block. Without a block, `start()`, `stop()`, and
-    `export()` do the same at times that the caller chooses, all on the same thread.
+    `export()` do the same at times that the caller chooses; another thread may call `export()`.
     `save()` only writes the uncompressed JSON, during which torch holds the GIL;
     `trace_file.compress` can then run in the background.
 
