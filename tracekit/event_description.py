@@ -39,7 +39,7 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event, which is a view of table record. Kind left_out is for excluded records.
+    """A kind of event, with its own view of table record. Kind left_out is for excluded records.
 
     Attributes:
         name: name of the kind and its view.
@@ -314,7 +314,7 @@ MEMORY_COLUMNS = (
         "device_id", "BIGINT", "number of the device", "argument", ("Device Id",), since=_MEMORY
     ),
 )
-"""Columns of view memory, from arguments of allocator events without a column in record."""
+"""Columns of view memory, for arguments of allocator events that have no column in record."""
 
 MEMBER_KEYS = tuple(
     key for column in EVENT_COLUMNS if column.source == "member" for key in column.keys

@@ -48,17 +48,17 @@ def rows(values: Sequence[Sequence[object]]) -> str:
 
 
 _FEW_ROWS = 8
-"""Maximum number of rows for which literals are faster."""
+"""Maximum number of rows for which literals are faster than JSON."""
 
 _PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
 """Types for which it is sufficient to cast the first literal of a column."""
 
 
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
-    """Return a SELECT statement with the given rows as one JSON text.
+    """Return a SELECT statement with the given rows as one JSON list per column.
 
-    DuckDB parses one text faster than hundreds of literals, and a JSON list per column faster than
-    objects.
+    DuckDB parses a JSON string faster than hundreds of literals, and a list per column faster than
+    an object per row.
 
     Args:
         columns: DuckDB type by name of the column.

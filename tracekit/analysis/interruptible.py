@@ -38,7 +38,7 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
         while not wait([future], timeout=_POLL_S).done:
             pass
     except KeyboardInterrupt:
-        # Repeated, because an interrupt between two statements is lost.
+        # Interrupt repeatedly, because an interrupt between two statements is lost.
         while worker.is_alive():
             connection.interrupt()
             worker.join(_POLL_S)
@@ -91,6 +91,6 @@ class Deadline:
         assert self._end_s is not None
         if done.wait(max(0.0, self._end_s - monotonic())):
             return
-        # Repeated, because an interrupt between two statements is lost.
+        # Interrupt repeatedly, because an interrupt between two statements is lost.
         while not done.wait(_POLL_S):
             self._connection.interrupt()

@@ -10,7 +10,7 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives. Each lists what its matches contain: lowercase words, or nested alternatives."""
+"""Alternatives. Each lists the parts of its matches: lowercase words or nested alternatives."""
 
 _ANY: Ways = [[]]
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 
 
 def ways_to_match(pattern: str) -> Ways:
-    """Return what a match of a regular expression (RE2) must contain, or [] for unusual syntax."""
+    """Return the required parts of a match of an RE2 pattern; `[[]]` (none) for unusual syntax."""
     groups: list[Ways] = [[[]]]
     before = ""
     end = 0

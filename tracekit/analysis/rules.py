@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""Maximum number of rules of a kind, which limits the time: every name is tested with each rule."""
+"""Maximum number of rules of a kind. It limits the run time, because each rule tests every name."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -45,7 +45,7 @@ CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
 
 RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
-"""Tables in database ``scratch`` with the names in a store and the rules that match them."""
+"""Tables in database ``scratch`` that list the names in a store and the rules that match them."""
 
 CLASS_FLAGS = (
     *("is_model_work", "has_flops", "is_gemm", "is_conv", "is_softmax", "is_fusible", "is_fused"),
@@ -445,8 +445,8 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 def condition(pattern: str, column: str = "name") -> str:
     """Return an SQL condition that is true if the pattern matches.
 
-    For literal text, it has no regular expression. A dot also matches a line feed, which names may
-    contain.
+    For a pattern that is literal text, it contains no regular expression. A dot also matches a line
+    feed, which names may contain.
     """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
@@ -468,7 +468,7 @@ _MOST_LETTERS = 300_000
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a function whether a pattern may match names of a subject."""
+    """Fill a table with names; return a test whether a pattern may match a name of a subject."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(

@@ -52,7 +52,7 @@ _MAX_MODULE_DEPTH = 500
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Measured):
-    """A run with its name as label; of many latencies, only those that a comparison needs."""
+    """A run with its name as label. If it has many latencies, only the needed ones are included."""
 
     side: Side
     facts: Facts = field(default_factory=dict)
@@ -120,7 +120,7 @@ def load(name: str, folder: Folder) -> Baseline:
 
 
 def is_file_of_one(text: str) -> bool:
-    """Return whether a string is the path or URL of a baseline file; a URL may have a signature."""
+    """Return whether a string is the path, or the (possibly signed) URL, of a baseline file."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 

@@ -61,7 +61,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a check: an open run, or a baseline, which alone has `latencies`."""
+    """One side of a check: an open run or a baseline; only a baseline has `latencies`."""
 
     label: str
     side: Side | None
@@ -272,7 +272,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (_COUNT, _count),
     (COLUMN, _column),
 )
-"""Patterns of rule targets with the functions that return values; the first match applies."""
+"""Patterns of rule targets with the functions that return their values; the first match applies."""
 
 
 # -- figures of a complete run ---------------------------------------------------------------------
@@ -282,7 +282,7 @@ MFU_KNOWN_PCT = 95.0
 
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
-"""Latency metrics with one value per request; several values of one request are not independent."""
+"""Latency metrics with one value per request; several values of a request are not independent."""
 
 _MOST_KEPT = 1_000
 
@@ -344,7 +344,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return one latency per request, ns; an empty list for gaps between tokens."""
+    """Return one latency per request, ns; an empty list for metrics not in `_OF_REQUESTS`."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")

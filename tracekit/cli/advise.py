@@ -268,7 +268,7 @@ def _begin(text: str) -> str:
 
 
 def _joint(advised: Advised) -> list[str]:
-    """Return the combined gain of all certain changes of a figure."""
+    """Return a line with the combined gain of all certain changes, for a replay and for a load."""
     certain = [one for one in advised.advice if one.is_certain]
     lines = []
     for what, is_replay in (("", True), (" of the load", False)):

@@ -167,7 +167,7 @@ def _bench_figure(
     reading: Reading,
     format_name: str,
 ) -> None:
-    """Show the paper's statements about a microbenchmark figure, with our points of its curves."""
+    """Show the paper's statements about a microbenchmark figure, and the measured points."""
     from tracekit.cli._open import open_traces
     from tracekit.paper import bench_figures
 

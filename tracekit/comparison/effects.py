@@ -106,7 +106,7 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
 
 
 def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
-    """Whether the op's arguments, or (without shapes) the grids of same kernels, differ."""
+    """Return whether the op's shapes, or (if unknown) the grids of the same kernels, differ."""
     shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
     grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
     own_shapes = [side - grid for side, grid in zip(shapes, grids, strict=True)]

@@ -103,7 +103,7 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
-    """Whether a thinned series has all values for comparing percentiles."""
+    """Return whether a thinned series has all values that a comparison of percentiles needs."""
     return series.places is None or _looked_at(series, quantiles) <= {*series.places}
 
 

@@ -25,7 +25,8 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
     "module": (_MODULE, _PHASE, _CLASS),
     "class": (_CLASS, _PHASE, _MODULE),
 }
-# The first level is the collective for communication, direction for copies, cause for idle time.
+# The first level is the collective for communication, the direction for copies, and the cause for
+# idle time.
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 

@@ -1,4 +1,4 @@
-"""Computes the figures of the paper's tables for our runs, from manifests and analyses.
+"""Computes the figures of the paper's tables for runs, from manifests and analyses.
 
 Times are per step: totals of a run's traces divided by the number of steps, averaged over ranks.
 1 GB is 1e9 bytes.

@@ -1,7 +1,7 @@
 """Parts of charts: axes with units, colors, tooltips, and common forms.
 
-The suffix of a field is its unit. The unit of axis labels depends on the largest value; rows always
-have base units.
+The suffix of a field is its unit. The unit of axis labels depends on the largest value; the values
+in rows are always in base units.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def stream_of(
 
 
 def bar_step(count: int) -> dict[str, int]:
-    """Return the height per bar, so that the chart fits on a screen."""
+    """Return the height per bar at which the chart fits on a screen."""
     return {"step": max(BAR_PX if count <= MAX_BARS else STRIPS_PX // count, 3)}
 
 

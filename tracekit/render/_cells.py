@@ -33,7 +33,7 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""Minimum value in units of the last decimal for a common unit; else each cell has its own unit."""
+"""Minimum value, in units of the last decimal, for a common unit; else every cell has its own."""
 
 
 @dataclass(frozen=True)

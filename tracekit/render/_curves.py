@@ -93,7 +93,7 @@ class RateCurve:
     rates: Sequence[float]
 
     def rate_at(self, size: float) -> float | None:
-        """Return the rate at a size by linear interpolation, or None outside the curve."""
+        """Return the rate at a size (linear in the log of the size), or None outside the curve."""
         if not self.sizes[0] <= size <= self.sizes[-1]:
             return None
         place = bisect_right(self.sizes, size) - 1

@@ -117,7 +117,7 @@ def _is_same(column: TextColumn) -> bool:
 
 
 def _rank(column: TextColumn, priority: Sequence[str], place: int) -> tuple[bool, int, int]:
-    """Return the sort key of a column: those to omit last come first, those with one value last."""
+    """Return the sort key of a column: columns to keep come first, columns with one value last."""
     rank = priority.index(column.source) if column.source in priority else len(priority)
     return _is_same(column), rank, place
 

@@ -18,7 +18,8 @@ ELLIPSIS = "…"
 # Controls, formats (bidirectional marks, zero-width and tag characters), surrogates, line and
 # paragraph separators.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Variation selectors that emojis do not use: invisible, they can hide text for AI assistants.
+# Variation selectors that emojis do not use. They are invisible, and can hide text that AI
+# assistants read.
 _UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Includes the preceding ASCII character, because a combining character may change its width.
@@ -71,7 +72,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return the width of a text in terminal cells: 2 per wide character, 0 per combining one."""
+    """Return the width of text in terminal cells: 2 per wide character, 0 per combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

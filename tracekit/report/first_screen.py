@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 1000, 26
 
 
 def tiles(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield six tiles: step, busy and idle time, exposed communication, MFU, and peak memory."""
+    """Yield up to six tiles: step, busy, idle, exposed communication, MFU, and peak memory."""
     screen = Screen(results, 200)
     step = step_of(results) or {}
     totals = screen.rows("timeline")

@@ -106,7 +106,7 @@ def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
 
 
 def decoder_chart(rows: Result) -> Chart | None:
-    """Return a chart with a bar per run and phase, divided by the parts of a layer."""
+    """Return a chart with a bar per run and phase, divided into the parts of a layer."""
     every = rows.to_dicts()
     label, name_of = joined("phase", "method", "run")
     sums: dict[str, float] = {}

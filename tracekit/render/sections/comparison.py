@@ -356,7 +356,7 @@ def _shown(
     whole_ns: int,
     indent: int = 0,
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Return the visible rows of the tree with labels, with one row for the rest of each node."""
+    """Yield the visible rows of the tree with labels, and one row for the rest of each node."""
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
