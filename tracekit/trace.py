@@ -45,10 +45,11 @@ class OpenStore:
     Attributes:
         connection: a connection to the store.
         path: the file of the store, or None if the store is in memory.
-        renew: recreates a damaged cached store and opens it. missing: path and reason of each trace
-        that could not be read. derive: creates the named tables and views of an incomplete store,
-        or all missing ones if its argument is None. answer: returns the rows of analyses of an
-        incomplete store without storing them.
+        renew: recreates a damaged cached store and opens it.
+        missing: path and reason of each trace that could not be read.
+        derive: creates the named tables and views of an incomplete store, or all missing ones if
+            its argument is None.
+        answer: returns the rows of analyses of an incomplete store without storing them.
     """
 
     connection: duckdb.DuckDBPyConnection

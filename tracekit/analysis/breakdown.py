@@ -50,7 +50,8 @@ MFU = "mfu"
 """Analysis added for steps on accelerators."""
 
 ESTIMATE = ("unprofiled", "run_phases")
-"""Analyses added for steps on accelerators if the trace is small and has no unprofiled step."""
+"""Analyses added for steps on accelerators if the trace is small and no unprofiled step was
+measured."""
 
 HEALTH = "health"
 

@@ -10,7 +10,8 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives. Each lists the parts of its matches: lowercase words or nested alternatives."""
+"""Alternatives. Each lists the parts that its matches must contain: lowercase words, or nested
+alternatives."""
 
 _ANY: Ways = [[]]
 

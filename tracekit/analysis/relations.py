@@ -193,9 +193,10 @@ def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def dependencies(names: Iterable[str]) -> frozenset[str]:
-    """Return the tables, views, steps, and analyses among names, and those that functions read.
+    """Return the tables, views, steps, and analyses among names.
 
-    A name that ends with parentheses is a call of an analysis, for which a macro is created.
+    A function is replaced by the relations that it reads. A name that ends with parentheses is a
+    call of an analysis, for which a macro is created.
     """
     functions = load_catalog().functions
     return frozenset(
@@ -222,7 +223,10 @@ def _reads(name: str) -> Sequence[str]:
 
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
-    """Return names and, recursively, the names that the SQL files of passed names read."""
+    """Return names and, recursively, the names that their SQL files read.
+
+    Only names for which `is_passed` is true are followed.
+    """
     result: dict[str, None] = {}
     waiting = list(names)
     while waiting:

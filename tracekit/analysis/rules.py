@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""Maximum number of rules of a kind. It limits the run time, because each rule tests every name."""
+"""Maximum number of rules of a kind. It limits the run time, because every rule is tried on
+every name."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -468,7 +469,7 @@ _MOST_LETTERS = 300_000
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a test whether a pattern may match a name of a subject."""
+    """Fill a table with names; return a test of whether a pattern may match a subject's names."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(

@@ -70,8 +70,8 @@ class Spec:
         description: rest of its first paragraph.
         scope: input of an analysis; None for other kinds.
         is_on_demand: whether the table is created when a statement reads it, instead of with the
-        store. input: relation (with an optional condition) that the file reads, as in header line
-        `Input`;
+            store.
+        input: relation (with an optional condition) that the file reads, as in header line `Input`;
             if it has no rows, the result has none either.
         keep: columns that narrow screens leave out last, most important first.
         invariants: SQL conditions over the columns that are true for every row.

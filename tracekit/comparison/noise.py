@@ -9,8 +9,8 @@ request) of a side. No distribution is assumed, because step times have long tai
 - The Wilcoxon-Mann-Whitney rank test decides whether the sides differ. It is exact (over all
   permutations, including ties) if both sides together have at most `EXACT_COUNT` measurements.
 - If there are too few measurements for the rank test, such as three per side, a difference is
-accepted if it is larger than all variation within the sides and Welch's t test of the logarithms is
-significant at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
+  accepted if it is larger than all variation within the sides and Welch's t test of the logarithms
+  is significant at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
 - ``same`` requires that both intervals, the bootstrap's and the inverted rank test's (Moses), are
   within the margin. Too few measurements are therefore never ``same``.
 - Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. If the

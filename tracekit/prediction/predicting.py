@@ -193,7 +193,8 @@ _LEAST_WORK = 10
 """Minimum number of overlapping kernels, and of separate kernels, for a slope."""
 
 _LEAST_COMPARED_PCT = 50.0
-"""Minimum share of overlap time that slopes must cover to change more than the interval."""
+"""Minimum share of overlap time that slopes must cover to affect the prediction, not only its
+interval."""
 
 _ROUNDS = 2
 """Number of iterations. Slower kernels overlap with more work, so one iteration is not enough. A

@@ -53,7 +53,7 @@ _HOST = "host"
 def packed_events(result: Result, path: Result | None = None, host: Result | None = None) -> str:
     """Return the rows of analyses timeline_events and timeline_host as base64 of gzipped JSON.
 
-    "path" is 1 for events on the longest critical path of any rank. Starts are differences from the
+    "path" is 1 for events on the critical path of the rank with the longest path. Starts are differences from the
     previous event of the same stream. Tiles (several events drawn as one) have separate lists with
     their index, count, and total duration. "cut" is the length to which names were truncated, or 0.
     """

@@ -37,7 +37,8 @@ class Section:
         needs: analysis whose rows it requires.
         tables: analyses by title that `--full` shows with all rows instead of calling `draw`.
         alone: where the section appears if only its analysis is queried: above or instead of the
-        table. follows: the section that precedes it without an empty line.
+            table.
+        follows: the section that precedes it without an empty line.
     """
 
     draw: Callable[[Screen], list[Text]]
