@@ -53,9 +53,10 @@ _HOST = "host"
 def packed_events(result: Result, path: Result | None = None, host: Result | None = None) -> str:
     """Return the rows of analyses timeline_events and timeline_host as base64 of gzipped JSON.
 
-    "path" is 1 for events on the critical path of the rank with the longest path. Starts are differences from the
-    previous event of the same stream. Tiles (several events drawn as one) have separate lists with
-    their index, count, and total duration. "cut" is the length to which names were truncated, or 0.
+    "path" is 1 for events on the critical path of the rank with the longest path. Starts are
+    differences from the previous event of the same stream. Tiles (several events drawn as one) have
+    separate lists with their index, count, and total duration. "cut" is the length to which names
+    were truncated, or 0.
     """
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
