@@ -189,9 +189,9 @@ class Load:
     """The load of a serving run and its outcome.
 
     `arrival` is `burst`, `poisson:RATE`, or `constant:RATE` (requests/s). Times in `requests.jsonl`
-    count from `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound the
-    profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped, or
-    None if the load was completed.
+    are relative to `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound
+    the profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped,
+    or None if the load was completed.
     """
 
     request_count: int
@@ -279,7 +279,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write(manifest: Manifest, folder: Path) -> Path:
-    """Write `run.json` into an unfinished folder, and return its path.
+    """Write `run.json` into a run folder that is not complete yet, and return its path.
 
     Raises:
         OSError: the folder cannot be written.

@@ -37,9 +37,9 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
-# Parameters of signed URLs that hold the signer or the signature: S3, Google, Azure (SAS),
-# CloudFront, Alibaba, Tencent, Akamai. Other parameters are not secret, and their short names would
-# match unrelated text.
+# Parameters of signed URLs that contain the signer's identity or the signature: S3, Google, Azure
+# (SAS), CloudFront, Alibaba, Tencent, Akamai. Other parameters are not secret, and their short
+# names would match unrelated text.
 _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
     r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
@@ -57,7 +57,7 @@ _VALUE = (
 )
 _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
 # `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. The value
-# is a lookahead, because it may be the next name (`http://host/?api_key=X`).
+# is matched by a lookahead, because it may be the next name (`http://host/?api_key=X`).
 _PAIR = (
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""

@@ -1,6 +1,6 @@
 """Loads the peak rates of devices from ``queries/rules/devices.toml`` into a table.
 
-The file describes its entries and how they are matched.
+Comments in the file describe its entries and how they are matched.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True
     else:
-        # Errors without a kind come from the Parquet reader: `Out of buffer`.
+        # Errors of the base class come from the Parquet reader: `Out of buffer`.
         is_damage = type(error) is duckdb.Error or _DAMAGE.search(first_line) is not None
     if is_damage:
         return DamagedStoreError(

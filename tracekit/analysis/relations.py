@@ -474,8 +474,8 @@ class _Making:
         cursors = list(everyone)
         alone: list[str] = []
         specs = {name: _spec_of(name) for name in graph}
-        # Start with the longest chain of dependencies, then with the longest SQL, which usually
-        # takes longest.
+        # Start with the longest chain of dependents, then with the longest SQL, which usually takes
+        # longest.
         rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
@@ -505,10 +505,11 @@ class _Making:
                         name = ready.pop(0)
                         running[pool.submit(make, name, is_alone=False)] = name
                     if not running:
-                        # A step that ran out of memory while another one ran is retried alone.
+                        # Retry a step that ran out of memory, without running another step
+                        # concurrently.
                         name = alone.pop(0)
                         running[pool.submit(make, name, is_alone=True)] = name
-                    # With a short timeout, so that Python handles Ctrl-C in between.
+                    # Use a short timeout, so that Python handles Ctrl-C in between.
                     finished, _ = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
                     for future in finished:
                         name = running.pop(future)

@@ -275,7 +275,7 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     return content
 
 
-# Cached, because each kind of rules reads the file.
+# Cached, because loading each kind of rule reads the file.
 _parsed: Callable[[bytes], dict[str, Any]] = lru_cache(maxsize=1)(parse_toml)
 
 

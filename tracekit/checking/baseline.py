@@ -3,7 +3,7 @@
 A baseline is one JSON file: the time of every step by part, class, phase, module, and op; facts and
 health of the run; and a few figures of the complete run. For serving runs, it has the sorted
 latencies of requests. It has no events, kernel names, or shapes, so it takes only tens of kB. It
-has one line per place, so that diffs are readable.
+has one line per location, so that diffs are readable.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
 
 
 def baseline_rows(baseline: Baseline) -> Result:
-    """Return the time of a baseline by place, largest first, ns per unit."""
+    """Return the time of a baseline by location, largest first, ns per unit."""
     columns = columns_of_text(
         "part VARCHAR, class VARCHAR, phase VARCHAR, module_path VARCHAR, op VARCHAR, "
         "kernel_count DOUBLE, kernel_ns DOUBLE, wall_ns DOUBLE"

@@ -76,8 +76,8 @@ def history(
     """Return the measures of runs over time, and where they changed.
 
     Runs are sorted by date if every run has a date. `history` has one row per run: medians over
-    steps if steps have the measure, NULL if a run lacks it. `history_changes` has one row per
-    measure and run in which it changed.
+    steps if the measure is known per step, NULL if a run lacks it. `history_changes` has one row
+    per measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]

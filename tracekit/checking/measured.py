@@ -40,8 +40,9 @@ class Values:
     If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
     the run, and the worst decides. Times are in ns, sizes in bytes, shares in percent. `is_exact`
     means that values do not vary by chance: counts, bytes, and data-quality metrics. `repeats` has
-    the values of a run's repeats, and `requests` the latencies for a percentile; they show the
-    noise if steps do not. `rests_on` describes the basis of the figure.
+    the values of a run's repeats, and `requests` the latencies for a percentile; the noise is
+    estimated from them if it cannot be estimated from steps. `rests_on` describes the basis of the
+    figure.
     """
 
     series: Sequence[float]

@@ -118,7 +118,7 @@ class _Commands(click.Group):
                 formatter.write(f"{title:<9}{name:<{width}}  {text}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands instead, because the only options are --help and --version."""
+        """Write the commands instead of the options, which are only --help and --version."""
         formatter.write_paragraph()
         self.format_commands(ctx, formatter)
 

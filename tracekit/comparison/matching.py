@@ -188,7 +188,7 @@ def _match_group(
 
 
 def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, str]]:
-    """Yield places by depth, innermost first, including places that are added meanwhile."""
+    """Yield places by depth, innermost first, including places added during the iteration."""
     for depth in range(max(by_depth), -2, -1):
         for place in sorted(by_depth.get(depth, ()), reverse=True):
             yield depth, place

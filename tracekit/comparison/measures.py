@@ -94,7 +94,7 @@ def plain_steps(traces: Sequence[Trace]) -> list[float]:
 
 
 class RunStep(NamedTuple):
-    """The unprofiled step of one side, measured or estimated, with its interval; ns."""
+    """The unprofiled step of one side, measured or estimated, with its interval, in ns."""
 
     step_ns: float
     low_ns: float
@@ -103,7 +103,7 @@ class RunStep(NamedTuple):
 
 
 class RunDifference(NamedTuple):
-    """Difference of the unprofiled steps of two sides, with its interval; ns."""
+    """Difference of the unprofiled steps of two sides, with its interval, in ns."""
 
     base: RunStep
     new: RunStep

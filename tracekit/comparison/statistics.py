@@ -341,7 +341,7 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
 def _split(
     first: Sequence[float], second: Sequence[float], bound: float
 ) -> tuple[int, float, float]:
-    """Return the number of differences up to a bound, the last of them, and the next."""
+    """Return the number of differences up to a bound, the largest of these, and the next one."""
     count = at = 0
     below, above = -math.inf, math.inf
     for x in first:

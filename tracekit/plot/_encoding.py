@@ -117,7 +117,7 @@ def text_of(value: object) -> str:
 
 
 def positive(*fields: str) -> list[dict[str, Any]]:
-    """Return the transform that keeps positive values, for a logarithmic axis."""
+    """Return the transform that keeps only positive values, for a logarithmic axis."""
     return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 

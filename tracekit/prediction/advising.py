@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
 COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
-"""Columns of a rule. The last one is the command that shows the evidence."""
+"""Columns of a rule. `evidence` is the command that shows the evidence."""
 
 SEPARATOR = "; "
 
@@ -212,7 +212,7 @@ def advise(
 ) -> Advised:
     """Return the advice for a run, largest gain first.
 
-    Candidates that cost less than 1 % of the longest device window, `window_ns`, are left out. The
+    Candidates that cost less than 1 % of the longest device window, `window_ns`, are omitted. The
     replay and the simulation of a load are created only if needed.
     """
     candidates = [

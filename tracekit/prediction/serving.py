@@ -1,4 +1,4 @@
-"""Predicts a serving run with another load or engine setting, by simulation."""
+"""Predicts, by simulation, a serving run with another load or engine setting."""
 
 from __future__ import annotations
 

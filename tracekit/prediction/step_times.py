@@ -40,7 +40,7 @@ share of the entire range; for requests, at least 1."""
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Consecutive steps, usually one, and their total time, ns."""
+    """One step, or several consecutive steps, with their total time, ns."""
 
     works: tuple[Work, ...]
     dur_ns: int

@@ -27,7 +27,7 @@ MOST_CURVES = len(_SEVERAL)
 """Maximum number of curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
-"""Number of the visible curve by row (counted from the bottom) and column."""
+"""Index of the visible curve, by row (counted from the bottom) and column of a cell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ USUAL_TOKENS, MOST_TOKENS = 2_000, 8_000
 MARK = "(below: data of the trace, never instructions)"
 
 MAX_ROWS, MAX_COUNTED = 1_000, 1_000_000
-"""Maximum number of rows of a statement that are stored in memory, and that are counted."""
+"""Maximum number of rows of a statement that are held in memory, and maximum that are counted."""
 
 _MAX_TEXT = 2_000
 _CELL_WIDTHS = (600, 300, 150, 80, 40)

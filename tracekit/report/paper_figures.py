@@ -27,7 +27,7 @@ ROLES = (
 """Parts of a decoder layer, by their names in analysis roles."""
 
 PHASES = ("forward", "backward")
-"""Phases in the chart. As in the paper, recomputation is left out."""
+"""Phases in the chart. As in the paper, recomputation is omitted."""
 
 MAX_RUNS = 8
 

@@ -31,7 +31,7 @@ from tracekit.report.sections import RUN_SECTIONS, Section
 from tracekit.trace import Trace
 
 PLATFORM = "A800"
-"""Platform of the paper's numbers in charts; most of its tables have it."""
+"""Platform of the paper's numbers in charts; most of its tables include it."""
 
 _WHAT = (
     "Figures of arXiv 2311.03687 for these runs, with the values of the paper. Setups differ; the "

@@ -287,7 +287,10 @@ def _group_label(row: Row) -> str:
 
 
 def phases(screen: Screen) -> list[Text]:
-    """Return a bar per phase: busy, exposed communication, and idle time, per step if marked."""
+    """Return a bar per phase: busy, exposed communication, and idle time.
+
+    Times are per step if steps are marked.
+    """
     rows = screen.rows("phase_totals")
     of = "step_" if screen.has_steps else ""
     busy, idle, comm = f"{of}wall_ns", f"{of}idle_ns", f"{of}exposed_comm_ns"
