@@ -319,7 +319,7 @@ def peak_bytes(run: Manifest) -> int | None:
 
 
 def are_fragments(runs: Sequence[Manifest]) -> bool:
-    """Return whether runs are fragments of one job: the same job_id and disjoint ranks."""
+    """Return whether runs are fragments of one job: same job_id and world size, disjoint ranks."""
     ranks = [rank.rank for run in runs for rank in run.ranks]
     return (
         len({run.job_id for run in runs}) == 1

@@ -305,7 +305,7 @@ def _open_ranks(
     *,
     is_cached: bool,
 ) -> OpenStore | None:
-    """Open the traces of many ranks. Return None if there are only a few traces."""
+    """Open the traces of many ranks. Return None if they are few, or not files."""
     if len(sources.traces) < 2 and request.engine is None:
         return None
     from tracekit.engine.choice import EngineChoice, are_many

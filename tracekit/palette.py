@@ -108,8 +108,8 @@ SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
 def classes(names: Sequence[str]) -> dict[str, Colour]:
     """Return the colors of kernel classes, which are the same in every output.
 
-    The built-in rules define the colors. The color of a class that only the user's rules define is
-    derived from its name.
+    The built-in rules define the colors. A class that only the user's rules define has the color of
+    its kind (communication, copies), or else a color derived from its name.
     """
     known = _classes()
     result = {}

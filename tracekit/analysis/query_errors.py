@@ -108,7 +108,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
 
 
 def _homes_of(column: str) -> str:
-    """Return the names of public tables and views with a column, or an empty string."""
+    """Return a hint with the public tables and views that have a column, or an empty string."""
     catalog = load_catalog()
     public = [
         one for one in (*catalog.views.values(), *catalog.tables.values()) if not one.is_private

@@ -382,7 +382,8 @@ def create_rule_tables(
 ) -> None:
     """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule`` in order.
 
-    Also create ``class_attribute`` with the attributes of classes in the user's file.
+    Also create ``class_attribute`` with the attributes of classes that the user's file defines or
+    changes.
     """
     for table, form, rules in (
         ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),

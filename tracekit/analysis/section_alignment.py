@@ -205,7 +205,7 @@ class _Stream:
         return pairs
 
     def _index(self) -> None:
-        """Index the positions of consecutive names, and find the start of the linked events."""
+        """Index positions by consecutive names, and find where each run of linked events starts."""
         count = len(self.names)
         if count < _SMALL_STREAM:
             self.gram, self.gram_kinds = _SMALL_GRAM, _SMALL_GRAM_KINDS

@@ -253,8 +253,9 @@ def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tu
 def _graft(modules: list[Module]) -> dict[int, int]:
     """Return the forward module of each recomputed module.
 
-    The autograd engine calls recomputed modules, so their chain of parents is incomplete. The chain
-    is matched to the forward chain that ends with the same instances, if there is exactly one.
+    The autograd engine calls recomputed modules, so the outermost one has no parent. It is matched
+    to the forward module with the same label, if there is exactly one; the modules inside it are
+    matched by their labels.
     """
     forward: dict[str, list[int]] = {}
     children: dict[tuple[int | None, str], int] = {}

@@ -144,7 +144,8 @@ def path_of(name: str, folder: Folder) -> Location:
 def _reduced(side: Side) -> list[Cell]:
     """Return the cells without shapes or kernel names, in a stable order.
 
-    Ops with very little time are combined per class, phase, and module, so sums are unchanged.
+    Ops with very little time are combined per part, class, phase, and module, so sums are
+    unchanged.
     """
     summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
     of_op: dict[tuple[str, str, str, str, str | None], int] = {}

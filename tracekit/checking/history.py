@@ -75,9 +75,9 @@ def history(
 ) -> dict[str, Result]:
     """Return the measures of runs over time, and where they changed.
 
-    Runs are sorted by date if every run has a date. `history` has one row per run: medians over
-    steps if the measure is known per step, NULL if a run lacks it. `history_changes` has one row
-    per measure and run in which it changed.
+    With `by_date`, runs are sorted by date if every run has a date. `history` has one row per run:
+    medians over steps if the measure is known per step, NULL if a run lacks it. `history_changes`
+    has one row per measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]

@@ -154,7 +154,7 @@ def _rate(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def _blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sum blocks of consecutive values; the block size is the cube root of their number."""
+    """Sum blocks of consecutive values; their length is at least the cube root of the count."""
     length = max(round(len(pairs) ** (1 / 3)), math.ceil(len(pairs) / _MAX_BLOCKS))
     return [
         (sum(a for a, _ in pairs[at : at + length]), sum(t for _, t in pairs[at : at + length]))

@@ -135,8 +135,8 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
 def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's t test of the logarithms.
 
-    Return None if a side has fewer than three measurements, or if the gap between the sides is no
-    larger than the variation within a side.
+    Return None if a side has fewer than three measurements, if a measurement is not positive, or if
+    the gap between the sides is no larger than the variation within a side.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None

@@ -529,11 +529,11 @@ class Predictor:
                 self._connection.execute("ROLLBACK")
 
     def _start_as_steps_end(self) -> list[str]:
-        """Adjust the start of ranks whose recorded start delay equals the delay of their step ends.
+        """Adjust the start of ranks that start about as late as their steps end.
 
-        Such a delay comes from a step before the window, which would change like the others. So the
-        new start delay is the predicted delay of the step ends. Delays below a thousandth of the
-        window are ignored.
+        Such a recorded delay comes from a step before the window, which would change like the
+        others. So the new start delay is the predicted delay of the step ends. Delays below a
+        thousandth of the window are ignored.
         """
         results: list[str] = []
         if len(self._moments) < 2:
