@@ -39,7 +39,7 @@ Lines = list[str]
 
 
 def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
-    """Return the lines of a table within the width, or of a record if it has one row.
+    """Yield the lines of a table, or of records if a table does not fit into the width.
 
     Without a width, all columns are shown completely.
     """
@@ -255,7 +255,7 @@ def _each_once(texts: Iterable[str]) -> str:
 
 
 def _peak_lines(result: Result, width: int) -> Iterator[Text]:
-    """Return lines with the measured peak rates and the reasons for missing ones."""
+    """Yield lines with the measured peak rates and the reasons for missing ones."""
     for name, label in _PEAK_TEXTS.items():
         if name not in result.column_names:
             continue

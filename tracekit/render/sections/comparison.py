@@ -226,7 +226,7 @@ def _device_work(noise: Sequence[Row]) -> list[Text]:
 
 
 def _sides(row: Row) -> str:
-    """Return the verdict of a measure, or the ranges of both sides if there are too few samples."""
+    """Return the verdict of a measure, or the number of samples needed if there are too few."""
     if row["verdict"] != "inconclusive" or row["needed_count"] is None:
         return row["verdict"] or ""
     counts = dict.fromkeys((row["base_count"], row["new_count"]))
