@@ -37,10 +37,10 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
 - `ok`: the run finished.
-- `incomplete`: in serving, some requests were answered, but others failed, the engine exited or was
+- `incomplete`: in serving, some requests were answered, and others failed, the engine ended or was
   lost, or the run was interrupted. Figures refer to the answered part: `load.ok_count` of
-  `load.request_count` requests, until `load.lost_ns` if the engine was lost. For microbenchmarks,
-  the run was interrupted, and the finished measurements are kept.
+  `load.request_count` requests, until `load.lost_ns` if the engine was lost. Microbenchmarks were
+  interrupted, and finished measurements are kept.
 - `oom`: it ran out of memory.
 - `failed`: any other failure. A user's program that fails after it was recorded keeps its figures
   and its trace; otherwise, it has no figures, or only figures of the finished steps.
@@ -68,7 +68,7 @@ class Model:
 
 @dataclass(slots=True)
 class Parallel:
-    """Parallelism of a run. The product of the sizes is the world size; unknown sizes are None."""
+    """Parallelism. Sizes multiply to the world size, and are None if unknown."""
 
     world_size: int = 1
     data_size: int | None = 1
@@ -116,17 +116,17 @@ class RankMemory:
 class Overhead:
     """Cost of ranges and profiling: median times of steps on rank 0, ns.
 
-    All of these steps run the same optimizers. If the unprofiled steps before and after the profile
-    differ, those after it are used. If no two steps are alike, all attributes are None. Up to
-    version 2 of the manifest, times are means, and steps with ranges include the first one.
+    All steps have the same optimizers. If the unprofiled steps before and after the profile differ,
+    those after it are used. If no two steps are alike, all attributes are None. Up to version 2 of
+    the manifest, times are means, and steps with ranges include the first one.
 
     Attributes:
         plain_step_ns: unprofiled steps without ranges.
         plain_step_low_ns: their 10th percentile.
         plain_step_high_ns: their 90th percentile.
         plain_after_count: number of them after the profile; the others came before it.
-        plain_phase_ns: median times of their phases, excluding nested phases, by device events or,
-            on a CPU, by the host clock. Empty if phases are unknown without ranges.
+        plain_phase_ns: medians of their phases without inner phases, by device events or, on a CPU,
+            by the host clock. Empty if phases are unknown without ranges.
         ranges_step_ns: unprofiled steps with ranges, except the first one.
         profiled_step_ns: profiled steps.
         light_step_ns: steps with a profile of device work and its launches only; None on a CPU.
@@ -165,7 +165,7 @@ class Rank:
 
 @dataclass(slots=True)
 class Environment:
-    """The machine of a run. `devices` has the names of accelerators; it is empty without any.
+    """The machine. `devices` has the names of accelerators, and is empty on a CPU-only machine.
 
     `thread_count` is the number of compute threads of a rank, or None if ranks differ.
     """
@@ -189,9 +189,9 @@ class Load:
     """The load of a serving run and its outcome.
 
     `arrival` is `burst`, `poisson:RATE`, or `constant:RATE` (requests/s). Times in `requests.jsonl`
-    are relative to `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound
-    the profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped,
-    or None if the load was completed.
+    count from `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound the
+    profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped;
+    None if the load was completed.
     """
 
     request_count: int

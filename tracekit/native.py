@@ -233,7 +233,7 @@ class EventColumns:
         """Read the events at the beginning of an array of events.
 
         Args:
-            text: the events, after one byte in place of the opening bracket of the array.
+            text: the events, after one byte that replaces the opening bracket of the array.
             first_event_id: position of the first event in the trace.
             read_odd: reads a JSON object that the parser does not support. It takes the bytes,
                 their offset in the text, and the event_id, and returns a row, True for an event

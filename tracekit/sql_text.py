@@ -24,7 +24,7 @@ def quote(text: str) -> str:
 
 
 def literal(value: object) -> str:
-    """Return None, a bool, an int, a finite float, or text as an SQL literal.
+    """Return None, a bool, an int, a finite float, or a string as an SQL literal.
 
     Raises:
         TypeError: the value has another type.
@@ -62,7 +62,7 @@ def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) 
 
     Args:
         columns: DuckDB type by name of the column.
-        values: rows of None, bool, int, float, text, or lists of them, in the order of columns.
+        values: rows of None, bool, int, float, str, or lists of them, in the order of columns.
     """
     if 0 < len(values) <= _FEW_ROWS and _PLAIN_TYPES.issuperset(columns.values()):
         with suppress(TypeError):

@@ -55,7 +55,7 @@ def ways_to_match(pattern: str) -> Ways:
 
 
 def may_match(ways: Ways, names: str) -> bool:
-    """Return whether any name may match. `names` is one text, after `str.casefold`."""
+    """Return whether any name may match. `names` is one string, after `str.casefold`."""
     return any(
         all(one in names if isinstance(one, str) else may_match(one, names) for one in way)
         for way in ways

@@ -64,12 +64,12 @@ Rule = dict[str, Any]
 
 
 class RuleForm(NamedTuple):
-    """The keys of one kind of rule. All values are text.
+    """The keys of one kind of rule. All values are strings.
 
     Attributes:
         table: name in TOML, such as ``range`` in ``[[range]]``.
         columns: columns of the table in a store.
-        texts: keys with any text.
+        texts: keys with any string.
         choices: keys with fixed choices.
         patterns: keys with regular expressions.
         filled: keys that must not be empty.

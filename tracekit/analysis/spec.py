@@ -73,7 +73,7 @@ class Spec:
             store.
         input: relation (with an optional condition) that the file reads, as in header line `Input`;
             if it has no rows, the result has none either.
-        keep: columns that narrow screens leave out last, most important first.
+        keep: columns that narrow screens omit last, most important first.
         invariants: SQL conditions over the columns that are true for every row.
         empty: reasons for a result without rows, each with the relation whose emptiness it
             explains, or "" for any.

@@ -217,7 +217,7 @@ def _foot(notes: Sequence[str]) -> None:
 
 
 def _paragraphs(texts: Sequence[str]) -> None:
-    """Write texts as a wrapped list, which is also valid Markdown."""
+    """Write strings as a wrapped list, which is also valid Markdown."""
     for text in texts:
         shown = click.wrap_text(
             printable(text), width=_text_width(), initial_indent="* ", subsequent_indent="  "

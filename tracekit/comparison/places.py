@@ -48,8 +48,8 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
 
     Modules correspond if they have the same path, or the same path without wrappers (DDP's
     `module`, compile's `_orig_mod`, …). The remaining modules are matched from the roots of both
-    trees downward: children of corresponding modules correspond if they have the same own name, the
-    same class in the same order, or similar contents.
+    trees downward: children of corresponding modules correspond if they have the same name within
+    their parent, the same class in the same order, or similar contents.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}

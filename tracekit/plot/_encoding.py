@@ -38,7 +38,7 @@ BAR_PX = 22
 LEVEL_PX = 24
 
 STRIPS_PX = 480
-"""Total height of the bars of many ranks, of which only a few have labels."""
+"""Total height of the bars of many ranks; only a few of these bars have labels."""
 
 _WORDS = (
     "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
@@ -148,12 +148,12 @@ def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[str, Any]]:
-    """Return the transform for the name of the device of each row."""
+    """Return the transform that names the device of each row."""
     return [{"calculate": _device(rows)[0], "as": name}]
 
 
 def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
-    """Return an expression for the name of the device of a row, and the same as a function."""
+    """Return an expression that names the device of a row, and a function that does the same."""
     rows = list(rows)
     start = " · " + of_number(row["device"] for row in rows)
     if all(row["rank"] is None for row in rows):
@@ -178,7 +178,7 @@ def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, A
 def request_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for the name of the request of each row, and the same as a function."""
+    """Return a transform that names the request of each row, and a function that does the same."""
     if len({row["run"] for row in rows}) == 1:
         return {"calculate": "'#' + datum.request_id", "as": "which"}, (
             lambda row: f"#{row['request_id']}"
@@ -191,7 +191,7 @@ def request_of(
 def joined(
     *columns: str, name: str = "which"
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for a name of each row from columns, and the same as a function."""
+    """Return a transform that names each row by columns, and a function that does the same."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
         text_of(row[column]) for column in columns
@@ -201,7 +201,7 @@ def joined(
 def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for the name of the stream of each row, and the same as a function."""
+    """Return a transform that names the stream of each row, and a function that does the same."""
     text, name = _device(rows)
     text += " + ' · stream ' + datum.stream"
     return {"calculate": text, "as": "which"}, lambda row: f"{name(row)} · stream {row['stream']}"

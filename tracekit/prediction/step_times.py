@@ -91,7 +91,7 @@ class _Kind:
         self.nearest_batch = cache(self._nearest_batch)
 
     def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
-        """Return the line of resampled steps of the kind, and the residuals of single steps."""
+        """Return a line fitted to resampled steps of the kind, and residuals of single steps."""
         places = self._places(chance)
         line = _Line([self._rows[next(places)] for _ in self._rows], self._terms)
         return line, (self._longer_ns[at] for at in places)

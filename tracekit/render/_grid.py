@@ -247,7 +247,7 @@ def _without_peak_texts(result: Result) -> Result:
 
 
 def _each_once(texts: Iterable[str]) -> str:
-    """Return the first few distinct texts, truncated to a readable length."""
+    """Return the first few distinct strings, truncated to a readable length."""
     every = list(dict.fromkeys(texts))
     shown = [printable(text[:_MAX_LENGTH]) for text in every[:_MAX_TEXTS]]
     more = [f"and {len(every) - _MAX_TEXTS:,} more"] if len(every) > _MAX_TEXTS else []

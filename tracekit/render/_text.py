@@ -105,7 +105,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def without_middle(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, with `…` in place of its middle."""
+    """Return the text in at most `width` cells, with its middle replaced by `…`."""
     if cell_width(text) <= width:
         return text
     head = max(width - 1, 0) * 2 // 5
@@ -145,7 +145,7 @@ def _shared_starts(names: Iterable[str]) -> dict[str, int]:
 
 
 def _without_middle(name: str, shared: int, width: int) -> str:
-    """Return the beginning of a name and its end from the first word that differs."""
+    """Return a shortened name: its beginning, and its end from the first word that differs."""
     least = min(_LEAST_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
     # The search stops at `least`, because longer words are not shown completely.

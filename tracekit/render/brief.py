@@ -175,7 +175,7 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
 
 
 def _cut(value: Any) -> Any:
-    """Return a value with the middle of very long texts removed."""
+    """Return a value with the middle of very long strings removed."""
     if isinstance(value, str):
         half = _MAX_TEXT // 2
         return value if len(value) <= _MAX_TEXT else f"{value[:half]}…{value[-half:]}"

@@ -142,7 +142,7 @@ _PARTS = (
 
 
 def paper_charts(published: Result, name: str, source: str) -> Iterator[Chart]:
-    """Return charts of a published table of methods on one platform."""
+    """Yield charts of a published table of methods on one platform."""
     label, name_of = joined("model", "method")
     for column, axis, title in _PARTS:
         rows = [row for row in published.to_dicts() if row[column] is not None]

@@ -188,7 +188,8 @@ class Screen:
         """Return parts separated by dots, wrapped at the width.
 
         Args:
-            parts: texts without control characters; a text wider than the screen is truncated.
+            parts: strings without control characters; one that is wider than the screen is
+                truncated.
             title: the start of the first line.
         """
         lines = [Text() if title is None else title]
