@@ -25,7 +25,7 @@ class EventColumn:
         source: a member of the event, an argument (a member of ``args``), or the reader.
         keys: names of the member or argument; the first one that exists is used.
         none: number that means NULL.
-        since: the writer, and the first version that writes it.
+        since: the writer, and the version that first wrote the member or argument.
     """
 
     name: str

@@ -165,7 +165,7 @@ class Redactor:
     """Removes known secrets from text, including their encoded forms, such as URL-quoted or base64.
 
     Args:
-        secrets: the values. Values shorter than four characters are not removed.
+        secrets: the values to remove. Values shorter than four characters are ignored.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:

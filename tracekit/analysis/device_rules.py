@@ -91,7 +91,8 @@ GROUP BY trace_id, pid
 HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
 ORDER BY trace_id, pid
 """
-"""The processes that Kineto labels as devices, if no event needs a rule."""
+"""Fills ``device_process`` with the processes that Kineto labels as devices, if no event needs a
+rule."""
 
 
 def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:

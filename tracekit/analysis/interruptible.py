@@ -2,7 +2,7 @@
 
 DuckDB checks for Ctrl-C while it runs in the main thread, but misses signals that the system
 delivered to another thread. So a query runs in its own thread, and the main thread polls it.
-Between polls, Python handles a Ctrl-C, whichever thread received it.
+Between polls, Python handles Ctrl-C, regardless of which thread received the signal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Param:
     """One parameter of an analysis, bound as `$name`.
 
     `default` is the text after `=` in the header, without quotes: None means that the parameter is
-    required, `NULL` that it may stay unset. `choices` is empty if all values of the type are
+    required, and `NULL` that it may be unset. `choices` is empty if all values of the type are
     allowed.
     """
 

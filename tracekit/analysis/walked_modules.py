@@ -107,7 +107,7 @@ class ModulePaths:
 
 
 MAX_MODULES = 50_000
-"""Maximum number of modules of a trace from ranges whose names do not repeat."""
+"""Maximum number of modules of a trace, because every range with a new name adds a module."""
 
 # The layer is the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")

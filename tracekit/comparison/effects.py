@@ -27,7 +27,7 @@ EFFECTS = (
 - recompute: activation checkpointing on one side only: forward work repeated for the backward pass,
   with the idle time before it.
 - count: more or fewer calls, at the base's time per call.
-- clock: all compute takes longer by one factor.
+- clock: all compute takes longer by a common factor.
 - cost: calls of the same kernels take longer (beyond that factor), with the same or unknown shapes.
 - shape: the same op has other shapes.
 - kernel: other kernels do the same work.

@@ -60,7 +60,7 @@ POWER = 0.9
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 Gain: TypeAlias = "tuple[float, float | None, float | None, Verdict | None]"
-"""Reduction of a time, with its lower and upper bound, in percent; and the verdict."""
+"""Reduction of a time in percent, its lower and upper bounds, and the verdict."""
 
 _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.

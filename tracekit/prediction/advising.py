@@ -72,7 +72,7 @@ _METHOD_OF = {
     "advice_offload": "offload off",
     "advice_optimizer": "optimizer fused",
 }
-"""Change for `tracekit predict` that replaces the change in the rows of a rule, by rule."""
+"""By rule, the change for `tracekit predict` that replaces the change in the rule's rows."""
 
 BOTH = ("compile on", "optimizer fused")
 

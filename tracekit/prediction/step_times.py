@@ -105,7 +105,7 @@ class _Kind:
             yield at
 
     def _read(self, decode_count: int) -> list[int]:
-        """Return count, minimum, and maximum of prefill tokens for similar decode counts."""
+        """Return the count, minimum, and maximum of prefill tokens for similar decode counts."""
         near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
         read = [
             work.prefill_token_count
