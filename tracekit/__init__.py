@@ -11,8 +11,8 @@ Under `tracekit collect`, the recorder is loaded before the program runs, and it
 (`collectors/loop/hidden_modules.py`). If the program imports this package, they become visible
 again, so that no module is loaded twice.
 
-PYTEST_DONT_REWRITE: without this marker, pytest, which loads our plugin, would rewrite the asserts
-of the entire package, and warn if the package was imported earlier.
+PYTEST_DONT_REWRITE: without this marker, pytest would rewrite the asserts of the entire package
+when it loads tracekit's plugin, and warn if the package was imported earlier.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _HOME_OF = {
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
     "step": "tracekit.collectors.loop.bootstrap",
-    # Used by print and notebooks to show results. Listed here, because lower layers must not import
-    # render.
+    # Functions that show results in print() and notebooks. They are listed here, because lower
+    # layers must not import render.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",
     "trace_html": "tracekit.render._notebook",

@@ -25,7 +25,7 @@ class EventColumn:
         source: a member of the event, an argument (a member of ``args``), or the reader.
         keys: names of the member or argument; the first one that exists is used.
         none: number that means NULL.
-        since: the writer, and the first version that writes it.
+        since: the writer, and the version that first wrote the member or argument.
     """
 
     name: str
@@ -39,7 +39,7 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event, which is a view of table record. Kind left_out is for excluded records.
+    """A kind of event, with its own view of table record. Kind left_out is for excluded records.
 
     Attributes:
         name: name of the kind and its view.
@@ -314,7 +314,7 @@ MEMORY_COLUMNS = (
         "device_id", "BIGINT", "number of the device", "argument", ("Device Id",), since=_MEMORY
     ),
 )
-"""Columns of view memory, from arguments of allocator events without a column in record."""
+"""Columns of view memory, for arguments of allocator events that have no column in record."""
 
 MEMBER_KEYS = tuple(
     key for column in EVENT_COLUMNS if column.source == "member" for key in column.keys

@@ -46,7 +46,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
   and its trace; otherwise, it has no figures, or only figures of the finished steps.
 """
 
-# The outcome of a job is the first outcome in this order that a fragment has.
+# The outcome of a job is the first outcome in this order that any of its fragments has.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
@@ -279,7 +279,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write(manifest: Manifest, folder: Path) -> Path:
-    """Write `run.json` into an unfinished folder, and return its path.
+    """Write `run.json` into a run folder that is not complete yet, and return its path.
 
     Raises:
         OSError: the folder cannot be written.
@@ -292,10 +292,10 @@ def write(manifest: Manifest, folder: Path) -> Path:
 def tokens_per_s(run: Manifest) -> float | None:
     """Return the throughput of the timed steps of a recorded program.
 
-    Data-parallel ranks have different tokens, and the ranks of a tensor-parallel group have the
-    same. So the result is the mean over ranks with tokens, times the data-parallel size, divided by
-    the time of the slowest rank. It covers all ranks, even if only some were recorded. If the
-    data-parallel size is unknown, it is the throughput of one rank.
+    Data-parallel ranks process different tokens, but the ranks of a tensor-parallel group process
+    the same tokens. So the result is the mean over ranks with tokens, times the data-parallel size,
+    divided by the time of the slowest rank. It covers all ranks, even if only some were recorded.
+    If the data-parallel size is unknown, it is the throughput of one rank.
 
     Returns:
         Tokens/s, or None without known tokens.
@@ -319,7 +319,7 @@ def peak_bytes(run: Manifest) -> int | None:
 
 
 def are_fragments(runs: Sequence[Manifest]) -> bool:
-    """Return whether runs are fragments of one job: the same job_id and disjoint ranks."""
+    """Return whether runs are fragments of one job: same job_id and world size, disjoint ranks."""
     ranks = [rank.rank for run in runs for rank in run.ranks]
     return (
         len({run.job_id for run in runs}) == 1

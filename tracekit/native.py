@@ -160,8 +160,8 @@ def _calls(
 ) -> Generator[int, Any, None]:
     """Call a function with each value that is sent; yield 1, or 0 if it raised.
 
-    In a generator, the `try` block is already active when Ctrl-C can arrive; in a function, Ctrl-C
-    could interrupt it before.
+    In a generator, the `try` block is already active when Ctrl-C can arrive. Ctrl-C could interrupt
+    a plain function before it enters the block.
     """
     is_done = 1
     while True:
@@ -220,7 +220,7 @@ class EventColumns:
 
     @property
     def row_count(self) -> int:
-        """Return the number of rows since the last call of :meth:`take`."""
+        """Return the number of rows added since the last call to :meth:`take`."""
         count: int = self._quick.columns_row_count(self._columns)
         return count
 
@@ -233,7 +233,7 @@ class EventColumns:
         """Read the events at the beginning of an array of events.
 
         Args:
-            text: the events, after one byte in place of the opening bracket of the array.
+            text: the events, after one byte that replaces the opening bracket of the array.
             first_event_id: position of the first event in the trace.
             read_odd: reads a JSON object that the parser does not support. It takes the bytes,
                 their offset in the text, and the event_id, and returns a row, True for an event
@@ -290,7 +290,7 @@ class EventColumns:
             raise ValueError(f"event {row[0]}: {why.decode()}")
 
     def take(self) -> CapsuleType | None:
-        """Return the rows since the last call as an Arrow array, or None without rows."""
+        """Return the rows added since the last call as an Arrow array, or None without rows."""
         library, array = _library(), c_void_p()
         _check(library.long.columns_take(self._columns, byref(array)))
         return None if array.value is None else library.capsule("array", array.value)
@@ -359,7 +359,7 @@ class Answers:
 
 
 def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> CapsuleType:
-    """Return the Arrow stream of a sweep's results. It takes ownership of the input stream.
+    """Return the results of a sweep as an Arrow stream. The sweep takes ownership of its input.
 
     Raises:
         ValueError: the sweep is unknown, or does not support these columns.

@@ -177,9 +177,10 @@ def open_request(request: OpenRequest) -> Trace:
     if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
-        # Check the file before using the cache, whose key does not reveal that the file is missing.
+        # Check the file before using the cache, because a missing file does not change the cache
+        # key.
         check_rules(request.rules)
-    # Reading manifests alone is faster than writing a store of them.
+    # If there are only manifests, reading them is faster than writing them to a store.
     is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)
     resources = contextlib.ExitStack()
     with contextlib.ExitStack() as on_error:
@@ -277,7 +278,7 @@ def _open_given_store(
     limit_s = 0.0
 
     def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
-        """Check the store now: at this point, an error of DuckDB means that it is damaged."""
+        """Check the store now: at this point, any DuckDB error means that it is damaged."""
         nonlocal limit_s
         check_catalogue(opened, path)
         if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
@@ -304,7 +305,7 @@ def _open_ranks(
     *,
     is_cached: bool,
 ) -> OpenStore | None:
-    """Open the traces of many ranks. Return None if there are only a few traces."""
+    """Open the traces of many ranks. Return None if they are few, or not files."""
     if len(sources.traces) < 2 and request.engine is None:
         return None
     from tracekit.engine.choice import EngineChoice, are_many
@@ -331,7 +332,7 @@ def _reject_ingest_options(what: str, request: OpenRequest) -> None:
 
 
 def _warn_of_other_make(shown: str, made_by: str) -> None:
-    """Warn if another version created the rows of a store, because figures depend on them."""
+    """Warn if another version of tracekit created a store, because its rows may differ."""
     from tracekit.analysis.catalog import make_digest
 
     if made_by != make_digest():
@@ -414,7 +415,7 @@ def _open_temporary(
                     relations.make_store()
                 else:
                     relations.make(needed)
-        # Lock only now, because creating the relations reads files and sets limits.
+        # Lock the connection only now, because creating the relations reads files and sets limits.
         if needed is None and not request.is_unsafe:
             connections.lock(build.connection)
 
@@ -632,7 +633,7 @@ def _filled(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations | None:
-    """Fill the input tables of a store; `begun` already reads the first trace.
+    """Fill the input tables of a store. `begun` is the started reader of the first trace, if any.
 
     Returns:
         The object that creates the other relations, or None if there are no traces.
@@ -693,7 +694,7 @@ def _fill_traces(
     if sources.captures:
         from tracekit.analysis.plausibility import judge_records
 
-        # Do this before loading captures, which are from another recording.
+        # Check records before loading captures, which are from another recording.
         judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture

@@ -1,4 +1,4 @@
-"""Colors, which are the same in the terminal, charts, reports, and exported traces.
+"""Color palette shared by the terminal, charts, reports, and exported traces.
 
 Charts use the palette of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with common
 color blindness can distinguish. Some colors are darker for contrast on white. The terminal uses
@@ -54,7 +54,7 @@ KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
 
 
 class TimePart(NamedTuple):
-    """One part: its name in SQL and in columns, its kind, its label, and its glyph."""
+    """One part of a device window: its name in SQL and in columns, its kind, label, and glyph."""
 
     name: str
     kind: str
@@ -108,7 +108,8 @@ SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
 def classes(names: Sequence[str]) -> dict[str, Colour]:
     """Return the colors of kernel classes, which are the same in every output.
 
-    The rules define them. The color of a class in the user's rules depends on its name.
+    The built-in rules define the colors. A class that only the user's rules define has the color of
+    its kind (communication, copies), or else a color derived from its name.
     """
     known = _classes()
     result = {}

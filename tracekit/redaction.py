@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 MASK = "(not kept)"
-"""Text in place of a secret."""
+"""Text that replaces a secret."""
 
 # Shorter values would match unrelated words.
 _SHORTEST = 4
@@ -37,9 +37,9 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
-# Parameters of signed URLs that hold the signer or the signature: S3, Google, Azure (SAS),
-# CloudFront, Alibaba, Tencent, Akamai. Other parameters are not secret, and their short names would
-# match unrelated text.
+# Parameters of signed URLs that contain the signer's identity or the signature: S3, Google, Azure
+# (SAS), CloudFront, Alibaba, Tencent, Akamai. Other parameters are not secret, and their short
+# names would match unrelated text.
 _SIGNATURE_NAME = re.compile(
     r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
     r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
@@ -57,12 +57,12 @@ _VALUE = (
 )
 _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
 # `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. The value
-# is a lookahead, because it may be the next name (`http://host/?api_key=X`).
+# is matched by a lookahead, because it may be the next name (`http://host/?api_key=X`).
 _PAIR = (
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
 )
-# `--api-key X` within one text.
+# `--api-key X` inside a single string.
 _OPTION = rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})"
 # A parameter of a URL inside another URL, or in JSON that escapes `&`.
 _SEPARATOR, _EQUALS = (
@@ -100,7 +100,7 @@ def is_signature_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """Return a command line, URL or JSON text without the values of its secrets."""
+    """Return a command line, URL, or JSON text without the values of its secrets."""
     begin = 0
     pieces = []
     for start, end in _spans(text):
@@ -162,10 +162,10 @@ def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
 
 
 class Redactor:
-    """Removes known secrets from text, even if they are quoted for a URL or JSON.
+    """Removes known secrets from text, including their encoded forms, such as URL-quoted or base64.
 
     Args:
-        secrets: the values. Values shorter than four characters are not removed.
+        secrets: the values to remove. Values shorter than four characters are ignored.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -205,7 +205,8 @@ class Redactor:
         """Copy a file block by block, without the secrets."""
         rest = b""
         while block := source.read(_BLOCK_BYTES):
-            # The end of a block is searched again with the next block, which may continue a secret.
+            # Search the end of each block again with the next block, because a secret may span
+            # both.
             data = self.clean_bytes(rest + block)
             keep = max(len(data) - self.longest_bytes, 0)
             target.write(data[:keep])
@@ -272,7 +273,7 @@ def _is_option(word: str) -> bool:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each secret in a text, in order."""
+    """Return the start and end of each secret in a string, in order."""
     return sorted(_secret_spans(text))
 
 

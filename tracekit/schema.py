@@ -24,12 +24,12 @@ from tracekit.event_description import (
 )
 
 SCHEMA_VERSION = 24
-"""Version of the tables, which increases with every change. Other versions cannot be opened."""
+"""Version of the tables, increased with every change. Stores of other versions cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: DuckDB type, and meaning (with its unit if it has one)."""
+    """One column: its name, its DuckDB type, and its meaning (with the unit, if any)."""
 
     name: str
     type: str

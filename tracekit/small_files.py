@@ -1,7 +1,7 @@
 """Safe reading of small files: project files, rules, baselines, and manifests.
 
-They are untrusted. A file must be a regular file of limited size. It is parsed in linear time into
-values of limited depth. Errors in its content raise `ValueError`.
+These files are untrusted. A file must be a regular file of limited size. It is parsed in linear
+time into values of limited depth. Errors in its content raise `ValueError`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def quote(text: str) -> str:
 
 
 def literal(value: object) -> str:
-    """Return None, a bool, an int, a finite float, or text as an SQL literal.
+    """Return None, a bool, an int, a finite float, or a string as an SQL literal.
 
     Raises:
         TypeError: the value has another type.
@@ -48,21 +48,21 @@ def rows(values: Sequence[Sequence[object]]) -> str:
 
 
 _FEW_ROWS = 8
-"""Maximum number of rows for which literals are faster."""
+"""Maximum number of rows for which literals are faster than JSON."""
 
 _PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
 """Types for which it is sufficient to cast the first literal of a column."""
 
 
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
-    """Return a SELECT statement with the given rows as one JSON text.
+    """Return a SELECT statement with the given rows as one JSON list per column.
 
-    DuckDB parses one text faster than hundreds of literals, and a JSON list per column faster than
-    objects.
+    DuckDB parses a JSON string faster than hundreds of literals, and a list per column faster than
+    an object per row.
 
     Args:
         columns: DuckDB type by name of the column.
-        values: rows of None, bool, int, float, text, or lists of them, in the order of columns.
+        values: rows of None, bool, int, float, str, or lists of them, in the order of columns.
     """
     if 0 < len(values) <= _FEW_ROWS and _PLAIN_TYPES.issuperset(columns.values()):
         with suppress(TypeError):

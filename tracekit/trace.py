@@ -45,10 +45,10 @@ class OpenStore:
     Attributes:
         connection: a connection to the store.
         path: the file of the store, or None if the store is in memory.
-        renew: creates a damaged cached store again and opens it.
+        renew: recreates a damaged cached store and opens it.
         missing: path and reason of each trace that could not be read.
-        derive: creates the named tables and views of an incomplete store; with None, all missing
-            ones.
+        derive: creates the named tables and views of an incomplete store, or all missing ones if
+            its argument is None.
         answer: returns the rows of analyses of an incomplete store without storing them.
     """
 

@@ -151,7 +151,7 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
 def format_least(ns: int | float, decimals: int) -> str:
     """Return nanoseconds as milliseconds without the unit.
 
-    A positive value that would be rounded to 0 becomes, for example, `<0.1`.
+    A positive value that would be rounded to 0 is shown as, for example, `<0.1`.
     """
     if not ns:
         return "0"

@@ -1,7 +1,7 @@
 """The parts of the protocol buffers wire format that Perfetto traces and XSpaces need.
 
-Source: "Encoding" (protobuf.dev). This is several times as fast as the classes of the protobuf
-package; tests compare the two.
+Source: "Encoding" (protobuf.dev). This module is several times as fast as the classes of the
+protobuf package; tests compare the two.
 """
 
 from __future__ import annotations

@@ -44,13 +44,14 @@ BREAKDOWN = with_placed(_BREAKDOWN)
 """The analyses of every breakdown of traces, in display order."""
 
 RUN_IDLE = "run_idle"
-"""Idle share of a step, recorded and unprofiled; shown after the timeline."""
+"""Analysis of the idle share of the recorded and the unprofiled step, shown after the timeline."""
 
 MFU = "mfu"
-"""Added for steps on accelerators."""
+"""Analysis added for steps on accelerators."""
 
 ESTIMATE = ("unprofiled", "run_phases")
-"""Added for steps on accelerators if the trace is small and no unprofiled step was measured."""
+"""Analyses added for steps on accelerators if the trace is small and no unprofiled step was
+measured."""
 
 HEALTH = "health"
 
@@ -66,28 +67,28 @@ With 130,000 events, the estimate takes as long as the rest of the breakdown.
 """
 
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
-"""Added by --full: the critical path and the replay."""
+"""Analyses added by --full: the critical path and the replay."""
 
 ROLES = "role_totals"
-"""Added for a single trace without recorded modules."""
+"""Analysis added for a single trace without recorded modules."""
 
 ADVICE = "advise"
 """Name of the advice among the results of a breakdown."""
 
 RUN_HEALTH = "run_health"
-"""Health of the run, added to the health of its traces."""
+"""Analysis of the health of a run, added to the health of its traces."""
 
 RUN_BREAKDOWN = ("run",)
-"""Added for traces in a run folder."""
+"""Analyses added for traces in a run folder."""
 
 SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
-"""Added for runs with recorded requests."""
+"""Analyses added for runs with recorded requests."""
 
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
-"""Added for traces of runs with recorded requests."""
+"""Analyses added for traces of runs with recorded requests."""
 
 BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
-"""Added for runs with microbenchmarks."""
+"""Analyses added for runs with microbenchmarks."""
 
 RANKS_BREAKDOWN = (
     "rank_summary",
@@ -100,17 +101,17 @@ RANKS_BREAKDOWN = (
     "expert_balance",
     "clock_offsets",
 )
-"""Added for several traces, after the timeline."""
+"""Analyses added for several traces, after the timeline."""
 
 TOTALS = {
     name: view["totals"]
     for name, view in load_catalog().analyses.views("breakdown").items()
     if "totals" in view
 }
-"""Analysis with the totals over devices, by the per-device analysis before it."""
+"""The analysis with totals over all devices, by the name of its per-device analysis."""
 
 ASKED_OF_RANKS = ("collective_skew",)
-"""Often asked for several traces in addition to a breakdown."""
+"""Analyses that users often run on several traces in addition to a breakdown."""
 
 
 def has_modules(module_totals: Result) -> bool:

@@ -224,7 +224,7 @@ def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
 def load_catalog(root: Path | None = None) -> Catalog:
     """Find all SQL files. Headers are loaded on demand.
 
-    If `root` is not the installed `tracekit.queries`, all headers are loaded at once.
+    If `root` is given, instead of the installed `tracekit.queries`, all headers are loaded at once.
     """
     result: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
     paths: dict[str, str] = {}

@@ -148,7 +148,8 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 _Context = tuple[int, ...]
 _NONE = -1
 
-# Whether kernels may have annotations: kernels in CUDA graphs, or recorded by Triton's Proton.
+# Returns a row if kernels may have annotations: kernels in CUDA graphs, or recorded by Triton's
+# Proton.
 _MAY_NAME = """
 SELECT 1
 FROM launch
@@ -238,11 +239,11 @@ def _flags(marker: Marker) -> int:
 
 _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 
-# Questions that native/context_walk.c asks. _BEGIN_THREAD has a trace; the answer is whether its
-# ops have sequence numbers. _ENTER has a context, and the start, end, id, and bits of a span; the
-# answer is the context inside the span. Both are followed by autograd nodes that recompute nothing:
-# their number, and the trace, id, and kind of each (1 if the backward pass is differentiated, 0 if
-# the node only calls Functions).
+# Questions that native/context_walk.c asks. _BEGIN_THREAD passes a trace id; the answer is whether
+# the ops of the trace have sequence numbers. _ENTER passes a context, and the start, end, id, and
+# bits of a span; the answer is the context inside the span. Both also pass the autograd nodes that
+# recompute nothing: their number, and the trace, id, and kind of each (1 if the backward pass is
+# differentiated, 0 if the node only calls Functions).
 _BEGIN_THREAD, _ENTER = 0, 1
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
 _FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 3, 1000

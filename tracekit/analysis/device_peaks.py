@@ -1,6 +1,6 @@
 """Loads the peak rates of devices from ``queries/rules/devices.toml`` into a table.
 
-The file describes its entries and how they are matched.
+Comments in the file describe its entries and how they are matched.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | Non
 
 
 def find_device(name: str) -> DevicePeak:
-    """Return the device with a driver's device name or with part of a product name."""
+    """Return the device by its name in the driver, or by words of its product name."""
     peaks = load_device_peaks()
     for peak in peaks:
         if re.fullmatch(peak.pattern, name, re.IGNORECASE):

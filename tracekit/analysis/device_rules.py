@@ -55,7 +55,7 @@ def event_sql(rule: Rule) -> str:
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``unrecorded_mark``: rules for the accelerator if no device work is recorded."""
+    """Create table ``unrecorded_mark``: rules for the accelerator of traces without device work."""
     marks = [
         (number, *(mark.get(name) for name in _MARK_COLUMNS))
         for number, mark in enumerate(builtin_content(FILE_NAME)["unrecorded"], start=1)
@@ -91,7 +91,8 @@ GROUP BY trace_id, pid
 HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
 ORDER BY trace_id, pid
 """
-"""The processes that Kineto labels as devices, if no event needs a rule."""
+"""Fills ``device_process`` with the processes that Kineto labels as devices, if no event needs a
+rule."""
 
 
 def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:

@@ -2,7 +2,7 @@
 
 DuckDB checks for Ctrl-C while it runs in the main thread, but misses signals that the system
 delivered to another thread. So a query runs in its own thread, and the main thread polls it.
-Between polls, Python handles a Ctrl-C, whichever thread received it.
+Between polls, Python handles Ctrl-C, regardless of which thread received the signal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
         while not wait([future], timeout=_POLL_S).done:
             pass
     except KeyboardInterrupt:
-        # Repeated, because an interrupt between two statements is lost.
+        # Interrupt repeatedly, because an interrupt between two statements is lost.
         while worker.is_alive():
             connection.interrupt()
             worker.join(_POLL_S)
@@ -91,6 +91,6 @@ class Deadline:
         assert self._end_s is not None
         if done.wait(max(0.0, self._end_s - monotonic())):
             return
-        # Repeated, because an interrupt between two statements is lost.
+        # Interrupt repeatedly, because an interrupt between two statements is lost.
         while not done.wait(_POLL_S):
             self._connection.interrupt()

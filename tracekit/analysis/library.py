@@ -1,8 +1,8 @@
 """The library: macros, an empty store, and parsed headers of the SQL files, built once per version.
 
 Building it takes longer than a breakdown of a small trace, so it is saved: a read-only DuckDB file
-that every connection attaches as ``library``, a file of which every new store is a copy, and two
-files for Python. A macro reads the tables of the connection that calls it.
+that every connection attaches as ``library``, an empty store that is copied to create a new store,
+and two files for Python. A macro reads the tables of the connection that calls it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = 
 
 
 def library_file() -> Path:
-    """Return the path of the library's DuckDB file; the first call of a version creates it."""
+    """Return the path of the library's DuckDB file; the first call in each version creates it."""
     return _folder() / "library.duckdb"
 
 
@@ -213,7 +213,8 @@ def _create(folder: Path) -> None:
         shutil.rmtree(building, ignore_errors=True)
     for other in folder.parent.glob("library-*"):
         with contextlib.suppress(OSError):
-            # Another checkout may use the same cache, and another process may be building.
+            # Another checkout may use the same cache, and another process may be building a
+            # library.
             if time.time() - other.stat().st_mtime > _KEPT_S:
                 shutil.rmtree(other, ignore_errors=True)
 

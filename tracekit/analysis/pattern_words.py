@@ -10,7 +10,8 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives. Each lists what its matches contain: lowercase words, or nested alternatives."""
+"""Alternatives. Each lists the parts that its matches must contain: lowercase words, or nested
+alternatives."""
 
 _ANY: Ways = [[]]
 
@@ -24,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def ways_to_match(pattern: str) -> Ways:
-    """Return what a match of a regular expression (RE2) must contain, or [] for unusual syntax."""
+    """Return the required parts of a match of an RE2 pattern; `[[]]` (none) for unusual syntax."""
     groups: list[Ways] = [[[]]]
     before = ""
     end = 0
@@ -54,7 +55,7 @@ def ways_to_match(pattern: str) -> Ways:
 
 
 def may_match(ways: Ways, names: str) -> bool:
-    """Return whether any name may match. `names` is one text, after `str.casefold`."""
+    """Return whether any name may match. `names` is one string, after `str.casefold`."""
     return any(
         all(one in names if isinstance(one, str) else may_match(one, names) for one in way)
         for way in ways

@@ -150,7 +150,7 @@ def create_event_kinds(connection: duckdb.DuckDBPyConnection) -> None:
 def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``implausible``, exclude or cut its records, and fill table ``event_kind``.
 
-    Call it before events of other recordings are added, which it must not check.
+    Call it before adding events of other recordings, which it must not check.
     """
     row_counts = session_of(connection).row_counts
     if IMPLAUSIBLE in row_counts:

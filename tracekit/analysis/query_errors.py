@@ -55,7 +55,7 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True
     else:
-        # Errors without a kind come from the Parquet reader: `Out of buffer`.
+        # Errors of the base class come from the Parquet reader: `Out of buffer`.
         is_damage = type(error) is duckdb.Error or _DAMAGE.search(first_line) is not None
     if is_damage:
         return DamagedStoreError(
@@ -108,7 +108,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
 
 
 def _homes_of(column: str) -> str:
-    """Return the names of public tables and views with a column, or an empty string."""
+    """Return a hint with the public tables and views that have a column, or an empty string."""
     catalog = load_catalog()
     public = [
         one for one in (*catalog.views.values(), *catalog.tables.values()) if not one.is_private

@@ -193,9 +193,10 @@ def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def dependencies(names: Iterable[str]) -> frozenset[str]:
-    """Return the tables, views, steps, and analyses that names depend on, also via functions.
+    """Return the tables, views, steps, and analyses among names.
 
-    Calls of analyses end with parentheses: the macro and its dependencies are created.
+    A function is replaced by the relations that it reads. A name that ends with parentheses is a
+    call of an analysis, for which a macro is created.
     """
     functions = load_catalog().functions
     return frozenset(
@@ -222,7 +223,10 @@ def _reads(name: str) -> Sequence[str]:
 
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
-    """Return names and, recursively, what their SQL files read if `is_passed` is true for them."""
+    """Return names and, recursively, the names that their SQL files read.
+
+    Only names for which `is_passed` is true are followed.
+    """
     result: dict[str, None] = {}
     waiting = list(names)
     while waiting:
@@ -273,7 +277,8 @@ def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """Return whether a relation has no rows because its input has none.
 
-    Such a relation is not planned, because planning takes most of the time for small traces.
+    The SQL of such a relation is not run, because planning it takes most of the time for small
+    traces.
     """
     if not spec.input:
         return False
@@ -340,7 +345,7 @@ class Relations:
                 session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
-        """Fill a table that is created on demand with given rows instead of its SQL."""
+        """Fill a table that is created on demand with given rows instead of the rows of its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
         types = {column.name: column.type for column in table.columns}
@@ -387,7 +392,7 @@ class Relations:
             return making.answers
 
     def _graph(self, names: Iterable[str], session: Session) -> dict[str, frozenset[str]]:
-        """Return the relations to create, each with those that must exist before it."""
+        """Return the relations to create, each with the relations that must exist before it."""
         graph: dict[str, frozenset[str]] = {}
         waiting = [*dependencies(names)]
         # Every step reads events after the implausible ones have been excluded.
@@ -421,7 +426,7 @@ class Relations:
 
 
 class _Making:
-    """One run that creates relations. `new` has their row counts, or None if unknown."""
+    """One pass that creates relations. `new` has the row count of each, or None if unknown."""
 
     def __init__(
         self,
@@ -446,8 +451,8 @@ class _Making:
         # The user's statements run only after a store is complete.
         is_building = text_bytes is not None and not self._session.is_complete
         if not is_building and _is_in_transaction(self._connection):
-            # A transaction and other connections cannot see each other's new relations. These may
-            # be rolled back, so they are not remembered as existing.
+            # A transaction and other connections cannot see each other's new relations. The new
+            # relations may be rolled back, so they are not recorded as existing.
             for name in TopologicalSorter(graph).static_order():
                 self._make_one(self._connection, name)
             return
@@ -469,8 +474,8 @@ class _Making:
         cursors = list(everyone)
         alone: list[str] = []
         specs = {name: _spec_of(name) for name in graph}
-        # Start with the longest chain of dependencies, then with the longest SQL, which usually
-        # takes longest.
+        # Start with the longest chain of dependents, then with the longest SQL, which usually takes
+        # longest.
         rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
@@ -500,10 +505,11 @@ class _Making:
                         name = ready.pop(0)
                         running[pool.submit(make, name, is_alone=False)] = name
                     if not running:
-                        # A step that ran out of memory while another one ran is retried alone.
+                        # Retry a step that ran out of memory, without running another step
+                        # concurrently.
                         name = alone.pop(0)
                         running[pool.submit(make, name, is_alone=True)] = name
-                    # With a short timeout, so that Python handles Ctrl-C in between.
+                    # Use a short timeout, so that Python handles Ctrl-C in between.
                     finished, _ = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
                     for future in finished:
                         name = running.pop(future)
@@ -515,7 +521,7 @@ class _Making:
                 pool.shutdown(wait=False, cancel_futures=True)
                 started = [one for one in running if not one.cancelled()]
                 while wait(started, timeout=0.05).not_done:
-                    # Repeated, because an interrupt between two statements is lost.
+                    # Interrupt repeatedly, because an interrupt between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()
                 raise

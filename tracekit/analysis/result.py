@@ -1,4 +1,4 @@
-"""Columns and rows that every query returns. No formatting."""
+"""Columns and rows that every query returns, without formatting."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def picked(result: Result, names: Iterable[str]) -> Result:
 
 
 class ShownAsTable:
-    """Displays an object by its table: as one line, and in notebooks as HTML.
+    """Base class of objects that are displayed as one line, and in notebooks as an HTML table.
 
     Attributes:
         shown: columns that notebooks show; all if empty.

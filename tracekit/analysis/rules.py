@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""Maximum number of rules of a kind, which limits the time: every name is tested with each rule."""
+"""Maximum number of rules of a kind. It limits the run time, because every rule is tried on
+every name."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -45,7 +46,7 @@ CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
 
 RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
-"""Tables in database ``scratch`` with the names in a store and the rules that match them."""
+"""Tables in database ``scratch`` that list the names in a store and the rules that match them."""
 
 CLASS_FLAGS = (
     *("is_model_work", "has_flops", "is_gemm", "is_conv", "is_softmax", "is_fusible", "is_fused"),
@@ -63,12 +64,12 @@ Rule = dict[str, Any]
 
 
 class RuleForm(NamedTuple):
-    """The keys of one kind of rule. All values are text.
+    """The keys of one kind of rule. All values are strings.
 
     Attributes:
         table: name in TOML, such as ``range`` in ``[[range]]``.
         columns: columns of the table in a store.
-        texts: keys with any text.
+        texts: keys with any string.
         choices: keys with fixed choices.
         patterns: keys with regular expressions.
         filled: keys that must not be empty.
@@ -274,7 +275,7 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     return content
 
 
-# Cached, because each kind of rules reads the file.
+# Cached, because loading each kind of rule reads the file.
 _parsed: Callable[[bytes], dict[str, Any]] = lru_cache(maxsize=1)(parse_toml)
 
 
@@ -381,7 +382,8 @@ def create_rule_tables(
 ) -> None:
     """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule`` in order.
 
-    Also create ``class_attribute`` with the attributes of classes in the user's file.
+    Also create ``class_attribute`` with the attributes of classes that the user's file defines or
+    changes.
     """
     for table, form, rules in (
         ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),
@@ -445,8 +447,8 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 def condition(pattern: str, column: str = "name") -> str:
     """Return an SQL condition that is true if the pattern matches.
 
-    For literal text, it has no regular expression. A dot also matches a line feed, which names may
-    contain.
+    For a pattern that is literal text, it contains no regular expression. A dot also matches a line
+    feed, which names may contain.
     """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
@@ -468,7 +470,7 @@ _MOST_LETTERS = 300_000
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a function whether a pattern may match names of a subject."""
+    """Fill a table with names; return a test of whether a pattern may match a subject's names."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(

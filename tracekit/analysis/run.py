@@ -72,7 +72,8 @@ def check_writes(
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether a connection without general file access may read the files of a dataset.
 
-    DuckDB then also allows writes there. DuckDB itself allows its spill folder, which is ignored.
+    DuckDB also allows writing to folders that it may read. It always allows its own spill folder,
+    which is ignored here.
     """
     row = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
@@ -115,8 +116,8 @@ def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
     """Run a user's statement.
 
     Several statements are allowed if only the last one returns rows, so that no result is dropped
-    silently. Nanosecond timestamps, timestamps with time zone, and intervals are DuckDB's exact
-    text.
+    silently. Nanosecond timestamps, timestamps with time zone, and intervals are returned as
+    DuckDB's exact text.
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text))
@@ -172,7 +173,8 @@ def _open_text(
         connection.execute(last)
         columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
-            # Python types would lose precision, so run it again with text.
+            # Python types would lose precision, so run the statement again with these columns as
+            # text.
             connection.execute(_exact_relation(connection, last, columns).sql_query())
         return columns, connection.fetchmany
 

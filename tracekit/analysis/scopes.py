@@ -1,4 +1,4 @@
-"""Checks whether the input has what an analysis needs: traces, runs, requests, benchmarks."""
+"""Checks whether the input has the data of an analysis: traces, runs, requests, or benchmarks."""
 
 from __future__ import annotations
 

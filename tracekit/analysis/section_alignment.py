@@ -40,7 +40,8 @@ _REACH, _REACH_FACTOR = 20_000, 4
 _GRAM, _GRAM_KINDS = 8, 3
 _SMALL_STREAM, _SMALL_GRAM, _SMALL_GRAM_KINDS = 32, 3, 2
 
-# Number of candidate positions that are compared: the nearest ones, and the last of the stream.
+# Number of candidate positions that are compared: the nearest ones, and the last ones of the
+# stream.
 _NEAREST, _LAST = 64, 32
 
 # Maximum number of name comparisons per event that was read.
@@ -204,7 +205,7 @@ class _Stream:
         return pairs
 
     def _index(self) -> None:
-        """Index the positions of consecutive names, and find the start of the linked events."""
+        """Index positions by consecutive names, and find where each run of linked events starts."""
         count = len(self.names)
         if count < _SMALL_STREAM:
             self.gram, self.gram_kinds = _SMALL_GRAM, _SMALL_GRAM_KINDS
@@ -250,7 +251,7 @@ class _Stream:
         return [other for other in places if other != place]
 
     def _compared(self, start: int, end: int, other_end: int, shift: int) -> _Match | None:
-        """Return how well the events around `end` agree with those around `other_end`."""
+        """Return how well the events around `end` agree with the events around `other_end`."""
         names, count = self.names, len(self.names)
         if self.comparisons <= 0 or other_end > count or not self.linked[other_end - 1]:
             return None
@@ -263,7 +264,7 @@ class _Stream:
             for step in range(1, min(covered, _GRIDS) + 1)
             if self.grids[end - step] is not None and self.grids[other_end - step] is not None
         )
-        # Only different names are a contradiction, not the end of the recording.
+        # The end of the recording is not a mismatch; only different names are.
         follows = 2 if ahead else int(other_end == count)
         return _Match(
             other_end,

@@ -14,7 +14,7 @@ class Param:
     """One parameter of an analysis, bound as `$name`.
 
     `default` is the text after `=` in the header, without quotes: None means that the parameter is
-    required, `NULL` that it may stay unset. `choices` is empty if all values of the type are
+    required, and `NULL` that it may be unset. `choices` is empty if all values of the type are
     allowed.
     """
 
@@ -32,7 +32,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The join of a column: a table, and pairs of own and other columns.
+    """The join of a column: the other table, and pairs of columns in this and the other table.
 
     If both tables have columns `trace_id` or `run_id`, they are part of the join.
     """
@@ -41,7 +41,7 @@ class Key:
     pairs: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        """The key as in the reference."""
+        """Return the key as shown in the reference manual."""
         others = [other for _, other in self.pairs]
         if len(others) == 1:
             return f"{self.table}.{others[0]}"
@@ -52,7 +52,7 @@ class Key:
 class ColumnSpec:
     """One declared column: name (with the unit as suffix), DuckDB type, and description.
 
-    `key` is the table that it joins, or None.
+    `key` is its join with another table, or None.
     """
 
     name: str
@@ -69,10 +69,11 @@ class Spec:
         question: first line of the header, a noun phrase that names the rows.
         description: rest of its first paragraph.
         scope: input of an analysis; None for other kinds.
-        is_on_demand: the table is not part of a store, and is created when something reads it.
+        is_on_demand: whether the table is created when a statement reads it, instead of with the
+            store.
         input: relation (with an optional condition) that the file reads, as in header line `Input`;
             if it has no rows, the result has none either.
-        keep: columns that narrow screens leave out last, most important first.
+        keep: columns that narrow screens omit last, most important first.
         invariants: SQL conditions over the columns that are true for every row.
         empty: reasons for a result without rows, each with the relation whose emptiness it
             explains, or "" for any.
@@ -107,7 +108,7 @@ class Spec:
 
     @property
     def needs_values(self) -> bool:
-        """Whether it cannot run with default parameters."""
+        """Whether the analysis cannot run with default parameters."""
         return bool(self.needs) or any(param.is_required for param in self.params)
 
     def empty_table(self, place: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Checks that the catalogue of a given store has only tables, views, and macros of tracekit.
+"""Checks that the catalogue of a user's store has only tables, views, and macros of tracekit.
 
 A store from an untrusted source could define views and macros with the names of tracekit's
 relations or DuckDB's functions, and its SQL would then run instead. So its catalogue is compared
@@ -34,7 +34,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """Key columns of tables. If keys are not unique, joins can produce far too many rows."""
 
 _SAMPLE_ROWS = 20_000
-"""Number of sampled rows, which reveals keys that repeat so often that a join doubles a table."""
+"""Number of sampled rows. They reveal keys that repeat so often that a join doubles a table."""
 
 _FREE_ROWS = 1_000_000
 """Maximum number of rows of a store, in addition to one row per byte of the file."""
@@ -123,7 +123,7 @@ def _reference() -> Catalogue:
 
 
 def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:
-    """Return the entries of a database. It uses DuckDB's own functions, which it may shadow."""
+    """Return the entries of a database, using qualified functions, which it cannot shadow."""
     where = f"WHERE database_name = '{database}' AND NOT internal"
     result: Catalogue = {}
     for kind, sql in {

@@ -1,7 +1,7 @@
 """Creates derived tables by one pass over sorted rows, in C (native/).
 
-A sweep replaces long SQL with windows and joins, and takes less time. The SQL of such a table
-returns the input rows of its sweep.
+A sweep is faster than the long SQL with window functions and joins that it replaces. The SQL of
+such a table returns the input rows of its sweep.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def run_own_analysis(
 
 
 def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
-    """Create the user's views, tables, and functions that a statement names on its connection."""
+    """Create the user's views, tables, and functions that a statement names, on its connection."""
     words = _words(text)
     for name, own in library.files.items():
         if name not in words or own.spec.kind == "analysis":
@@ -110,7 +110,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 
 
 def _reject_existing(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Reject functions whose names are taken, because built-in analyses would call them."""
+    """Reject functions whose names already exist, because built-in analyses would call them."""
     names = [(match["name"].lower(),) for match in _MACRO.finditer(spec.sql)]
     if not names:
         return

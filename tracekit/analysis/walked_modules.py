@@ -18,13 +18,13 @@ from typing import Any
 from tracekit.analysis.walk_markers import Marker
 
 MAX_WHOLE = 2000
-"""Maximum length of a name, or of a path of ancestors, that is not shortened, in characters."""
+"""Maximum length, in characters, of a name or path of ancestors that is not shortened."""
 
 _HEAD, _TAIL = 200, 200
 """Maximum number of characters at the start and end of a shortened name or path."""
 
 _CUT = "…{count} {what}, {digest:08x}…"
-"""Text in place of omitted names. Analysis health searches for it."""
+"""Text that replaces omitted names. Analysis health searches for it."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class ModulePaths:
 
 
 MAX_MODULES = 50_000
-"""Maximum number of modules of a trace from ranges whose names do not repeat."""
+"""Maximum number of modules of a trace, because every range with a new name adds a module."""
 
 # The layer is the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
@@ -253,8 +253,9 @@ def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tu
 def _graft(modules: list[Module]) -> dict[int, int]:
     """Return the forward module of each recomputed module.
 
-    The autograd engine calls recomputed modules, so their chain of parents is incomplete. It is
-    matched to the forward chain that ends with the same instances, if there is exactly one.
+    The autograd engine calls recomputed modules, so the outermost one has no parent. It is matched
+    to the forward module with the same label, if there is exactly one; the modules inside it are
+    matched by their labels.
     """
     forward: dict[str, list[int]] = {}
     children: dict[tuple[int | None, str], int] = {}
@@ -322,7 +323,7 @@ def _by_depth(
     modules: list[Module], parents: list[int | None], paths_of: dict[str, int]
 ) -> list[int]:
     """Return the modules with parents before children; set the parents of qualified names."""
-    # Sorted by its parts, each path is followed by the paths inside it.
+    # If paths are sorted by their parts, each path is followed by the paths inside it.
     around: list[str] = []
     for path in sorted(paths_of, key=lambda path: path.split(".")):
         while around and not path.startswith(f"{around[-1]}."):

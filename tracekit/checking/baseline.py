@@ -3,7 +3,7 @@
 A baseline is one JSON file: the time of every step by part, class, phase, module, and op; facts and
 health of the run; and a few figures of the complete run. For serving runs, it has the sorted
 latencies of requests. It has no events, kernel names, or shapes, so it takes only tens of kB. It
-has one line per place, so that diffs are readable.
+has one line per location, so that diffs are readable.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MAX_MODULE_DEPTH = 500
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Measured):
-    """A run with its name as label; of many latencies, only those that a comparison needs."""
+    """A run with its name as label. If it has many latencies, only the needed ones are included."""
 
     side: Side
     facts: Facts = field(default_factory=dict)
@@ -120,7 +120,7 @@ def load(name: str, folder: Folder) -> Baseline:
 
 
 def is_file_of_one(text: str) -> bool:
-    """Return whether a string is the path or URL of a baseline file; a URL may have a signature."""
+    """Return whether a string is the path, or the (possibly signed) URL, of a baseline file."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 
@@ -144,7 +144,8 @@ def path_of(name: str, folder: Folder) -> Location:
 def _reduced(side: Side) -> list[Cell]:
     """Return the cells without shapes or kernel names, in a stable order.
 
-    Ops with very little time are combined per class, phase, and module, so sums are unchanged.
+    Ops with very little time are combined per part, class, phase, and module, so sums are
+    unchanged.
     """
     summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
     of_op: dict[tuple[str, str, str, str, str | None], int] = {}
@@ -291,7 +292,7 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
 
 
 def baseline_rows(baseline: Baseline) -> Result:
-    """Return the time of a baseline by place, largest first, ns per unit."""
+    """Return the time of a baseline by location, largest first, ns per unit."""
     columns = columns_of_text(
         "part VARCHAR, class VARCHAR, phase VARCHAR, module_path VARCHAR, op VARCHAR, "
         "kernel_count DOUBLE, kernel_ns DOUBLE, wall_ns DOUBLE"

@@ -64,7 +64,7 @@ def check(
             base = measure(other, label_of(against), per, skip)
             measured = measure(trace, label_of(new), per, skip)
             if base.side and measured.side and base.side.per != measured.side.per:
-                # Both sides must mark steps.
+                # Steps are compared only if both sides mark them; otherwise, compare windows.
                 base = measure(other, label_of(against), "window", skip)
                 measured = measure(trace, label_of(new), "window", skip)
         judgements = [judge(rule, measured, base) for rule in rules]

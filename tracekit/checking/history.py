@@ -20,10 +20,10 @@ from tracekit.ingest.progress import Progress
 from tracekit.units import unit_of
 
 MARGIN_PCT = 2.0
-"""Largest ignored change, percent of the earlier runs; for shares, percentage points."""
+"""Largest change that is ignored, percent of the earlier runs; percentage points for shares."""
 
 LEAST_RUNS = 5
-"""Minimum number of runs for testing by the variation of runs; fewer runs are tested by steps."""
+"""Minimum number of runs to test against the variation between runs; with fewer, steps decide."""
 
 
 MEASURES = {
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a measure at run number `place`; `p_value` is its probability by chance.
+    """A change of a measure at run number `place`, with its probability by chance (`p_value`).
 
     `before` and `after` are medians over the runs up to the adjacent changes; `before_count` and
     `after_count` are the numbers of these runs. `basis` is the basis of the test: runs or steps.
@@ -75,9 +75,9 @@ def history(
 ) -> dict[str, Result]:
     """Return the measures of runs over time, and where they changed.
 
-    Runs are sorted by date if every run has a date. `history` has one row per run: medians over
-    steps if steps have the measure, NULL if a run lacks it. `history_changes` has one row per
-    measure and run in which it changed.
+    With `by_date`, runs are sorted by date if every run has a date. `history` has one row per run:
+    medians over steps if the measure is known per step, NULL if a run lacks it. `history_changes`
+    has one row per measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
@@ -224,7 +224,7 @@ def _by_runs(
 def _by_steps(
     series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the same for fewer runs by their steps; None if steps do not separate the sides."""
+    """Return the same for fewer runs, based on their steps; None if the two sides do not differ."""
     count = len(middles)
     if count < 2:
         return None

@@ -40,8 +40,9 @@ class Values:
     If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
     the run, and the worst decides. Times are in ns, sizes in bytes, shares in percent. `is_exact`
     means that values do not vary by chance: counts, bytes, and data-quality metrics. `repeats` has
-    the values of a run's repeats, and `requests` the latencies for a percentile; they show the
-    noise if steps do not. `rests_on` describes the basis of the figure.
+    the values of a run's repeats, and `requests` the latencies for a percentile; the noise is
+    estimated from them if it cannot be estimated from steps. `rests_on` describes the basis of the
+    figure.
     """
 
     series: Sequence[float]
@@ -61,7 +62,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a check: an open run, or a baseline, which alone has `latencies`."""
+    """One side of a check: an open run or a baseline; only a baseline has `latencies`."""
 
     label: str
     side: Side | None
@@ -272,7 +273,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (_COUNT, _count),
     (COLUMN, _column),
 )
-"""Patterns of rule targets with the functions that return values; the first match applies."""
+"""Patterns of rule targets with the functions that return their values; the first match applies."""
 
 
 # -- figures of a complete run ---------------------------------------------------------------------
@@ -282,7 +283,7 @@ MFU_KNOWN_PCT = 95.0
 
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
-"""Latency metrics with one value per request; several values of one request are not independent."""
+"""Latency metrics with one value per request; several values of a request are not independent."""
 
 _MOST_KEPT = 1_000
 
@@ -344,7 +345,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return one latency per request, ns; an empty list for gaps between tokens."""
+    """Return one latency per request, ns; an empty list for metrics not in `_OF_REQUESTS`."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")

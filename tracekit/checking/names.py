@@ -41,7 +41,7 @@ _COLUMNS = {
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
-    """Raise a UsageError with similar names if a name is unknown to tracekit and all sides.
+    """Raise a UsageError with similar names if tracekit does not know a name and no side has it.
 
     The pattern of a module must match a module of a side, unless no side has modules.
     """

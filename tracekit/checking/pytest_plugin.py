@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass
 class ProfiledRun:
-    """Result of one call of the fixture.
+    """Result of one call to the fixture.
 
     `folder` is the run folder. `report` is the outcome, or None without rules. `trace` is the open
     run for further queries; it is closed when the test ends.

@@ -87,7 +87,7 @@ def _attribute(text: str) -> str:
 
 
 def annotation_lines(report: Report) -> Iterator[str]:
-    """Return GitHub workflow commands: errors for failed rules, warnings for inconclusive ones."""
+    """Yield GitHub workflow commands: errors for failed rules, warnings for inconclusive ones."""
     for one in report.judgements:
         if one.outcome == "passed":
             continue

@@ -118,7 +118,7 @@ class _Commands(click.Group):
                 formatter.write(f"{title:<9}{name:<{width}}  {text}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands instead, because the only options are --help and --version."""
+        """Write the commands instead of the options, which are only --help and --version."""
         formatter.write_paragraph()
         self.format_commands(ctx, formatter)
 
@@ -320,7 +320,8 @@ def _say(message: str, hint: str | None) -> None:
         click.echo("\n".join(map("{:.4000}".format, lines)), err=True)
 
 
-# All line ends of `str.splitlines`. CI systems skip white space and a byte order mark before `::`.
+# All line boundaries of `str.splitlines`. CI systems skip white space and a byte order mark before
+# `::`.
 _ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20}})\[")
 
@@ -358,7 +359,7 @@ class LogLines:
         return len(text)
 
     def flush(self) -> None:
-        """Write the rest of the line."""
+        """Flush the underlying stream."""
         try:
             self.stream.flush()
         except OSError as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 0.5
 SLOW_S = 2.0
-"""Time above which the slowest rank is named, seconds."""
+"""Time after which the slowest rank is named, seconds."""
 
 _NAME_WIDTH = 32
 

@@ -241,7 +241,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
 
 
 def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
-    """Return reason, instructions, and the commands that show more."""
+    """Return lines with the reason, the instructions, and the commands that show more."""
     from tracekit.render._text import printable
 
     candidate, prediction = one.candidate, one.prediction
@@ -256,7 +256,7 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
         lines.append(_wrapped("   Assumes  ", assumptions, width))
         if candidate.evidence:
             lines.append(printable(f"   Show     {candidate.evidence.replace('TRACE', traces)}"))
-    if one.load is None:  # `predict` needs steps similar to recorded ones
+    if one.load is None:  # `predict` rejects loads with steps unlike the recorded ones
         changes = " ".join(f"--change {shlex.quote(change)}" for change in candidate.changes)
         lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
     return lines
@@ -268,7 +268,7 @@ def _begin(text: str) -> str:
 
 
 def _joint(advised: Advised) -> list[str]:
-    """Return the combined gain of all certain changes of a figure."""
+    """Return a line with the combined gain of all certain changes, for a replay and for a load."""
     certain = [one for one in advised.advice if one.is_certain]
     lines = []
     for what, is_replay in (("", True), (" of the load", False)):

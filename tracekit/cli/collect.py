@@ -112,7 +112,7 @@ def _echo(line: str) -> None:
 
 
 def _serving_figures(folder: Path) -> list[str]:
-    """Return the latencies and rates of a load for its summary; [] if the analyses fail."""
+    """Return lines with the rate and latencies of a load for its summary, or with the error."""
     import tracekit
 
     try:

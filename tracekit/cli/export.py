@@ -1,4 +1,4 @@
-"""`tracekit export`: traces in formats of viewers."""
+"""`tracekit export`: traces in the formats of trace viewers."""
 
 from __future__ import annotations
 

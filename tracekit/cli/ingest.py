@@ -115,7 +115,7 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
 
 
 def _report(ingested: Result) -> list[str]:
-    """Return a line per trace on the records that were read and skipped."""
+    """Return a line per trace with the numbers of all, repaired, and rejected events."""
     lines = []
     for row in ingested.to_dicts():
         rank = "unknown rank" if row["rank"] is None else f"rank {row['rank']}"

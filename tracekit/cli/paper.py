@@ -167,7 +167,7 @@ def _bench_figure(
     reading: Reading,
     format_name: str,
 ) -> None:
-    """Show the paper's statements about a microbenchmark figure, with our points of its curves."""
+    """Show the paper's statements about a microbenchmark figure, and the measured points."""
     from tracekit.cli._open import open_traces
     from tracekit.paper import bench_figures
 
@@ -217,7 +217,7 @@ def _foot(notes: Sequence[str]) -> None:
 
 
 def _paragraphs(texts: Sequence[str]) -> None:
-    """Write texts as a wrapped list, which is also valid Markdown."""
+    """Write strings as a wrapped list, which is also valid Markdown."""
     for text in texts:
         shown = click.wrap_text(
             printable(text), width=_text_width(), initial_indent="* ", subsequent_indent="  "

@@ -411,7 +411,7 @@ def _option(param: Param) -> click.Option:
         click.Choice(param.choices) if param.choices else _CLICK_TYPES[param.type]
     )
     shown_default = "" if param.default in (None, "NULL") else f"  [default: {param.default}]"
-    # Only the header has defaults, so options that are not given are not passed.
+    # Only the header defines defaults, so options that the user omits are not passed.
     requirement: dict[str, Any] = {"required": True} if param.is_required else {"default": None}
     return click.Option(
         [declaration, param.name],

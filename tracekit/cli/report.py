@@ -78,7 +78,7 @@ def command(
 
 
 def _are_ranks(trace: Trace) -> bool:
-    """Return whether traces may be ranks of one run: all ranks are known and distinct."""
+    """Return whether traces may be ranks of one run; two traces need known, distinct ranks."""
     ((count, rank_count),) = trace.sql("SELECT count(*), count(DISTINCT rank) FROM trace").rows
     return bool(count == rank_count or count != 2)
 

@@ -48,7 +48,7 @@ ORDER BY place NULLS LAST
 
 @dataclass(slots=True)
 class Cell:
-    """Time of one kind in one place, summed over all samples; columns as in analysis `split`.
+    """Time of one kind at one location, summed over all samples; columns as in analysis `split`.
 
     `samples` has the time of each sample, by its index in the side's list.
     """

@@ -27,7 +27,7 @@ EFFECTS = (
 - recompute: activation checkpointing on one side only: forward work repeated for the backward pass,
   with the idle time before it.
 - count: more or fewer calls, at the base's time per call.
-- clock: all compute takes longer by one factor.
+- clock: all compute takes longer by a common factor.
 - cost: calls of the same kernels take longer (beyond that factor), with the same or unknown shapes.
 - shape: the same op has other shapes.
 - kernel: other kernels do the same work.
@@ -106,7 +106,7 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
 
 
 def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
-    """Whether the op's arguments, or (without shapes) the grids of same kernels, differ."""
+    """Return whether the op's shapes, or (if unknown) the grids of the same kernels, differ."""
     shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
     grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
     own_shapes = [side - grid for side, grid in zip(shapes, grids, strict=True)]

@@ -188,7 +188,7 @@ def _match_group(
 
 
 def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, str]]:
-    """Yield places by depth, innermost first, including places that are added meanwhile."""
+    """Yield places by depth, innermost first, including places added during the iteration."""
     for depth in range(max(by_depth), -2, -1):
         for place in sorted(by_depth.get(depth, ()), reverse=True):
             yield depth, place
@@ -201,7 +201,8 @@ def _fused(
 
     Unmatched work of one side is added to a pair in the same place whose kernels have other names
     on the other side, if this at least halves the time difference of the pair. Work from other
-    modules is not added to a pair of one op, which has all work of the op on both sides.
+    modules is not added to a pair of one op, which already contains all work of the op on both
+    sides.
     """
     outcome, is_new = list(pairs), bool(unmatched[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
@@ -243,7 +244,7 @@ def _fused(
 
 
 def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[float, int]]:
-    """Return the first items whose time is close to a given time on either side."""
+    """Yield the items with the nearest times below and above a given time."""
     at = bisect_left(offered, (ns, -1))
     if at:
         yield offered[bisect_left(offered, (offered[at - 1][0], -1))]

@@ -94,7 +94,7 @@ def plain_steps(traces: Sequence[Trace]) -> list[float]:
 
 
 class RunStep(NamedTuple):
-    """The unprofiled step of one side, measured or estimated, with its interval; ns."""
+    """The unprofiled step of one side, measured or estimated, with its interval, in ns."""
 
     step_ns: float
     low_ns: float
@@ -103,7 +103,7 @@ class RunStep(NamedTuple):
 
 
 class RunDifference(NamedTuple):
-    """Difference of the unprofiled steps of two sides, with its interval; ns."""
+    """Difference of the unprofiled steps of two sides, with its interval, in ns."""
 
     base: RunStep
     new: RunStep
@@ -125,7 +125,7 @@ class RunDifference(NamedTuple):
 
 
 def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
-    """Return the mean unprofiled step over the traces, ns; None if unknown."""
+    """Return the median of the `plain` steps, or the mean step over traces; None if unknown."""
     if plain:
         return RunStep(median(plain), min(plain), max(plain), is_measured=True)
     results = [_run_step(trace) for trace in traces]
@@ -201,7 +201,7 @@ def warm_up_count(series: Sequence[float]) -> int:
 
 
 def drift_pct(series: Sequence[float]) -> float | None:
-    """Return the increase of a series with a trend (Mann-Kendall), in percent of the median.
+    """Return the increase of a series, percent of the median; None without a trend (Mann-Kendall).
 
     It is the Theil-Sen slope over the entire series. Above 1,000 measurements, adjacent ones are
     combined by their median, because the test uses every pair.

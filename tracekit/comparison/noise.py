@@ -8,9 +8,9 @@ request) of a side. No distribution is assumed, because step times have long tai
   exactly instead of sampled; see `statistics`.
 - The Wilcoxon-Mann-Whitney rank test decides whether the sides differ. It is exact (over all
   permutations, including ties) if both sides together have at most `EXACT_COUNT` measurements.
-- If there are too few measurements for the rank test, such as three per side, a difference counts
-  if it is larger than all variation within the sides and Welch's t test of the logarithms finds it
-  at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
+- If there are too few measurements for the rank test, such as three per side, a difference is
+  accepted if it is larger than all variation within the sides and Welch's t test of the logarithms
+  is significant at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
 - ``same`` requires that both intervals, the bootstrap's and the inverted rank test's (Moses), are
   within the margin. Too few measurements are therefore never ``same``.
 - Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. If the
@@ -47,8 +47,8 @@ from tracekit.comparison.statistics import (
 FEW_ALPHA = ALPHA / 5
 """False-positive rate if there are too few measurements for the rank test.
 
-Of ten steps of one loop on an H200, 0.17 % of random draws of three and three steps differ
-significantly, and 0.3 % of consecutive ones.
+If three steps per side are drawn from ten steps of one loop on an H200, 0.17 % of random draws
+differ significantly, and 0.3 % of draws of consecutive steps.
 """
 
 MARGIN_PCT = 1.0
@@ -60,7 +60,7 @@ POWER = 0.9
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 Gain: TypeAlias = "tuple[float, float | None, float | None, Verdict | None]"
-"""Reduction of a time, with its lower and upper bound, in percent; and the verdict."""
+"""Reduction of a time in percent, its lower and upper bounds, and the verdict."""
 
 _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.
@@ -74,8 +74,9 @@ class Difference:
 
     `low` and `high` are None if there are too few measurements. The interval contains 0 if the
     verdict is inconclusive. `more_count` is the number of additional measurements per side that
-    would likely decide. `correlation` is the lag-1 autocorrelation if it is significant, else 0.
-    `is_apart` is whether all measurements of one side are below all measurements of the other.
+    would likely lead to a verdict. `correlation` is the lag-1 autocorrelation if it is significant,
+    else 0. `is_apart` is whether all measurements of one side are below all measurements of the
+    other.
     """
 
     base_count: int
@@ -189,7 +190,7 @@ def share_pct(part: float | None, whole: float) -> float | None:
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
-    """Return the number of additional measurements per side that would likely decide.
+    """Return the number of additional measurements per side that would likely lead to a verdict.
 
     They must show that the observed difference is real, or that it is within the margin.
     """

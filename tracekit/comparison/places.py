@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Corresponding modules: the base's path by the new side's path; and how renamed ones match."""
+    """Corresponding modules: the base's path by the new side's path, and how renamed ones match."""
 
     base_of: Mapping[str, str]
     renamed: Mapping[str, str]
@@ -47,9 +47,9 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
     """Find the base's module for each module of the new side.
 
     Modules correspond if they have the same path, or the same path without wrappers (DDP's
-    `module`, compile's `_orig_mod`, …). The rest is matched from the roots of both trees downward:
-    children of corresponding modules correspond if they have the same own name, the same class in
-    the same order, or similar contents.
+    `module`, compile's `_orig_mod`, …). The remaining modules are matched from the roots of both
+    trees downward: children of corresponding modules correspond if they have the same name within
+    their parent, the same class in the same order, or similar contents.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}

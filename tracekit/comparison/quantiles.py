@@ -103,7 +103,7 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
-    """Whether a thinned series has all values for comparing percentiles."""
+    """Return whether a thinned series has all values that a comparison of percentiles needs."""
     return series.places is None or _looked_at(series, quantiles) <= {*series.places}
 
 
@@ -154,7 +154,7 @@ def _rate(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def _blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sum blocks of consecutive values; the block size is the cube root of their number."""
+    """Sum blocks of consecutive values; their length is at least the cube root of the count."""
     length = max(round(len(pairs) ** (1 / 3)), math.ceil(len(pairs) / _MAX_BLOCKS))
     return [
         (sum(a for a, _ in pairs[at : at + length]), sum(t for _, t in pairs[at : at + length]))

@@ -20,7 +20,8 @@ from statistics import NormalDist, fmean, median, variance
 ALPHA = 0.005
 """False-positive rate of the tests; intervals are 99.5 % intervals.
 
-It is half of the promised 1 %, so that any thousand pairs keep the promise, not only the average.
+It is half of the promised 1 %, so that the promise holds for any thousand pairs, not only on
+average.
 """
 
 EXACT_COUNT = 40
@@ -134,8 +135,8 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
 def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's t test of the logarithms.
 
-    None for fewer than three measurements on a side, or if the gap between the sides is no larger
-    than the variation within a side.
+    Return None if a side has fewer than three measurements, if a measurement is not positive, or if
+    the gap between the sides is no larger than the variation within a side.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None
@@ -175,7 +176,7 @@ def shift_interval(
 ) -> tuple[float, float] | None:
     """Return the interval of the shift that the rank test does not exclude (Moses 1965).
 
-    None if there are too few measurements to exclude anything.
+    Return None if there are too few measurements to exclude anything.
     """
     cut = _excluded_pairs(len(base), len(new), alpha)
     if cut == 0:
@@ -194,7 +195,7 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
-    """Return the number of selections with each rank sum, packed in the bits of one integer."""
+    """Return the number of selections with each rank sum, counted in the bits of one integer."""
     width = math.comb(len(ranks), sample_size).bit_length() + 1
     ways = [1] + [0] * sample_size
     for rank in ranks:
@@ -272,7 +273,7 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     """Return the lag-1 autocorrelation, 0 to 0.9, or 0 if it is not significant.
 
     It is the correlation of adjacent ranks within each side, over both sides, corrected for the
-    estimated mean. 5 % of independent series count as dependent, which costs a little power.
+    estimated mean. Of independent series, 5 % are treated as dependent, which costs a little power.
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
@@ -297,9 +298,9 @@ def dependent_tail(
 ) -> float:
     """Return the probability of a difference at least as large, given autocorrelation.
 
-    It is the normal tail, with the variance of each mean increased by the correlation. Ranks alone
-    do not suffice: for slightly rising steps, they depend only on the order, not on the distance
-    between the sides.
+    It is the normal tail, with the variance of each mean increased by the correlation. Ranks do not
+    suffice: for slightly rising steps, they depend only on the order, not on the distance between
+    the sides.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count
@@ -340,7 +341,7 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
 def _split(
     first: Sequence[float], second: Sequence[float], bound: float
 ) -> tuple[int, float, float]:
-    """Return the number of differences up to a bound, the last of them, and the next."""
+    """Return the number of differences up to a bound, the largest of these, and the next one."""
     count = at = 0
     below, above = -math.inf, math.inf
     for x in first:

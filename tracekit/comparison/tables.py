@@ -206,7 +206,7 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
 
 
 def chance_limit(p_values: Iterable[float | None], count: int) -> float:
-    """Return the largest p-value that counts as a difference; limits the false discovery rate.
+    """Return the largest p-value of a difference, which limits the false discovery rate.
 
     `count` is the number of possible tests; None is a test without a p-value.
     """

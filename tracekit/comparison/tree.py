@@ -25,7 +25,8 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
     "module": (_MODULE, _PHASE, _CLASS),
     "class": (_CLASS, _PHASE, _MODULE),
 }
-# The first level is the collective for communication, direction for copies, cause for idle time.
+# The first level is the collective for communication, the direction for copies, and the cause for
+# idle time.
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 
@@ -142,7 +143,7 @@ def _sum_up(node: Node) -> None:
 
 
 def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
-    """Return integers that add up to a total, each adjacent to its exact value.
+    """Return integers that add up to a total, each less than 1 from its exact value.
 
     Every value is rounded down, and the values with the largest remainders get the rest (the
     largest remainder method). A value of 0 stays 0 unless all values are 0.

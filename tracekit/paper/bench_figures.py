@@ -1,8 +1,8 @@
-"""Shows the paper's microbenchmarks, Figures 11 to 15, next to our measurements.
+"""Shows the paper's microbenchmarks, Figures 11 to 15, next to the user's measurements.
 
 The figures are curves without numbers, so each curve is a row with the statements of the text about
-it, followed by our points of the same curve. A point belongs to a curve if it has the same GEMM (N,
-K, alignment, type), direction, or collective; `tracekit query` shows all other points.
+it, followed by the measured points of the same curve. A point belongs to a curve if it has the same
+GEMM (N, K, alignment, type), direction, or collective; `tracekit query` shows all other points.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TENSOR_SCALE = 8
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """Our points: the analysis, its displayed columns, and the curve of a row, if any."""
+    """Source of measured points: an analysis, the curve of a row, and displayed columns."""
 
     analysis: str
     curve: Callable[[_Row], str | None]
@@ -75,7 +75,7 @@ def of_figure(figure: BenchFigure, points: Result) -> Result:
 
 
 def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
-    """Return our points of a figure as one table for programs; `curves` are the paper's curves."""
+    """Return the measured points of a figure as one flat table; `curves` are the paper's curves."""
     figure = BENCH_FIGURES[name]
     types = {column.name: column.type for column in points.columns}
     columns = [

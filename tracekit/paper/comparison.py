@@ -1,4 +1,4 @@
-"""Compares the paper's figures with ours; they are matched only by facts that the paper states.
+"""Compares the paper's figures with those of runs, matched only by facts that the paper states.
 
 A fact that the paper states about a row is either a key or part of the setup. A run matches a row
 if the keys are equal; differences of the setup are marked.
@@ -27,10 +27,10 @@ if the keys are equal; differences of the setup are marked.
   length, world size, and for serving, the requests. Only facts that the paper states are compared.
   A fact that the run does not state counts as different.
 
-Table 1 is about hardware and has neither keys nor a setup: our hardware is listed below the
-paper's. Figures 4, 7, and 9 are not compared. An efficiency (figure 4) compares two runs, and
+Table 1 is about hardware and has neither keys nor a setup: the hardware of the runs is listed below
+the paper's. Figures 4, 7, and 9 are not compared. An efficiency (figure 4) compares two runs, and
 latency distributions (figures 7 and 9) depend mainly on the load. The analyses scaling and
-latency_cdf show our values.
+latency_cdf show the values of runs.
 
 In strict mode, model, layers, and batch size are keys of every table that states them, and so is
 the framework in tables about a single framework.
@@ -98,7 +98,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A published table next to our runs: lines per row, then the lines of unmatched runs.
+    """A published table next to runs: the lines of each row, then the lines of unmatched runs.
 
     `name_columns` and `figure_columns` are names with DuckDB types.
     """
@@ -151,7 +151,7 @@ class _Matching:
     is_strict: bool
 
     def comparison(self, runs: Sequence[OurRun], platform: str | None) -> Comparison:
-        # Columns that we also measure are figures; all other columns distinguish rows.
+        # Columns that are also measured for runs are figures; all other columns distinguish rows.
         ours = dict(self.measure.figures)
         columns = [(column.name, column.type) for column in self.table.columns]
         theirs = {name: kind for name, kind in columns if name in ours}
@@ -178,7 +178,7 @@ class _Matching:
         return self.table.setup.get("stage") in (None, run.manifest.stage)
 
     def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:
-        """Omit runs on the same hardware, or with smaller batches, if these are the figures."""
+        """Omit runs on the same hardware in table 1, and runs with smaller batches in table 4."""
         if "stage" not in self.table.setup:
             once: dict[str, OurRun] = {}
             for run in runs:

@@ -1,4 +1,4 @@
-"""Computes the figures of the paper's tables for our runs, from manifests and analyses.
+"""Computes the figures of the paper's tables for runs, from manifests and analyses.
 
 Times are per step: totals of a run's traces divided by the number of steps, averaged over ranks.
 1 GB is 1e9 bytes.
@@ -78,7 +78,7 @@ def _of(
 
 
 def _of_transfers(kind: str, class_name: str) -> Callable[[OurRun], Figures]:
-    """Return a function for seconds per step and their share; a missing transfer takes no time."""
+    """Return a function that reads seconds per step and their share; 0 without transfers."""
     columns = {"step_kernel_ns": NS_PER_S, "step_pct": None}
     wanted = kind, class_name
     take = _of("transfer_steps", (), columns, lambda row: (row["kind"], row["class"]) == wanted)
@@ -114,7 +114,7 @@ def _attention(run: OurRun, name: str) -> list[_Row]:
 
 
 def _first_gemm(run: OurRun) -> Figures:
-    """Return the GEMMs of hidden size by MLP size, which gate_proj and up_proj share."""
+    """Return the longest GEMM of hidden size by MLP size, the shape of gate_proj and up_proj."""
     config = run.manifest.model.config if run.manifest.model else {}
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:

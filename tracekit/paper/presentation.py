@@ -64,7 +64,7 @@ def comparison_result(comparison: Comparison) -> Result:
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
-    """Return our figures that match no row of the paper, and their common reason, if any."""
+    """Return figures of runs that match no row of the paper, and their common reason, if any."""
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
     columns += [item for item in comparison.name_columns if item[0] != "platform"]

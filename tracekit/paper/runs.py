@@ -1,4 +1,4 @@
-"""Finds our runs for the paper's tables in folders, and reads their manifests."""
+"""Finds runs for the paper's tables in folders, and reads their manifests."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ FIGURE_ANALYSES = {
     "figure14": "bench_collectives",
     "figure15": "bench_collectives",
 }
-"""Analysis with our data for a figure, for figures with and without numbers in the paper."""
+"""Analysis with the data of runs for a figure, whether or not the paper prints its numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _INSTALL = "install it with: pip install '.[plot]'"
 
 _WIDTH_PX = 720
 
-# Minimum width of a bar with a label inside, as a fraction (1/12) of the chart's width.
+# Bars narrower than 1/12 of the chart's width have no label inside.
 _LABELS_OF_WIDTH = 12
 
 
@@ -42,7 +42,7 @@ class Chart:
     omitted: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the chart as Vega-Lite with its rows."""
+        """Return the chart as a Vega-Lite specification with its rows."""
         return {
             "$schema": SCHEMA,
             "title": self.title,

@@ -1,7 +1,7 @@
 """Parts of charts: axes with units, colors, tooltips, and common forms.
 
-The suffix of a field is its unit. The unit of axis labels depends on the largest value; rows always
-have base units.
+The suffix of a field is its unit. The unit of axis labels depends on the largest value; the values
+in rows are always in base units.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BAR_PX = 22
 LEVEL_PX = 24
 
 STRIPS_PX = 480
-"""Total height of the bars of many ranks, of which only a few have labels."""
+"""Total height of the bars of many ranks; only a few of these bars have labels."""
 
 _WORDS = (
     "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
@@ -117,7 +117,7 @@ def text_of(value: object) -> str:
 
 
 def positive(*fields: str) -> list[dict[str, Any]]:
-    """Return the transform that keeps positive values, for a logarithmic axis."""
+    """Return the transform that keeps only positive values, for a logarithmic axis."""
     return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 
@@ -148,12 +148,12 @@ def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[str, Any]]:
-    """Return the transform for the name of the device of each row."""
+    """Return the transform that names the device of each row."""
     return [{"calculate": _device(rows)[0], "as": name}]
 
 
 def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
-    """Return an expression for the name of the device of a row, and the same as a function."""
+    """Return an expression that names the device of a row, and a function that does the same."""
     rows = list(rows)
     start = " · " + of_number(row["device"] for row in rows)
     if all(row["rank"] is None for row in rows):
@@ -178,7 +178,7 @@ def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, A
 def request_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for the name of the request of each row, and the same as a function."""
+    """Return a transform that names the request of each row, and a function that does the same."""
     if len({row["run"] for row in rows}) == 1:
         return {"calculate": "'#' + datum.request_id", "as": "which"}, (
             lambda row: f"#{row['request_id']}"
@@ -191,7 +191,7 @@ def request_of(
 def joined(
     *columns: str, name: str = "which"
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for a name of each row from columns, and the same as a function."""
+    """Return a transform that names each row by columns, and a function that does the same."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
         text_of(row[column]) for column in columns
@@ -201,14 +201,14 @@ def joined(
 def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform for the name of the stream of each row, and the same as a function."""
+    """Return a transform that names the stream of each row, and a function that does the same."""
     text, name = _device(rows)
     text += " + ' · stream ' + datum.stream"
     return {"calculate": text, "as": "which"}, lambda row: f"{name(row)} · stream {row['stream']}"
 
 
 def bar_step(count: int) -> dict[str, int]:
-    """Return the height per bar, so that the chart fits on a screen."""
+    """Return the height per bar at which the chart fits on a screen."""
     return {"step": max(BAR_PX if count <= MAX_BARS else STRIPS_PX // count, 3)}
 
 

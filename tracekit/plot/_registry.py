@@ -15,7 +15,7 @@ class Draw(Protocol):
     """Draws the rows of analyses; returns None without data."""
 
     def __call__(self, *rows: Rows) -> Drawing | None:
-        """Return the title and the Vega-Lite specification."""
+        """Return the drawing, or None without data."""
         ...
 
 

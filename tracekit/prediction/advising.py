@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
 COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
-"""Columns of a rule. The last one is the command that shows the evidence."""
+"""Columns of a rule. `evidence` is the command that shows the evidence."""
 
 SEPARATOR = "; "
 
@@ -72,7 +72,7 @@ _METHOD_OF = {
     "advice_offload": "offload off",
     "advice_optimizer": "optimizer fused",
 }
-"""Change for `tracekit predict` that replaces the change in the rows of a rule, by rule."""
+"""By rule, the change for `tracekit predict` that replaces the change in the rule's rows."""
 
 BOTH = ("compile on", "optimizer fused")
 
@@ -92,8 +92,8 @@ class Candidate:
 class Advice:
     """A candidate with its predicted gain; `figure` is :data:`STEP` or one of :data:`FIGURES`.
 
-    `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a load,
-    `load` has all its figures.
+    `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a serving
+    load, `load` has the predictions of all its figures.
     """
 
     candidate: Candidate
@@ -212,7 +212,7 @@ def advise(
 ) -> Advised:
     """Return the advice for a run, largest gain first.
 
-    Candidates that cost less than 1 % of the longest device window, `window_ns`, are left out. The
+    Candidates that cost less than 1 % of the longest device window, `window_ns`, are omitted. The
     replay and the simulation of a load are created only if needed.
     """
     candidates = [
@@ -288,7 +288,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return changes of a load that gain more in one figure than they lose in others."""
+    """Return changes to a load that gain more in one figure than they lose in others."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:
@@ -332,7 +332,7 @@ def _of_load(
 
 
 def _times(load: ServingPrediction, name: str, place: int) -> float:
-    """Return a figure as a multiple of its recorded value: 0 predicted, 1 lowest, 2 highest."""
+    """Return the predicted (`place` 0), lowest (1), or highest (2) ratio to the recorded value."""
     result = _in_figure(load, name)
     return (result.predicted_ns or 0, result.low_ns, result.high_ns)[place] / max(
         result.before_ns, 1

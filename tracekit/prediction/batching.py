@@ -50,7 +50,7 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send its next request, or None if not yet known.
+    """Return the time from which the client may send its next request, or None if not yet known.
 
     `ends_ns` are the sorted end times of requests, and `place` is the number of sent requests.
     """

@@ -4,7 +4,7 @@
     host x0.5                       a keyword instead of terms; additional terms restrict it
     host x0-0.1                     a tenth remains, or nothing at best
 
-A change is one text. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
+A change is one string. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
 them.
 """
 
@@ -145,8 +145,8 @@ class Change:
     """One change; `terms` are columns of ``edge_fact`` with globs, which must all match.
 
     `keyword` is None for work selected by terms. `least` is the factor with the largest gain, which
-    is the other end of the interval. `count` has workers, requests, or tokens, and `device` the
-    name of another device, algorithm, or type.
+    is the other end of the interval. `count` is a number of workers, requests, or tokens, and
+    `device` the name of another device, algorithm, or type.
     """
 
     text: str

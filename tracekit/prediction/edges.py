@@ -1,9 +1,9 @@
 """Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
-Every edge has factors for its weight, so that changes of the same work multiply: one for Python or
-transfer latency, one for data loading, and one for everything else. Changed ranges leave a share of
-the weight. The replay uses the remaining weight. Work that a method adds has its own edges and
-nodes.
+Every edge has factors for its weight, so that changes to the same work multiply: one for Python or
+transfer latency, one for data loading, and one for everything else. Changes to ranges leave only a
+share of the weight. The replay uses the resulting weight. Work that a method adds has its own edges
+and nodes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ VARIANTS = (
 the prediction; the others form its interval."""
 
 WEIGHTS = ("quick", "usual", "slow")
-"""Percentile of usual latencies and gaps per variant, as columns of graph_weight."""
+"""Percentiles of latencies and gaps, which name columns of graph_weight (``quick_ns``, …)."""
 
 OWN_NS = "(((usual_ns - loading_ns - other_ns) * factor + other_ns * other_factor) * kept)"
 """Changed weight of an edge without data loading, ns."""
@@ -94,7 +94,7 @@ def left_ns(weight: str) -> str:
 
 
 def _weight(weight: str, is_carried: bool) -> str:
-    # Only the rest of work is scaled; the rest of other edges is unexplained time.
+    # Only the rest (`*_rest_ns`) of work is scaled; the rest of other edges is unexplained time.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
     remaining = f"{left_ns(weight)} + contended_ns"
     return f"{remaining} + {rest}" if is_carried else remaining
@@ -104,18 +104,18 @@ EDGES = (
     f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
     "is_end FROM changed_edge ORDER BY edge_id"
 )
-"""Columns of edges that a replay needs to compute the times of all nodes."""
+"""SQL for the columns of edges that a replay needs to compute the times of all nodes."""
 
 MOMENTS = (
     "SELECT source_node, target_node, target_ns, moment, "
     + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
     + " FROM changed_edge"
 )
-"""These columns with the weights of all :data:`VARIANTS`, in table order."""
+"""SQL for the columns of edges with the weights of all :data:`VARIANTS`, in table order."""
 
 
 def every_weight(assignment: str) -> str:
-    """Return an SQL assignment for the columns of all percentiles, written as ``*_ns``."""
+    """Return an SQL assignment for each percentile, which replaces ``*`` in column names."""
     return ", ".join(assignment.replace("*", weight) for weight in WEIGHTS)
 
 
@@ -214,7 +214,7 @@ class Edges:
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
         """Change thread time inside the spans of ``changed_span``.
 
-        `by` is the noun for the spans in messages, and `glob`, for ops, the pattern of their name.
+        `by` is the noun for the spans in messages. For ops, `glob` is the pattern of their name.
         """
         self.run(
             "CREATE TEMP TABLE IF NOT EXISTS changed_ranged AS FROM changed_span LIMIT 0; "
@@ -243,7 +243,7 @@ class Edges:
         )
         if not self.run("FROM changed_inside LIMIT 1"):
             raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
-        # Waits are not part of a weight. Earlier changes of ranges are multiplied.
+        # Waits are not part of a weight. Earlier changes to ranges multiply.
         self.update(
             "ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
             f"kept = e.kept - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
@@ -424,7 +424,7 @@ def _change_launches(edges: Edges, change: Change) -> list[str]:
 _IN_GRAPH_NS = (350, 420, 600)
 """Gap between two kernels in a CUDA graph: percentiles 10, 50, and 90.
 
-From 1,785 kernels of a captured step on an H200.
+Measured on 1,785 kernels of a captured step on an H200.
 """
 
 _GRAPH_LAUNCH_NS = 15_000
@@ -482,7 +482,8 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
         f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if edges.count("part = 'work' AND phase = 'optimizer'"):
-        # Capturable Adam is slower: in one program, 284 more kernels and 4.4 ms instead of 1.2 ms.
+        # Capturable Adam is slower: in one program, it launched 284 more kernels and took 4.4 ms
+        # instead of 1.2 ms.
         edges.update("slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
             "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
@@ -550,8 +551,8 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
     return assumptions
 
 
-# Six batches in a public trace took 0.1 to 4 ms (median 1.3), because torch passes the memory
-# descriptor through a socket.
+# Handing over a batch took 0.1 to 4 ms (median of six batches in a public trace: 1.3 ms), because
+# torch passes the memory descriptor through a socket.
 _HANDOVER_NS = 1_000_000
 
 _BATCHES = """

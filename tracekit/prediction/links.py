@@ -80,7 +80,7 @@ LEFT JOIN changed_measured AS m USING (class, group_size)
 
 
 def _fit_transfers(edges: Edges, change: Change) -> list[str]:
-    """Separate the latency of each transfer; return the assumptions."""
+    """Determine the measured or fitted latency of each transfer; return the assumptions."""
     points = [row for ask in edges.every_run for row in ask(_POINTS)]
     names = {name for (name,) in edges.run("SELECT lower(name) FROM device WHERE name IS NOT NULL")}
     is_cpu = edges.count("device = 'cpu'") > 0

@@ -1,7 +1,7 @@
 """Training methods, such as checkpointing and fusion, as changes to graph edges.
 
-A method is composed of recorded work: repeated forward work, the same bytes in one kernel, or GEMMs
-without the kernels between them.
+The predicted step consists of recorded work: repeated forward work, one kernel that moves the same
+bytes, or GEMMs without the kernels between them.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ WHERE edge_id = latest_id
 # Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
-# Gap between recomputation and the backward pass beyond the usual gap before such an op.
+# Excess of the gap between recomputation and the backward pass over the usual gap before such an
+# op.
 _BACK = """
 WITH gap AS (
     SELECT e.edge_id, e.trace_id, e.op, e.usual_ns, s.phase = 'recompute' AS is_back, s.is_chosen

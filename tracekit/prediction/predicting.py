@@ -40,7 +40,7 @@ _READ = (
 _AT = f"{SESSION}.main.changed_at"
 
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
-"""Added to both ends of an interval: shares of the window and of the change.
+"""Margins added to both ends of an interval, as shares of the window and of the change.
 
 A predicted change is rarely exact to the percent; see docs/explanation/predictions.md.
 """
@@ -52,7 +52,7 @@ docs/explanation/predictions.md."""
 _DRAWS = 300
 
 KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
-"""Keywords of changes that leave GPU work unchanged, so that it limits the gain."""
+"""Keywords of changes that leave GPU work unchanged, so that GPU work limits the gain."""
 
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 """Keywords of changes to host time, which the profiler inflates."""
@@ -193,11 +193,12 @@ _LEAST_WORK = 10
 """Minimum number of overlapping kernels, and of separate kernels, for a slope."""
 
 _LEAST_COMPARED_PCT = 50.0
-"""Minimum share of overlap time that slopes must cover to affect more than the interval."""
+"""Minimum share of overlap time that slopes must cover to affect the prediction, not only its
+interval."""
 
 _ROUNDS = 2
-"""Number of iterations, because slower kernels overlap with more work. A third iteration changes
-less than 0.1 %."""
+"""Number of iterations. Slower kernels overlap with more work, so one iteration is not enough. A
+third iteration changes less than 0.1 %."""
 
 # The replayed duration of work, between its two nodes, includes waits for other ranks.
 _BESIDE = f"""
@@ -221,8 +222,8 @@ INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
 class Contention:
     """Slowdown of a run's kernels that overlap with other work on the same device.
 
-    `summary` describes the slopes; None if the trace has no information. `is_sure` is whether they
-    affect the prediction, not only its interval.
+    `summary` describes the slopes; None if the trace does not show contention. `is_sure` is whether
+    they affect the prediction, not only its interval.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -528,11 +529,11 @@ class Predictor:
                 self._connection.execute("ROLLBACK")
 
     def _start_as_steps_end(self) -> list[str]:
-        """Adjust the start of ranks whose recorded start delay equals the delay of their step ends.
+        """Adjust the start of ranks that start about as late as their steps end.
 
-        Such a delay comes from a step before the window, which would change like the others. So the
-        new start delay is the predicted delay of the step ends. Delays below a thousandth of the
-        window are ignored.
+        Such a recorded delay comes from a step before the window, which would change like the
+        others. So the new start delay is the predicted delay of the step ends. Delays below a
+        thousandth of the window are ignored.
         """
         results: list[str] = []
         if len(self._moments) < 2:

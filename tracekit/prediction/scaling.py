@@ -15,7 +15,7 @@ from tracekit.prediction.edges import OWN_NS, Ask, Edges, scaled
 from tracekit.sql_text import quote, select_rows
 
 LAUNCH_BOUND_NS = 3_000
-"""Maximum duration of kernels that count as device launch overhead and are unchanged."""
+"""Maximum duration of kernels that are treated as launch overhead on the device and not scaled."""
 
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
 """Types that matrix units support; they reach different shares of peak than other types."""

@@ -1,4 +1,4 @@
-"""Predicts a serving run with another load or engine setting, by simulation."""
+"""Predicts, by simulation, a serving run with another load or engine setting."""
 
 from __future__ import annotations
 
@@ -166,7 +166,8 @@ class LoadPredictor:
     def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
         """Predict the load with all of these changes.
 
-        Steps unlike any recorded step are an error, or their time is bounded.
+        Too many steps unlike any recorded step raise a QueryError, unless `is_bounded`: then, their
+        time is bounded.
         """
         run, times = self._run, self._times
         assumptions = [*self._assumptions]

@@ -24,10 +24,10 @@ _STEPS_PER_TERM, _LEAST_GAIN = 16, 0.02
 """Minimum number of steps per term, and minimum share of the variance that a term explains."""
 
 _DOUBT_STEPS = 5
-"""Shrinkage of the mean residual per number of requests: number of zeros that are added."""
+"""Number of zeros added to the residuals per number of requests, which shrink their mean."""
 
 _BLOCK_STEPS = 4
-"""Mean length of resampled runs of steps, because adjacent steps are correlated."""
+"""Mean length of resampled blocks of consecutive steps, because adjacent steps are correlated."""
 
 _LEAST_ALIKE, _LEAST_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
 """A step is known if enough recorded steps decode a similar number of requests: at least
@@ -40,7 +40,7 @@ share of the entire range; for requests, at least 1."""
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Consecutive steps, usually one, and their total time, ns."""
+    """One step, or several consecutive steps, with their total time, ns."""
 
     works: tuple[Work, ...]
     dur_ns: int
@@ -91,7 +91,7 @@ class _Kind:
         self.nearest_batch = cache(self._nearest_batch)
 
     def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
-        """Return the line of resampled steps of the kind, and the residuals of single steps."""
+        """Return a line fitted to resampled steps of the kind, and residuals of single steps."""
         places = self._places(chance)
         line = _Line([self._rows[next(places)] for _ in self._rows], self._terms)
         return line, (self._longer_ns[at] for at in places)
@@ -105,7 +105,7 @@ class _Kind:
             yield at
 
     def _read(self, decode_count: int) -> list[int]:
-        """Return count, minimum, and maximum of prefill tokens for similar decode counts."""
+        """Return the count, minimum, and maximum of prefill tokens for similar decode counts."""
         near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
         read = [
             work.prefill_token_count
@@ -213,7 +213,7 @@ class StepTimes:
         return why and f"some {name} steps {why}"
 
     def ratio(self, steps: Sequence[Timed]) -> float | None:
-        """Return the ratio of another run's step times to these, if any steps are similar."""
+        """Return the ratio of another run's step times to these; None if no steps are similar."""
         usual = self.usual()
         alike = [step for step in steps if not any(map(self._strange, step.works))]
         told_ns = sum(usual(work) for step in alike for work in step.works)
@@ -266,7 +266,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], terms: Sequence[int
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return coefficients of all terms, at least 0, as more work does not take less time."""
+    """Return coefficients of all terms, at least 0, because more work does not take less time."""
     selected = list(terms)
     result = _solved(rows, selected)
     while min(result[1:], default=0.0) < 0:

@@ -178,7 +178,7 @@ _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Pyt
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
-    """Write the run at the times of the replay in table `at`; in a folder, one file per rank."""
+    """Write the run with the replayed times in table `at`; in a folder, one file per rank."""
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for statement in (_WORK, _HOST, _ADDED):
         for row in connection.execute(statement.format(at=at)).fetchall():

@@ -62,8 +62,8 @@ def cells_of_ranks(count: int, width: int) -> list[range]:
 def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) -> Text:
     """Return a strip, in which a full block is the largest value and a blank is 0 or None.
 
-    `values` has one value per rank; a cell for several ranks shows the largest. `marked` is whether
-    each rank is highlighted.
+    `values` has one value per rank; a cell for several ranks shows the largest. `marked` states
+    for each rank whether it is highlighted.
     """
     largest = max((value for value in values if value is not None), default=0)
     row = Text()

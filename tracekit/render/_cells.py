@@ -33,7 +33,8 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""Minimum value in units of the last decimal for a common unit; else each cell has its own unit."""
+"""Minimum value, in units of the last decimal, for which a column has a common unit. Otherwise,
+each cell has its own unit."""
 
 
 @dataclass(frozen=True)

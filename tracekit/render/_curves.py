@@ -27,7 +27,7 @@ MOST_CURVES = len(_SEVERAL)
 """Maximum number of curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
-"""Number of the visible curve by row (counted from the bottom) and column."""
+"""Index of the visible curve, by row (counted from the bottom) and column of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RateCurve:
     rates: Sequence[float]
 
     def rate_at(self, size: float) -> float | None:
-        """Return the rate at a size by linear interpolation, or None outside the curve."""
+        """Return the rate at a size (linear in the log of the size), or None outside the curve."""
         if not self.sizes[0] <= size <= self.sizes[-1]:
             return None
         place = bisect_right(self.sizes, size) - 1

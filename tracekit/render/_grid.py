@@ -39,7 +39,7 @@ Lines = list[str]
 
 
 def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
-    """Return the lines of a table within the width, or of a record if it has one row.
+    """Yield the lines of a table, or of records if a table does not fit into the width.
 
     Without a width, all columns are shown completely.
     """
@@ -117,7 +117,7 @@ def _is_same(column: TextColumn) -> bool:
 
 
 def _rank(column: TextColumn, priority: Sequence[str], place: int) -> tuple[bool, int, int]:
-    """Return the sort key of a column: those to omit last come first, those with one value last."""
+    """Return the sort key of a column: columns to keep come first, columns with one value last."""
     rank = priority.index(column.source) if column.source in priority else len(priority)
     return _is_same(column), rank, place
 
@@ -247,7 +247,7 @@ def _without_peak_texts(result: Result) -> Result:
 
 
 def _each_once(texts: Iterable[str]) -> str:
-    """Return the first few distinct texts, truncated to a readable length."""
+    """Return the first few distinct strings, truncated to a readable length."""
     every = list(dict.fromkeys(texts))
     shown = [printable(text[:_MAX_LENGTH]) for text in every[:_MAX_TEXTS]]
     more = [f"and {len(every) - _MAX_TEXTS:,} more"] if len(every) > _MAX_TEXTS else []
@@ -255,7 +255,7 @@ def _each_once(texts: Iterable[str]) -> str:
 
 
 def _peak_lines(result: Result, width: int) -> Iterator[Text]:
-    """Return lines with the measured peak rates and the reasons for missing ones."""
+    """Yield lines with the measured peak rates and the reasons for missing ones."""
     for name, label in _PEAK_TEXTS.items():
         if name not in result.column_names:
             continue

@@ -18,7 +18,8 @@ ELLIPSIS = "…"
 # Controls, formats (bidirectional marks, zero-width and tag characters), surrogates, line and
 # paragraph separators.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Variation selectors that emojis do not use: invisible, they can hide text for AI assistants.
+# Variation selectors that emojis do not use. They are invisible, and can hide text that AI
+# assistants read.
 _UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Includes the preceding ASCII character, because a combining character may change its width.
@@ -71,7 +72,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return the width of a text in terminal cells: 2 per wide character, 0 per combining one."""
+    """Return the width of text in terminal cells: 2 per wide character, 0 per combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -104,7 +105,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def without_middle(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, with `…` in place of its middle."""
+    """Return the text in at most `width` cells, with its middle replaced by `…`."""
     if cell_width(text) <= width:
         return text
     head = max(width - 1, 0) * 2 // 5
@@ -144,7 +145,7 @@ def _shared_starts(names: Iterable[str]) -> dict[str, int]:
 
 
 def _without_middle(name: str, shared: int, width: int) -> str:
-    """Return the beginning of a name and its end from the first word that differs."""
+    """Return a shortened name: its beginning, and its end from the first word that differs."""
     least = min(_LEAST_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
     # The search stops at `least`, because longer words are not shown completely.

@@ -1,6 +1,6 @@
 """CSV for programs and spreadsheets: all rows in base units, quoted as in RFC 4180.
 
-Lines end with a newline only, as in DuckDB and polars.
+Lines end with LF (not CRLF), as in DuckDB and polars.
 
 A query is a table with a header line. The tables of a breakdown have different columns, so a
 breakdown is one table with the columns `analysis, row, column, value`.

@@ -14,7 +14,7 @@ from tracekit.render._json_text import json_text
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as JSON."""
-    # Encodings other than UTF could only write replacement characters, so escape instead.
+    # Encodings other than UTF cannot represent all characters, so escape characters outside ASCII.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
     if not isinstance(data, Mapping):
         _rows(data, stream, ascii_only)

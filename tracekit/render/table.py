@@ -49,7 +49,7 @@ def render(
 def breakdown_lines(
     data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
 ) -> Iterator[Text]:
-    """Return the lines of the screen: its sections, separated by empty lines."""
+    """Yield the lines of the screen: its sections, separated by empty lines."""
     before = ""
     for name, section in SECTIONS.items():
         lines = section.lines(data, width, full=full, wide=wide)

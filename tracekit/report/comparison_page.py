@@ -206,7 +206,7 @@ def _tables(cuts: Mapping[str, Cut], command: str) -> Iterator[str]:
 
 
 def difference_charts(results: Mapping[str, Result]) -> Iterator[Chart]:
-    """Return the charts of a comparison."""
+    """Yield the charts of a comparison."""
     split = results["comparison_split"]
     rows = split.to_dicts()
     if rows:
@@ -316,7 +316,7 @@ def modules_of(trace: Trace) -> dict[str, Result]:
 
 
 def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
-    """Return the charts of one view, one per side with modules.
+    """Yield the charts of one view, one per side with modules.
 
     Equal times are equally wide on both sides, and equal names have the same color.
     """

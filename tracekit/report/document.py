@@ -112,7 +112,7 @@ def _meanings(name: str, columns: Iterable[str]) -> list[str]:
 def in_script(json: str) -> str:
     r"""Return JSON for a `script` element, with an escape for each character that could end it.
 
-    In JSON the characters < > & and the line separators U+2028 and U+2029 occur only in strings,
+    In JSON, the characters < > & and the line separators U+2028 and U+2029 occur only in strings,
     where \uXXXX means the same.
     """
     for character in "<>&\u2028\u2029":

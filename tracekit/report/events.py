@@ -53,7 +53,7 @@ _HOST = "host"
 def packed_events(result: Result, path: Result | None = None, host: Result | None = None) -> str:
     """Return the rows of analyses timeline_events and timeline_host as base64 of gzipped JSON.
 
-    "path" is 1 for events on the critical path of the rank with the longest window. Starts are
+    "path" is 1 for events on the critical path of the rank with the longest path. Starts are
     differences from the previous event of the same stream. Tiles (several events drawn as one) have
     separate lists with their index, count, and total duration. "cut" is the length to which names
     were truncated, or 0.
@@ -137,7 +137,7 @@ def _on_path(path: Result | None) -> set[tuple[int | None, int]]:
 
 
 def left_out(result: Result) -> Mapping[str, int]:
-    """Return the number of single events, of events in tiles, and of tiles."""
+    """Return the number of individual events, of events in tiles, and of tiles."""
     place = result.column_names.index("event_id")
     counts = result.column_names.index("event_count")
     alone = sum(row[place] is not None for row in result.rows)

@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 1000, 26
 
 
 def tiles(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield six tiles: step, busy and idle time, exposed communication, MFU, and peak memory."""
+    """Yield up to six tiles: step, busy, idle, exposed communication, MFU, and peak memory."""
     screen = Screen(results, 200)
     step = step_of(results) or {}
     totals = screen.rows("timeline")
@@ -77,7 +77,10 @@ def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield a bar of the step with busy and idle time by phase, above the recorded step in gray."""
+    """Yield a bar of the step with busy and idle time by phase.
+
+    If it is the unprofiled step, a gray bar of the recorded step follows.
+    """
     step = step_of(results)
     rows = results["phase_totals"].to_dicts() if "phase_totals" in results else []
     if step is None or not rows:
@@ -134,7 +137,7 @@ def badge(results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def suggestions(advice: Result, command: str) -> Iterator[str]:
-    """Yield suggested changes, best first, with a bar for each certain gain."""
+    """Yield suggested changes, best first, with a bar for each gain."""
     yield '<section id="advice" aria-labelledby="advice-title">'
     yield '<h2 id="advice-title">Suggestions</h2>'
     rows = advice.to_dicts()

@@ -54,7 +54,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
-    # An installation may lack the command.
+    # An installation may lack `tracekit view`.
     has_viewer = find_spec("tracekit.cli.view") is not None
     title = _title(answers, traces)
     return page_of(
@@ -154,7 +154,7 @@ def _is_repeated(table: str, shown: Sequence[str]) -> bool:
 
 
 def _is_point(chart: Chart) -> bool:
-    """Return whether a chart of lines or points has at most two points."""
+    """Return whether a chart of lines or points has at most two points, or all at one x value."""
     mark, x = chart.spec.get("mark"), chart.spec.get("encoding", {}).get("x", {}).get("field")
     if not isinstance(mark, dict) or mark["type"] not in ("line", "point") or not x:
         return False

@@ -27,7 +27,7 @@ ROLES = (
 """Parts of a decoder layer, by their names in analysis roles."""
 
 PHASES = ("forward", "backward")
-"""Phases in the chart. As in the paper, recomputation is left out."""
+"""Phases in the chart. As in the paper, recomputation is omitted."""
 
 MAX_RUNS = 8
 
@@ -106,7 +106,7 @@ def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
 
 
 def decoder_chart(rows: Result) -> Chart | None:
-    """Return a chart with a bar per run and phase, divided by the parts of a layer."""
+    """Return a chart with a bar per run and phase, divided into the parts of a layer."""
     every = rows.to_dicts()
     label, name_of = joined("phase", "method", "run")
     sums: dict[str, float] = {}
@@ -142,7 +142,7 @@ _PARTS = (
 
 
 def paper_charts(published: Result, name: str, source: str) -> Iterator[Chart]:
-    """Return charts of a published table of methods on one platform."""
+    """Yield charts of a published table of methods on one platform."""
     label, name_of = joined("model", "method")
     for column, axis, title in _PARTS:
         rows = [row for row in published.to_dicts() if row[column] is not None]

@@ -63,14 +63,14 @@ def page_of(
 
 
 def verdict(sentences: Iterable[str]) -> Iterator[str]:
-    """Return the verdict as HTML."""
+    """Yield the verdict as HTML."""
     yield '<ul class="verdict" id="verdict">'
     yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
     yield "</ul>"
 
 
 def section_head(name: str, title: str, definition: str) -> Iterator[str]:
-    """Return the beginning of a section."""
+    """Yield the beginning of a section."""
     yield f'<section id="{name}" aria-labelledby="{name}-title">'
     yield f'<h2 id="{name}-title">{escape(title)}</h2>'
     yield folded(definition)
@@ -85,13 +85,13 @@ def folded(definition: str) -> str:
 
 
 def definition_of(analysis: str) -> str:
-    """Return title and definition of an analysis."""
+    """Return the title and definition of an analysis."""
     spec = load_catalog().analysis(analysis)
     return f"{spec.question} {spec.description}"
 
 
 def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]:
-    """Return tabs, with the first one selected.
+    """Yield tabs, with the first one selected.
 
     `names` maps the suffix of a tab's id to its label and the id of the element that it shows.
     """
@@ -114,14 +114,14 @@ def figure(chart: Chart, *, is_side: bool = False) -> str:
 
 
 def sides(charts: Iterable[Chart]) -> Iterator[str]:
-    """Return the placeholders of charts of half width, two per line."""
+    """Yield the placeholders of charts of half width, two per line."""
     yield '<div class="sides">'
     yield from (figure(chart, is_side=True) for chart in charts)
     yield "</div>"
 
 
 def charts_of(names: Iterable[str], cuts: Mapping[str, Cut]) -> Iterator[Chart]:
-    """Return the charts whose analyses have rows to draw."""
+    """Yield the charts whose analyses have rows to draw."""
     for name in names:
         kind = find_chart(name)
         if all(need in cuts for need in kind.needs):
@@ -143,7 +143,7 @@ def rows_of(name: str) -> str:
 def tables(
     names: Iterable[str], defined: str, cuts: Mapping[str, Cut], traces: Sequence[str]
 ) -> Iterator[str]:
-    """Return the placeholders of tables, each below the title and definition of its analysis.
+    """Yield the placeholders of tables, each below the title and definition of its analysis.
 
     The title and definition of the analysis `defined` are omitted, because the section shows them.
     """
@@ -166,7 +166,7 @@ def copied(code_id: str, command: str) -> str:
 
 
 def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
-    """Return the part of a section with the commands and SQL that produce the same results."""
+    """Yield the part of a section with the commands and SQL that produce the same results."""
     yield "<details><summary>Commands and SQL for these results</summary>"
     for analysis in analyses:
         spec = load_catalog().analysis(analysis)

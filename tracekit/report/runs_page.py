@@ -1,4 +1,4 @@
-"""Page of runs: the paper's figures drawn from our runs, next to the published numbers."""
+"""Page of runs: the paper's figures drawn from the user's runs, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracekit.report.sections import RUN_SECTIONS, Section
 from tracekit.trace import Trace
 
 PLATFORM = "A800"
-"""Platform of the paper's numbers in charts; most of its tables have it."""
+"""Platform of the paper's numbers in charts; most of its tables include it."""
 
 _WHAT = (
     "Figures of arXiv 2311.03687 for these runs, with the values of the paper. Setups differ; the "
@@ -54,7 +54,7 @@ def runs_page(
     Args:
         runs: opened run folders. Their traces need not be read.
         paths: their names as the user wrote them, for title and commands.
-        roles_of: returns the rows of analysis roles for the traces of a run folder. Without it the
+        roles_of: returns the rows of analysis roles for the traces of a run folder. Without it, the
             page has no Figure 5.
     """
     shown = sections_of(runs, paths, has_paper=True)

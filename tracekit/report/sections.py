@@ -4,7 +4,7 @@ A section has charts of `tracekit.plot` and tables of analyses, whose headers de
 section is omitted if none of its tables has a row.
 
 A page of runs may show the figures of arXiv 2311.03687 next to those of the runs. Numbers that the
-paper prints are drawn. For a figure without numbers, the page quotes the paper's text.
+paper prints are drawn as charts. For a figure without numbers, the page quotes the paper's text.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: the largest loss, the latest of several ranks, and the data quality."""
+    """Return the verdict: the largest loss, the latest rank (if several), and the data quality."""
     if verdict is None:
         return []
     if not verdict.rows:

@@ -36,7 +36,8 @@ class Section:
         draw: returns its lines.
         needs: analysis whose rows it requires.
         tables: analyses by title that `--full` shows with all rows instead of calling `draw`.
-        alone: position if only the analysis is queried: above or instead of its table.
+        alone: where the section appears if only its analysis is queried: above or instead of the
+            table.
         follows: the section that precedes it without an empty line.
     """
 

@@ -176,19 +176,20 @@ class Screen:
         return out
 
     def wrapped(self, text: str, style: str = "dim") -> list[Text]:
-        """Return a wrapped text for display below a table."""
+        """Return text wrapped for display below a table."""
         lines = textwrap.wrap(text, self.width, initial_indent=_GAP, subsequent_indent=_GAP)
         return [Text(line, style) for line in lines]
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
-        """Append two spaces and as much of a text as fits to a line."""
+        """Append to a line two spaces and as much of the text as fits."""
         return line.append("  " + shorten(text, self.width - line.cell_len - 2), style=style)
 
     def joined(self, parts: Sequence[str], title: Text | None = None) -> list[Text]:
         """Return parts separated by dots, wrapped at the width.
 
         Args:
-            parts: texts without control characters; a text wider than the screen is truncated.
+            parts: strings without control characters; one that is wider than the screen is
+                truncated.
             title: the start of the first line.
         """
         lines = [Text() if title is None else title]

@@ -226,7 +226,7 @@ def _device_work(noise: Sequence[Row]) -> list[Text]:
 
 
 def _sides(row: Row) -> str:
-    """Return the verdict of a measure, or the ranges of both sides if there are too few samples."""
+    """Return the verdict of a measure, or the number of samples needed if there are too few."""
     if row["verdict"] != "inconclusive" or row["needed_count"] is None:
         return row["verdict"] or ""
     counts = dict.fromkeys((row["base_count"], row["new_count"]))
@@ -356,7 +356,7 @@ def _shown(
     whole_ns: int,
     indent: int = 0,
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Return the visible rows of the tree with labels, with one row for the rest of each node."""
+    """Yield the visible rows of the tree with labels, and one row for the rest of each node."""
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0

@@ -287,7 +287,10 @@ def _group_label(row: Row) -> str:
 
 
 def phases(screen: Screen) -> list[Text]:
-    """Return a bar per phase: busy, exposed communication, and idle time; of a step if marked."""
+    """Return a bar per phase: busy, exposed communication, and idle time.
+
+    Times are per step if steps are marked.
+    """
     rows = screen.rows("phase_totals")
     of = "step_" if screen.has_steps else ""
     busy, idle, comm = f"{of}wall_ns", f"{of}idle_ns", f"{of}exposed_comm_ns"
@@ -337,7 +340,7 @@ class _Node:
 
 
 def modules(screen: Screen) -> list[Text]:
-    """Return the largest modules under their parents; modules of all layers are one line."""
+    """Return the largest modules under their parents; the same module of all layers is one line."""
     every = _flat(_tree(screen.rows("module_totals")))
     title = per_step("Modules", screen)
     if not has_modules(screen.data["module_totals"]):
@@ -421,7 +424,7 @@ def _flat(top: list[_Node]) -> list[tuple[str, int, Row]]:
 
 
 def _smallest_first(nodes: list[_Node]) -> list[_Node]:
-    """Return modules in the order for a stack, from which the largest is taken first."""
+    """Return modules in the order for a stack from which the largest is popped first."""
     by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
     return by_size[::-1]
 

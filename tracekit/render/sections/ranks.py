@@ -173,7 +173,7 @@ def _wait(row: Row, screen: Screen) -> Text:
 
 
 def parallel_groups(screen: Screen) -> list[Text]:
-    """Return a line per kind of group and per pipeline stage, and on experts and clocks."""
+    """Return a line per kind of group and per pipeline stage, and lines on experts and clocks."""
     out: list[Text] = []
     for name, (title, draw) in _PARALLEL.items():
         if screen.data.get(name):
@@ -185,7 +185,8 @@ def parallel_groups(screen: Screen) -> list[Text]:
 
 
 def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
-    # Files always list the world group, even several times if programs create equal groups.
+    # Files always list the world group, and list it several times if the program creates equal
+    # groups.
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []
