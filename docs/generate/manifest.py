@@ -78,5 +78,5 @@ def _outcomes() -> str:
     """Return the list of outcomes from the docstring of their type."""
     sources = [*REPO.glob("tracekit/manifest*.py"), *REPO.glob("tracekit/manifest/*.py")]
     text = "\n".join(source.read_text("utf-8") for source in sorted(sources))
-    (docstring,) = re.findall(r'^Outcome = .*\n"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+    (docstring,) = re.findall(r'^Outcome = [^\n]*\n"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
     return str(docstring).partition("\n\n")[2].strip() + "\n"

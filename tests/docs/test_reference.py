@@ -75,6 +75,13 @@ def test_every_table_macro_and_command_has_a_section(pages):
         assert {*names} <= {*found}, page
 
 
+def test_the_manifest_page_lists_the_outcomes_and_no_code(pages):
+    page = pages["docs/reference/manifest.md"]
+    for outcome in ("ok", "incomplete", "oom", "failed"):
+        assert f"- `{outcome}`: " in page
+    assert "class " not in page.partition("Outcomes")[2]
+
+
 def test_sources_lead_to_sections_that_there_are(pages):
     for source, target in pages_of_sources().items():
         assert (REPO / source).exists()
