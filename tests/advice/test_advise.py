@@ -40,8 +40,10 @@ def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
     true_pct = 100 * (1 - simulate(Machine(**fault.healthy)).window_ns / window_ns)
     low, high = first.prediction.range_pct
     assert low <= true_pct <= high
-    told = first.prediction
-    assert 100 * (1 - told.predicted_ns / told.before_ns) == pytest.approx(true_pct, abs=4)
+    predicted = first.prediction
+    assert 100 * (1 - predicted.predicted_ns / predicted.before_ns) == pytest.approx(
+        true_pct, abs=4
+    )
 
 
 @_each(simulated_healthy(SEED))

@@ -33,8 +33,10 @@ def _command(command, rule, *changes, **extra):
 def _advice(low_pct, gain_pct, high_pct):
     """Return advice about a window of 1,000 ns."""
     low, gain, high = (1_000 - 10 * pct for pct in (low_pct, gain_pct, high_pct))
-    told = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())
-    return Advice(Candidate("rule", "seen", None, told.changes, None, "", None), told, 0.0)
+    predicted = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())
+    return Advice(
+        Candidate("rule", "seen", None, predicted.changes, None, "", None), predicted, 0.0
+    )
 
 
 @pytest.mark.parametrize(("after", "outcome"), [(60.0, "holds"), (90.0, "does not hold")])

@@ -41,22 +41,24 @@ def claims_broken(trace, advised):
     if gains != sorted(gains, reverse=True):
         broken.append(f"gains are not sorted: {gains}")
     for one, row in zip(advised.advice, advised.as_result().to_dicts(), strict=True):
-        seen, told = one.candidate, one.prediction
+        seen, predicted = one.candidate, one.prediction
         if not row["low_pct"] <= row["gain_pct"] <= row["high_pct"]:
             broken.append(f"{seen.rule}: {row['gain_pct']} is not in its interval")
         if row["gain_pct"] > row["joint_gain_pct"] + 1e-9:
             broken.append(f"{seen.rule}: gains less with others")
         if one.load is not None:
             continue
-        if told != trace.predict(*seen.changes):
-            broken.append(f"{seen.rule}: predict says {trace.predict(*seen.changes)}, not {told}")
+        if predicted != trace.predict(*seen.changes):
+            broken.append(
+                f"{seen.rule}: predict says {trace.predict(*seen.changes)}, not {predicted}"
+            )
         if abs(row["gain_pct"] * row["before_step_ns"] / 100 - row["gain_ns"]) > 1:
             broken.append(f"{seen.rule}: {row['gain_pct']} % of a step are not {row['gain_ns']}")
         if seen.rule in sums and (seen.cost_ns or 0) > sums[seen.rule]:
             broken.append(f"{seen.rule}: sees {seen.cost_ns} of {sums[seen.rule]}")
         keywords = {parse_change(text).keyword for text in seen.changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
-            most_ns = max(step.high_ns or 0, told.before_step_ns or 0) - step.busy_ns
+            most_ns = max(step.high_ns or 0, predicted.before_step_ns or 0) - step.busy_ns
             if row["gain_ns"] > max(most_ns, 0):
                 broken.append(f"{seen.rule}: gains more than a step is idle")
     return broken

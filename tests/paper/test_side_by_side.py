@@ -45,7 +45,7 @@ def rows_of(cli, *args, env=None):
     return done.json()
 
 
-def beside(rows, run):
+def rows_of_run(rows, run):
     """The lines with a run next to a row of the paper."""
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is not None]
 
@@ -59,7 +59,7 @@ def alone(rows, run):
 
 def test_the_setup_of_the_paper_has_no_mark(cli, write_run):
     folder = write_run("same", opt="Naive", **ROW, **A800)
-    (row,) = beside(rows_of(cli, "table3", folder), "same")
+    (row,) = rows_of_run(rows_of(cli, "table3", folder), "same")
     assert (row["mark"], row["differences"]) == (None, None)
     assert "mark" not in cli("compare", "paper", "table3", folder).stdout
 
@@ -68,7 +68,7 @@ def test_everything_that_differs_is_marked(cli, write_run):
     members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
     members |= {"sequence_length": 64, "precision": "fp32"}
     folder = write_run("other", opt="Naive", **ROW | {"batch_size": 4}, **members)
-    (row,) = beside(rows_of(cli, "table3", folder), "other")
+    (row,) = rows_of_run(rows_of(cli, "table3", folder), "other")
     assert row["mark"] == "MDFPBSW"
     assert row["differences"] == (
         "model tiny, not Llama2-7B; devices 1 × NVIDIA H200, not A800; framework ddp, not "
@@ -80,7 +80,7 @@ def test_everything_that_differs_is_marked(cli, write_run):
 def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli, write_run):
     members = {**A800, **ROW, "precision": None, "batch_size": None}
     folder = write_run("mute", opt="Naive", **members)
-    (row,) = beside(rows_of(cli, "table3", folder), "mute")
+    (row,) = rows_of_run(rows_of(cli, "table3", folder), "mute")
     assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 1"
 
 
@@ -133,7 +133,7 @@ def test_a_product_of_another_shape_is_another_product(cli, write_run):
     work = [(f"{mlp};aten::mm|700,256|256,688", GEMM, 20.0)]
     folder = write_run("tiny", model="tiny", opt="Naive", batch_size=2, steps=[work], **A800)
     rows = rows_of(cli, "table12", folder.parent)
-    (cut,) = beside(rows, "cut")
+    (cut,) = rows_of_run(rows, "cut")
     assert (cut["n"], cut["k"], cut["paper_m"], cut["our_m"]) == (11008, 4096, 666, 700)
     assert (cut["paper_time_ms"], cut["our_time_ms"], cut["mark"]) == (0.289, 0.02, "L")
     (tiny,) = alone(rows, "tiny")
@@ -152,17 +152,17 @@ def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli, write_run):
         ('"vocab_size": 256, "hidden_size": 4096', "M"),
     ):
         (folder / "run.json").write_text(text.replace('"hidden_size": 4096', changed))
-        (row,) = beside(rows_of(cli, "table3", folder), "a")
+        (row,) = rows_of_run(rows_of(cli, "table3", folder), "a")
         assert row["mark"] == mark
 
 
 def test_a_real_run_of_one_layer_beside_the_paper(cli, kept):
     rows = rows_of(cli, "table6", CUT, env=kept)
-    found = beside(rows, CUT.name)
+    found = rows_of_run(rows, CUT.name)
     assert len(found) == 21
     assert {row["mark"] for row in found} == {"LDFBSW"}
     strict = rows_of(cli, "table6", CUT, "--strict", env=kept)
-    assert not beside(strict, CUT.name)
+    assert not rows_of_run(strict, CUT.name)
     assert {row["note"] for row in alone(strict, CUT.name)} == {
         "model llama2-7b, 1 of 32 layers: the paper has Llama2-7B"
     }
@@ -219,7 +219,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
     tuned = write_run("tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0)
     rows = rows_of(cli, "table3", tuned.parent, "--strict")
 
-    (fits,) = beside(rows, "fits")
+    (fits,) = rows_of_run(rows, "fits")
     assert (fits["model"], fits["method"], fits["platform"]) == ("Llama2-7B", "R+Z3", "A800")
     assert (fits["paper_tokens_per_s"], fits["our_tokens_per_s"]) == (4738.8, 9000.5)
     assert (fits["paper_memory_gb"], fits["our_memory_gb"]) == (28.8, 66.0)
@@ -228,7 +228,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
     assert (fits["paper_sequence_length"], fits["our_sequence_length"]) == (350, 512)
     assert (fits["paper_world_size"], fits["our_world_size"]) == (8, 1)
 
-    (oom,) = beside(rows, "oom")
+    (oom,) = rows_of_run(rows, "oom")
     assert (oom["our_outcome"], oom["our_tokens_per_s"], oom["paper_outcome"]) == (
         "oom",
         None,
@@ -255,7 +255,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
         row["platform"]
         for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090", "--strict")
     } == {"RTX4090", None}
-    (row,) = beside(rows_of(cli, "table9", tuned.parent), "tuned")
+    (row,) = rows_of_run(rows_of(cli, "table9", tuned.parent), "tuned")
     assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
 
 
@@ -264,7 +264,7 @@ def test_the_largest_batch_that_fitted_stands_in_table4(cli, write_run):
         folder = write_run(f"bs{size}", opt="Naive", batch_size=size, outcome=outcome)
     rows = rows_of(cli, "table4", folder.parent)
     assert {row["run"] for row in rows if row["run"]} == {"bs16"}
-    (row,) = beside(rows, "bs16")
+    (row,) = rows_of_run(rows, "bs16")
     assert (row["paper_batch_size"], row["our_batch_size"]) == (4, 16)
     assert [name for name in row if name == "our_batch_size"] == ["our_batch_size"]
 
@@ -273,7 +273,7 @@ def test_table2_is_about_two_frameworks(cli, write_run):
     write_run("megatron", engine="megatron", opt="Naive", batch_size=32, tokens_per_s_mean=5.0)
     folder = write_run("ddp", engine="ddp", opt="Naive", batch_size=1, tokens_per_s_mean=6.0)
     rows = rows_of(cli, "table2", folder.parent)
-    (row,) = beside(rows, "megatron")
+    (row,) = rows_of_run(rows, "megatron")
     assert (row["framework"], row["paper_tokens_per_s"], row["our_tokens_per_s"]) == (
         *("Megatron", 13977.0),
         5.0,
@@ -335,15 +335,17 @@ def test_phases_modules_and_shares_per_step(cli, write_run):
     assert comm["our_time_ms"] == pytest.approx(0.009)
 
     (forward,) = (
-        row for row in beside(rows_of(cli, "table8", folder), "naive") if row["our_attention_ms"]
+        row
+        for row in rows_of_run(rows_of(cli, "table8", folder), "naive")
+        if row["our_attention_ms"]
     )
     assert (forward["phase"], forward["our_attention_ms"]) == ("forward", pytest.approx(0.003))
 
-    shares = {row["phase"]: row for row in beside(rows_of(cli, "table13", folder), "naive")}
+    shares = {row["phase"]: row for row in rows_of_run(rows_of(cli, "table13", folder), "naive")}
     assert shares["forward"]["our_gemm_pct"] == pytest.approx(50)
     assert shares["backward"]["our_gemm_pct"] == pytest.approx(100 * 19 / 28)
 
-    (row,) = beside(rows_of(cli, "table15", folder), "naive")
+    (row,) = rows_of_run(rows_of(cli, "table15", folder), "naive")
     assert (row["paper_time_s"], row["our_time_s"]) == (0.24, pytest.approx(9e-6))
     assert row["our_step_pct"] == pytest.approx(100 * 9 / 50, rel=0.02)
 
@@ -356,16 +358,16 @@ def test_the_norm_behind_attention_is_no_attention(cli, write_run):
         (f"{layer}.post_attention_layernorm#LlamaRMSNorm", ELEMENTWISE, 2.0),
     ]
     rows = rows_of(cli, "table8", write_run("naive", opt="Naive", batch_size=2, steps=[step]))
-    found = {row["phase"]: row["our_attention_ms"] for row in beside(rows, "naive")}
+    found = {row["phase"]: row["our_attention_ms"] for row in rows_of_run(rows, "naive")}
     assert found["forward"] == pytest.approx(0.008)
 
 
 def test_zero_stages_stand_beside_tables_14_and_16(cli, write_run):
     folder = write_run("z2o", opt="R+Z2+O", batch_size=32, steps=[TRAINING] * 2)
-    (row,) = beside(rows_of(cli, "table16", folder), "z2o")
+    (row,) = rows_of_run(rows_of(cli, "table16", folder), "z2o")
     assert (row["method"], row["our_method"], row["model"]) == ("ZeRO-2", "R+Z2+O", "Llama2-7B")
     assert row["our_time_s"] == pytest.approx(9e-6)
-    (row,) = beside(rows_of(cli, "table14", folder), "z2o")
+    (row,) = rows_of_run(rows_of(cli, "table14", folder), "z2o")
     assert (row["our_time_s"], row["our_step_pct"]) == (0, 0)
 
 
@@ -378,11 +380,11 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli, write_run):
         "method Naive: not in the paper's table: it has R; the run has no trace"
     }
     rows = rows_of(cli, "table5", folder.parent, "--strict")
-    assert {row["note"] for row in beside(rows, "bare")} == {"the run has no trace"}
-    assert {row["note"] for row in beside(rows, "failed")} == {"the run failed: rank 1 died"}
+    assert {row["note"] for row in rows_of_run(rows, "bare")} == {"the run has no trace"}
+    assert {row["note"] for row in rows_of_run(rows, "failed")} == {"the run failed: rank 1 died"}
     assert {row["phase"] for row in alone(rows, "cut")} == {"forward", "backward", "optimizer"}
     rows = rows_of(cli, "table12", folder.parent)
-    assert {row["note"] for row in beside(rows, "bare") if row["method"] == "Naive"} == {
+    assert {row["note"] for row in rows_of_run(rows, "bare") if row["method"] == "Naive"} == {
         "the run has no trace"
     }
 
@@ -400,7 +402,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
     write_run("light", engine="lightllm", **members)
     folder = write_run("ours", engine="transformers", **members)
     rows = rows_of(cli, "table10", folder.parent)
-    light = {(row["part"], row["task"]): row for row in beside(rows, "light")}
+    light = {(row["part"], row["task"]): row for row in rows_of_run(rows, "light")}
     triton = light["computation", "Triton"]
     assert (triton["paper_time_ms"], triton["our_time_ms"]) == (23.05, pytest.approx(0.007))
     assert (triton["our_phase"], triton["our_load"]) == (
@@ -412,7 +414,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
         light[part, "(all)"]["our_pass_pct"] for part in ("computation", "communication", "other")
     ]
     assert sum(total) == pytest.approx(100)
-    ours = {(row["part"], row["task"]): row for row in beside(rows, "ours")}
+    ours = {(row["part"], row["task"]): row for row in rows_of_run(rows, "ours")}
     assert ours["computation", "Triton"]["our_time_ms"] == triton["our_time_ms"]
     assert (triton["mark"], ours["computation", "Triton"]["mark"]) == ("DWR", "DFWR")
     assert "framework transformers, not LightLLM" in ours["computation", "Triton"]["differences"]
@@ -422,7 +424,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
     assert note == "engine transformers: the paper has LightLLM"
 
     rows = rows_of(cli, "table11", folder.parent)
-    sections = {row["section"]: row for row in beside(rows, "light")}
+    sections = {row["section"]: row for row in rows_of_run(rows, "light")}
     assert sections["attention"]["our_time_ms"] == pytest.approx(7.5e-3)
     assert sections["transformer"]["our_time_ms"] == pytest.approx(11.5e-3)
 
