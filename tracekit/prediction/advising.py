@@ -196,8 +196,8 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
     text = f"Unprofiled step: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
-    where = f"the {step_count:,} recorded steps" if step_count > 1 else "the trace"
-    return f"{text} Gains are per unprofiled step; evidence is from {where}."
+    steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""
+    return f"{text} Gains are per unprofiled step; evidence is from the whole recording{steps}."
 
 
 def is_rule(spec: Spec) -> bool:

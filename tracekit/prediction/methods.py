@@ -433,24 +433,13 @@ their eager time. Small loops and other CPUs differ more.
 """
 
 _FUSED = f"""
-WITH work AS (
-    SELECT *, phase IS DISTINCT FROM 'optimizer' AND work_kind = 'compute'
-        AND (is_fusible(class) OR moves_only(class) OR is_softmax(class)) AS is_fusible
-    FROM changed_edge
-    WHERE part = 'work' AND device <> 'cpu'
-),
-numbered AS (
-    SELECT *, count(*) FILTER (NOT is_fusible) OVER (
-        PARTITION BY trace_id, device, stream, step, phase ORDER BY target_ns, edge_id
-    ) AS number
-    FROM work
-)
-SELECT edge_id, phase, {OWN_NS} AS ns, row_number() OVER chain = 1 AS is_kept
-FROM numbered
-WHERE is_fusible
-WINDOW chain AS (
-    PARTITION BY trace_id, device, stream, step, phase, number ORDER BY {OWN_NS} DESC, edge_id
-)
+SELECT e.edge_id, e.phase, {OWN_NS} AS ns,
+    row_number() OVER (PARTITION BY c.chain_id ORDER BY {OWN_NS} DESC, e.edge_id) = 1 AS is_kept
+FROM changed_edge AS e
+INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id
+INNER JOIN compile_chain AS c
+    ON s.trace_id = c.trace_id AND s.event_id = c.event_id AND s.piece = c.piece
+WHERE e.part = 'work'
 """
 
 _LEFT_BY_PHASE = f"""

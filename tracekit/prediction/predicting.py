@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _READ = (
     "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_bound, "
-    "step_ranges, graph_breaks, host_pauses, attributed_events, launch, run, run_repeat "
+    "step_ranges, graph_breaks, host_pauses, attributed_events, compile_chain, launch, run, "
+    "run_repeat "
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
 )
