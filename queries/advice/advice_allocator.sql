@@ -34,8 +34,8 @@ peaks AS (
 
 SELECT
     format(
-        '{} calls of {} take {}{}', sum(call_count), string_agg(name, ', ' ORDER BY name),
-        in_ms(sum(wait_ns)),
+        'The host waits {} in {} of {}{}', in_ms(sum(wait_ns)),
+        count_of(sum(call_count), 'call'), string_agg(name, ', ' ORDER BY name),
         if(
             EXISTS (FROM step_ranges), '',
             '. No steps are marked, so calls of the first step may be included'

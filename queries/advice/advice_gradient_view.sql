@@ -5,7 +5,7 @@
 
 SELECT
     format(
-        '{} copies of gradients out of their buckets{} take {}',
+        '{:,} copies of gradients out of their buckets{} take {}',
         count(*), of_ranks(), in_ms(sum(dur_ns))
     )
         AS what,

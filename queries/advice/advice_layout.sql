@@ -17,7 +17,8 @@ WITH kernels AS (
 
 SELECT
     format(
-        '{} kernels convert between memory formats ({})', sum(work_count), in_ms(sum(work_ns))
+        '{:,} kernels convert between memory formats ({})', sum(work_count)::BIGINT,
+        in_ms(sum(work_ns))
     ) AS what,
     string_agg(word, ', ' ORDER BY word) AS place,
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,

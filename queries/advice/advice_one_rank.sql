@@ -32,7 +32,7 @@ SELECT
     if(
         range_count > 0,
         format(
-            'FSDP runs on one rank: {} hooks take {} of CPU time, and FSDP copies take {} of '
+            'FSDP runs on one rank: {:,} hooks take {} of CPU time, and FSDP copies take {} of '
             || 'GPU time',
             range_count, in_ms(range_ns), in_ms(coalesce(work_ns, 0))
         ),

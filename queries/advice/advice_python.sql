@@ -85,8 +85,8 @@ times AS (
 
 SELECT
     format(
-        'The GPU is idle for {} during {} calls of {}', in_ms(l.idle_ns), t.call_count,
-        l.name
+        'The GPU is idle for {} during {} of {}', in_ms(l.idle_ns),
+        count_of(t.call_count, 'call'), l.name
     ) AS what,
     at_rank(r.rank, l.name) AS place,
     'range=' || chosen_name(l.name)

@@ -120,7 +120,8 @@ chosen AS (
 )
 
 SELECT
-    format('The GPU is idle for {} in {} calls of {}', in_ms(wait_ns), call_count, name) AS what,
+    format('The GPU is idle for {} in {} of {}', in_ms(wait_ns), count_of(call_count, 'call'), name)
+        AS what,
     at_rank(rank, stage) AS place,
     range || ' x0-0.1' AS change,
     wait_ns AS cost_ns,

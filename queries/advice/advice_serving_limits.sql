@@ -39,7 +39,8 @@ steps AS (
 )
 
 SELECT
-    format('{} calls of {}: preempted requests are computed again', call_count, name) AS what,
+    format('{} of {}: preempted requests are computed again', count_of(call_count, 'call'), name)
+        AS what,
     'engine: KV cache' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,

@@ -21,7 +21,7 @@ steps AS (SELECT greatest(count(*), 1) AS step_count FROM step_ranges)
 
 SELECT
     format(
-        '{} {} collectives with a median size of {:,.0f} bytes take {}', message_count, class,
+        '{:,} {} collectives with a median size of {:,.0f} bytes take {}', message_count, class,
         median_bytes, in_ms(comm_ns)
     ) AS what,
     class AS place,

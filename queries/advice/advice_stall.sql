@@ -7,7 +7,7 @@
 SELECT
     format(
         'The GPU is idle for {} during {} of {} on the CPU{} (median call: {})',
-        in_ms(sum(idle_ns)), if(count(*) = 1, 'one call', format('{} calls', count(*))), op,
+        in_ms(sum(idle_ns)), count_of(count(*), 'call'), op,
         coalesce(
             ' in step ' || array_to_string(
                 list_sort(list(DISTINCT step) FILTER (step IS NOT NULL)), ', '

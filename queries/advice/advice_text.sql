@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
 -- chosen_name replaces characters with a special meaning in a change by `?`; `*` still matches any text. in_ms formats
 -- a time with three or more digits. at_rank adds the rank to a location. is_user_python recognizes Python calls outside torch and builtins.
--- of_ranks returns the number of ranks that a sum covers as text, and mean_ns the mean over the traces.
+-- count_of returns a number with its noun. of_ranks returns the number of ranks that a sum covers as text, and mean_ns the mean over the traces.
 --
 -- Kind:     function
 
@@ -10,6 +10,10 @@ CREATE OR REPLACE MACRO chosen_name(name) AS regexp_replace(name, '[\s\[\]?;\\]'
 CREATE OR REPLACE MACRO in_ms(ns) AS format(
     CASE WHEN ns >= 1e7 THEN '{:,.1f} ms' WHEN ns >= 1e6 THEN '{:.2f} ms' ELSE '{:.3f} ms' END,
     ns / 1e6
+);
+
+CREATE OR REPLACE MACRO count_of(number, noun) AS format(
+    '{:,} {}{}', number::BIGINT, noun, if(number = 1, '', 's')
 );
 
 CREATE OR REPLACE MACRO at_rank(rank, place) AS if(

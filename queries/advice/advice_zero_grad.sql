@@ -6,7 +6,8 @@
 -- Scope:    run
 
 SELECT
-    format('{} kernels or ops set gradients to zero ({})', count(*), in_ms(sum(a.dur_ns))) AS what,
+    format('{:,} kernels or ops set gradients to zero ({})', count(*), in_ms(sum(a.dur_ns)))
+        AS what,
     'Optimizer.zero_grad' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
     sum(a.dur_ns)::BIGINT AS cost_ns,

@@ -193,11 +193,12 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
     run = format_short(step.run_ns)
     if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
         run = f"{run} (estimated, {format_interval(step.low_ns, step.high_ns)})"
-    text = f"Unprofiled step: {run}; the recorded one takes {step.ratio:.1f} times as long."
+    unit = "step" if step_count else "run"
+    text = f"Unprofiled {unit}: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""
-    return f"{text} Gains are per unprofiled step; evidence is from the whole recording{steps}."
+    return f"{text} Gains are per unprofiled {unit}; evidence is from the whole recording{steps}."
 
 
 def is_rule(spec: Spec) -> bool:

@@ -157,9 +157,9 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
         ends = [row["run_low_ns"], row["run_high_ns"]]
         decimals = short_decimals(ends)
         low, high = (signed_ms(ns, decimals) for ns in ends)
-        run.append(f" unprofiled (estimated, {low} to {high} ms)")
+        run.append(f" (unprofiled, estimated: {low} to {high} ms)")
     else:
-        run.append(" unprofiled (measured)")
+        run.append(" (unprofiled, measured)")
     recorded.append(f"while profiling{_disagreement(row)}", style="dim")
     recorded.append(_by_median(row, [one for one in noise if one["measure"] == row["per"]]))
     return [run, recorded]
@@ -201,7 +201,9 @@ def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
 def _disagreement(row: Row) -> str:
     """Return how the recordings differ from the unprofiled runs, or an empty string."""
     recorded, run = row["delta_pct"], row["run_delta_pct"]
-    if recorded is None or run is None or max(abs(recorded), abs(run)) < 2 * row["margin_pct"]:
+    if row["verdict"] == "inconclusive" or recorded is None or run is None:
+        return ""
+    if max(abs(recorded), abs(run)) < 2 * row["margin_pct"]:
         return ""
     if recorded * run < 0 and min(abs(recorded), abs(run)) > row["margin_pct"]:
         return ": the recordings show the opposite"
