@@ -34,7 +34,7 @@ def test_a_trace_against_itself(cli, tiny_trace):
     one = tiny_trace(_steps([100] * 6), "one.json")
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
-    assert "(+0.0 %)   same unprofiled" in done.stdout.splitlines()[1]
+    assert "(+0.0 %)   same (unprofiled, estimated)" in done.stdout.splitlines()[1]
     assert "faster" not in done.stdout
     assert "slower" not in done.stdout
 

@@ -153,13 +153,13 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
     names = ("run_base_ns", "run_new_ns", "run_delta_ns", "run_delta_pct")
     run = _from_to_line([row[name] for name in names])
     run.append(_verdict_of_run(row, noise), style=style)
-    if row["run_basis"] == "estimated":
+    if row["run_basis"] == "estimated" and row["run_low_ns"] != row["run_high_ns"]:
         ends = [row["run_low_ns"], row["run_high_ns"]]
         decimals = short_decimals(ends)
         low, high = (signed_ms(ns, decimals) for ns in ends)
         run.append(f" (unprofiled, estimated: {low} to {high} ms)")
     else:
-        run.append(" (unprofiled, measured)")
+        run.append(f" (unprofiled, {row['run_basis']})")
     recorded.append(f"while profiling{_disagreement(row)}", style="dim")
     recorded.append(_by_median(row, [one for one in noise if one["measure"] == row["per"]]))
     return [run, recorded]
