@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.engine import machine
+from tracekit.engine import choice
 from tracekit.engine.work import Rank, make_batches
 from tracekit.storage import Location
 from tracekit.units import MB
@@ -49,18 +49,18 @@ def test_many_small_ranks_use_all_workers():
     ],
 )
 def test_memory_is_shared_out(monkeypatch, count, total, shares):
-    monkeypatch.setattr(machine, "processor_count", lambda: 4)
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 8_000 * MB)
-    assert machine.shares(count, total) == shares
+    monkeypatch.setattr(choice, "processor_count", lambda: 4)
+    monkeypatch.setattr(choice, "memory_bytes", lambda: 8_000 * MB)
+    assert choice.shares(count, total) == shares
 
 
 def test_limits_of_a_control_group(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("1000000\n", encoding="ascii")
     (tmp_path / "cpu.max").write_text("100000 100000\n", encoding="ascii")
-    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
-    assert machine.memory_bytes() == 1_000_000
-    assert machine.processor_count() == 1
+    monkeypatch.setattr(choice, "_GROUPS", tmp_path)
+    assert choice.memory_bytes() == 1_000_000
+    assert choice.processor_count() == 1
     (tmp_path / "memory.max").write_text("max\n", encoding="ascii")
     (tmp_path / "cpu.max").write_text("max 100000\n", encoding="ascii")
-    assert machine.memory_bytes() > 1_000_000
-    assert machine.processor_count() >= 1
+    assert choice.memory_bytes() > 1_000_000
+    assert choice.processor_count() >= 1

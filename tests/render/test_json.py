@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tracekit.analysis.result import Column, Result
 from tracekit.render import renderer
-from tracekit.render._json_text import json_text
+from tracekit.render.json import json_text
 
 INT64_MAX = 2**63 - 1
 

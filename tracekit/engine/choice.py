@@ -1,7 +1,10 @@
-"""Choice of the engine for traces of many ranks."""
+"""Choice of the engine for traces of many ranks, and the resources of this machine for it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.ingest.sources import usual_text_bytes
@@ -17,6 +20,15 @@ MANY_BYTES = 64 * MB
 
 _RANK_BYTES = 1 * MB
 """Fixed cost of a rank (of its statements and rows), in bytes of text."""
+
+_GROUPS = Path("/sys/fs/cgroup")
+_SHARE = 0.5
+"""Default total memory of all workers, as a share of the available memory."""
+
+MOST_WORKER_BYTES = 512 * MB
+"""Default maximum memory of one worker; more memory does not make it faster."""
+
+LEAST_WORKER_BYTES = 256 * MB
 
 
 class EngineChoice(NamedTuple):
@@ -44,3 +56,44 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
 def cost_bytes(text_bytes: Sequence[int]) -> int:
     """Return the cost of traces as the size, in bytes of JSON, of one trace with equal cost."""
     return sum(text_bytes) + len(text_bytes) * _RANK_BYTES
+
+
+def processor_count() -> int:
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:
+        count = os.cpu_count() or 1
+    quota = _read(_GROUPS / "cpu.max").split()
+    if not quota:
+        period = _read(_GROUPS / "cpu" / "cpu.cfs_period_us")
+        quota = [_read(_GROUPS / "cpu" / "cpu.cfs_quota_us"), period]
+    if len(quota) == 2 and all(text.isdigit() for text in quota) and int(quota[1]):
+        count = min(count, max(1, int(quota[0]) // int(quota[1])))
+    return count
+
+
+def memory_bytes() -> int:
+    """Return the total memory of the machine or of its cgroup, in bytes."""
+    results = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _read(_GROUPS / name)
+        if text.isdigit():
+            results.append(int(text))
+    return min(results)
+
+
+def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:
+    count = worker_count or processor_count()
+    if total_bytes is None:
+        return count, max(
+            LEAST_WORKER_BYTES, min(MOST_WORKER_BYTES, int(memory_bytes() * _SHARE) // count)
+        )
+    if worker_count is None:
+        count = max(1, min(count, total_bytes // LEAST_WORKER_BYTES))
+    return count, total_bytes // count
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="ascii").strip()
+    return ""

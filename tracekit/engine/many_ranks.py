@@ -155,8 +155,8 @@ class DistributedIngest:
 
     def _engine(self) -> tuple[Engine, int, int]:
         """Return the engine, the number of workers, and the memory of each worker in bytes."""
+        from tracekit.engine.choice import shares
         from tracekit.engine.engines import make_engine
-        from tracekit.engine.machine import shares
 
         choice = self.choice
         count, memory_bytes = shares(choice.worker_count, choice.memory_bytes)

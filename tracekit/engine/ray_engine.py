@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
+from tracekit.engine.choice import processor_count
 from tracekit.engine.engines import DiedError, Task, given_up
-from tracekit.engine.machine import processor_count
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.engine.worker_process import Answer, do_batch
 from tracekit.errors import TracekitError, UsageError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.analysis.result import Column, Result
-from tracekit.render._json_text import json_text
 from tracekit.render._text import cell_width, printable
+from tracekit.render.json import json_text
 from tracekit.units import (
     NS_PER_MS,
     Unit,

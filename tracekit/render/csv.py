@@ -21,8 +21,8 @@ from decimal import Decimal
 from typing import Any, TextIO
 
 from tracekit.analysis.result import Result
-from tracekit.render._json_text import json_text
 from tracekit.render._text import printable
+from tracekit.render.json import json_text
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 

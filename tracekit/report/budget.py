@@ -8,7 +8,7 @@ from typing import Any
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
-from tracekit.render._json_text import json_text
+from tracekit.render.json import json_text
 
 MAX_ROWS = 1_000
 """Maximum number of rows of a result in a page."""

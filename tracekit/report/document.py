@@ -16,7 +16,7 @@ import tracekit
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.plot import Chart
-from tracekit.render._json_text import json_text
+from tracekit.render.json import json_text
 from tracekit.report.budget import Cut
 
 GENERATOR = "tracekit report"
