@@ -624,20 +624,20 @@ static void drop_pieces(Buffer *pieces, int64_t before)
 /* Drop spans that end before a time. The children of a dropped span become children of its parent. */
 static void drop_spans(Walk *walk, Buffer *spans, int64_t before)
 {
-    int32_t kept_count = 0, count = (int32_t)COUNT(*spans, Span);
+    int32_t left_count = 0, count = (int32_t)COUNT(*spans, Span);
     walk->cuts.size = 0;
     for (int32_t i = 0; i < count; i++) {
         Span span = *AT(*spans, Span, i);
         int32_t parent = span.parent < 0 ? -1 : *AT(walk->cuts, int32_t, span.parent);
         bool is_dropped = span.end < before;
-        *ADD(walk, &walk->cuts, int32_t) = is_dropped ? parent : kept_count;
+        *ADD(walk, &walk->cuts, int32_t) = is_dropped ? parent : left_count;
         if (walk->is_full)
             return;
         span.parent = parent;
         if (!is_dropped)
-            *AT(*spans, Span, kept_count++) = span;
+            *AT(*spans, Span, left_count++) = span;
     }
-    spans->size = (size_t)kept_count * sizeof(Span);
+    spans->size = (size_t)left_count * sizeof(Span);
 }
 
 static void drop_host(Walk *walk, Trace *trace)

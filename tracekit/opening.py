@@ -287,7 +287,7 @@ def _open_given_store(
         _warn_of_other_make(str(given), row[0] if row else "")
 
     with contextlib.ExitStack() as on_error:
-        path = _local_store(given, on_error, request.progress, is_kept=is_cached)
+        path = _local_store(given, on_error, request.progress, is_cached=is_cached)
         connection = open_store(
             path, on_error, library=library_file(), unsafe=request.is_unsafe, check=check
         )
@@ -316,7 +316,7 @@ def _open_ranks(
     from tracekit.engine.many_ranks import DistributedIngest
 
     many = DistributedIngest(sources, contents, choice, request.rules, request.ranks_progress)
-    return many.open(resources, is_kept=is_cached, is_unsafe=request.is_unsafe)
+    return many.open(resources, is_cached=is_cached, is_unsafe=request.is_unsafe)
 
 
 def _reject_ingest_options(what: str, request: OpenRequest) -> None:
@@ -601,7 +601,7 @@ def _local_store(
     resources: contextlib.ExitStack,
     progress: Callable[[Progress], None] | None,
     *,
-    is_kept: bool,
+    is_cached: bool,
 ) -> Path:
     """Return a store as a local file. A remote store is downloaded."""
     if isinstance(store, Path):
@@ -612,7 +612,7 @@ def _local_store(
         if progress is not None:
             progress(Progress(str(store), done_bytes, all_bytes, 0))
 
-    return fetch_store(store, resources, is_kept=is_kept, on_bytes=on_bytes)
+    return fetch_store(store, resources, is_cached=is_cached, on_bytes=on_bytes)
 
 
 def begin_reading(

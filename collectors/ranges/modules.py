@@ -235,13 +235,13 @@ class _Checkpoint:
 class _Turn:
     """Gradient hook shared by all modules that use a tensor, because hooks are expensive."""
 
-    __slots__ = ("begun", "ended", "is_kept")
+    __slots__ = ("begun", "ended", "is_leaf")
     __torch_unserializable__ = True  # otherwise torch.save of the tensor would warn about the hook
 
-    def __init__(self, *, is_kept: bool) -> None:
+    def __init__(self, *, is_leaf: bool) -> None:
         self.begun: list[Pass] = []
         self.ended: list[Pass] = []
-        self.is_kept = is_kept
+        self.is_leaf = is_leaf
 
     # The hook is also called inside compiled code.
     @unseen
@@ -257,7 +257,7 @@ class _Turn:
             pass
         finally:
             # A leaf tensor outlives the graph, so its hook must not accumulate every step's calls.
-            if self.is_kept:
+            if self.is_leaf:
                 self.ended.clear()
             set_eval_frame(prior)
 
@@ -268,7 +268,7 @@ def _turn_of(tensor: torch.Tensor) -> _Turn:
         for hook in hooks.values():
             if type(hook) is _Turn:
                 return hook
-    turn = _Turn(is_kept=tensor.is_leaf)
+    turn = _Turn(is_leaf=tensor.is_leaf)
     tensor.register_hook(turn)
     return turn
 

@@ -49,7 +49,7 @@ factor AS (
     SELECT
         *,
         if(is_adam, if(is_cpu, 0.35, 0.55), 0.63) AS fused,
-        (0.1 * short_ns + fused * (work_ns - short_ns)) / work_ns AS kept,
+        (0.1 * short_ns + fused * (work_ns - short_ns)) / work_ns AS remaining,
         (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS least
     FROM work, named, idle
 ),
@@ -83,7 +83,7 @@ SELECT
         foreach_count > 0, 'optimizer with multi-tensor (foreach) kernels',
         'optimizer with single-tensor ops'
     ) AS place,
-    format(form, if(is_cpu, 0.4, 1) * least, kept) AS change,
+    format(form, if(is_cpu, 0.4, 1) * least, remaining) AS change,
     if(is_cpu, NULL, ((1 - least) * work_ns)::BIGINT + idle_ns) AS cost_ns,
     CASE
         WHEN coalesce(optimizer LIKE 'Adam%', is_adam)

@@ -18,7 +18,7 @@ idle AS (
     WHERE phase = 'recompute'
 ),
 
-kept AS (
+reserved AS (
     SELECT max(total_reserved_bytes) AS reserved_bytes
     FROM memory
 ),
@@ -61,7 +61,7 @@ room AS (
         coalesce(
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
-    FROM work, idle, kept, whole, needed
+    FROM work, idle, reserved, whole, needed
 )
 
 SELECT

@@ -165,7 +165,7 @@ instant AS (
 
 -- Times that classify the launches around them. A forward pass may precede zero_grad if none
 -- follows before the backward pass. Such a zero_grad is not a boundary.
-told_moment AS (
+boundary AS (
     SELECT trace_id, at_ns, label
     FROM instant
     WINDOW other AS (PARTITION BY trace_id ORDER BY at_ns, label)
@@ -188,9 +188,9 @@ numbered AS (
         a.label AS label_after,
         bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
     FROM silent AS p
-    ASOF LEFT JOIN told_moment AS b
+    ASOF LEFT JOIN boundary AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
-    ASOF LEFT JOIN told_moment AS a
+    ASOF LEFT JOIN boundary AS a
         ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
     WHERE p.is_in_grad_mode
 ),
@@ -212,9 +212,9 @@ numbered_forward AS (
         END
 ),
 
-labelled_moment AS (
+labelled_boundary AS (
     SELECT trace_id, at_ns, label
-    FROM told_moment
+    FROM boundary
     UNION ALL
     SELECT trace_id, launch_ts_ns AS at_ns, 'forward' AS label
     FROM numbered_forward
@@ -225,9 +225,9 @@ between AS (
         p.*, b.label AS label_before, b.at_ns AS before_ts_ns, a.label AS label_after,
         a.at_ns AS after_ts_ns
     FROM silent AS p
-    ASOF LEFT JOIN labelled_moment AS b
+    ASOF LEFT JOIN labelled_boundary AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
-    ASOF LEFT JOIN labelled_moment AS a
+    ASOF LEFT JOIN labelled_boundary AS a
         ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
 )
 

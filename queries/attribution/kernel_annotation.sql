@@ -16,7 +16,7 @@ WITH marked AS (
     SELECT
         trace_id, event_id,
         annotated_module(args) AS module_name,
-        json_extract_string(args, ['$.module_fqn', '$.autograd_phase', '$.name']) AS said
+        json_extract_string(args, ['$.module_fqn', '$.autograd_phase', '$.name']) AS texts
     FROM event
     WHERE
         is_device_work(category)
@@ -25,10 +25,11 @@ WITH marked AS (
 
 SELECT
     k.trace_id, k.event_id, m.module_id, CASE
-        WHEN regexp_matches(k.said[2], '(?i)^(?:backward|forward|optimizer)$') THEN lower(k.said[2])
-        WHEN regexp_matches(k.said[2], '(?i)^recomput') THEN 'recompute'
+        WHEN regexp_matches(k.texts[2], '(?i)^(?:backward|forward|optimizer)$')
+            THEN lower(k.texts[2])
+        WHEN regexp_matches(k.texts[2], '(?i)^recomput') THEN 'recompute'
     END AS phase,
-    nullif(k.said[3], k.said[1]) AS op_name
+    nullif(k.texts[3], k.texts[1]) AS op_name
 FROM marked AS k
 LEFT JOIN module AS m
     ON k.trace_id = m.trace_id AND m.source = 'tk' AND k.module_name = m.name

@@ -103,7 +103,7 @@ source_event AS (
                 '$."Src Rank"',
                 '$."In split size"'
             ]
-        ) AS said
+        ) AS texts
     FROM source_id AS i
     INNER JOIN event AS e USING (trace_id, event_id)
     LEFT JOIN comm USING (trace_id, event_id)
@@ -112,15 +112,15 @@ source_event AS (
 measured_source AS (
     SELECT
         *,
-        collective_class(coalesce(said[1], name)) AS said_class,
+        collective_class(coalesce(texts[1], name)) AS class_of_text,
         -- c10d ops list the output argument first, if they have one. A tensor list without shapes
         -- has no elements, whereas a tensor without dimensions has one.
         try(
             if(
                 regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
-                shapes_nelems([said[12], said[11]]),
+                shapes_nelems([texts[12], texts[11]]),
                 shapes_nelems(
-                    [if(said[10] = 'TensorList' AND said[11] = '[]', NULL, said[11]), NULL]
+                    [if(texts[10] = 'TensorList' AND texts[11] = '[]', NULL, texts[11]), NULL]
                 )
             )
         ) AS nelems
@@ -129,18 +129,18 @@ measured_source AS (
 
 described_source AS (
     SELECT
-        * EXCLUDE (said, said_class),
-        said[1] IS NOT NULL AS has_arguments,
+        * EXCLUDE (texts, class_of_text),
+        texts[1] IS NOT NULL AS has_arguments,
         if(
             device = 'cpu',
-            concat_ws('/', replace(said_class, 'reducescatter', 'allreduce'), nelems[1]),
+            concat_ws('/', replace(class_of_text, 'reducescatter', 'allreduce'), nelems[1]),
             thread
         ) AS lane,
         {
             name: coalesce(
-                said[1], if(role IN ('op', 'label'), name, regexp_replace(name, '^\w+:', ''))
+                texts[1], if(role IN ('op', 'label'), name, regexp_replace(name, '^\w+:', ''))
             ),
-            class: said_class,
+            class: class_of_text,
             source: CASE role
                 WHEN 'kernel' THEN 'kernel arguments'
                 WHEN 'record' THEN 'record_param_comms'
@@ -148,31 +148,31 @@ described_source AS (
                 ELSE role
             END,
             end_ns: end_ns,
-            pg_name: said[2],
-            pg_desc: said[3],
-            pg_ranks: said[4],
-            group_size: try_cast(said[5] AS INTEGER),
-            seq: try_cast(said[6] AS BIGINT),
-            dtype: dtype_of(coalesce(said[7], said[10])),
-            in_nelems: addressable(coalesce(try_cast(said[8] AS BIGINT), nelems[1])),
-            out_nelems: addressable(coalesce(try_cast(said[9] AS BIGINT), nelems[2])),
-            in_splits: try_cast(said[15] AS BIGINT[]),
-            peer_rank: coalesce(try_cast(said[13] AS BIGINT), try_cast(said[14] AS BIGINT)),
-            is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
-        } AS said
+            pg_name: texts[2],
+            pg_desc: texts[3],
+            pg_ranks: texts[4],
+            group_size: try_cast(texts[5] AS INTEGER),
+            seq: try_cast(texts[6] AS BIGINT),
+            dtype: dtype_of(coalesce(texts[7], texts[10])),
+            in_nelems: addressable(coalesce(try_cast(texts[8] AS BIGINT), nelems[1])),
+            out_nelems: addressable(coalesce(try_cast(texts[9] AS BIGINT), nelems[2])),
+            in_splits: try_cast(texts[15] AS BIGINT[]),
+            peer_rank: coalesce(try_cast(texts[13] AS BIGINT), try_cast(texts[14] AS BIGINT)),
+            is_send: if(coalesce(texts[13], texts[14]) IS NULL, NULL, texts[13] IS NOT NULL)
+        } AS detail
     FROM measured_source
-    WHERE said_class IS NOT NULL OR device IS NOT NULL OR role IN ('coalesced', 'label')
+    WHERE class_of_text IS NOT NULL OR device IS NOT NULL OR role IN ('coalesced', 'label')
 ),
 
 sourced_comm AS (
     SELECT
         *,
-        last_value(if(role = 'record', said, NULL) IGNORE NULLS) OVER lane AS record,
-        last_value(if(role = 'range', said, NULL) IGNORE NULLS) OVER lane AS annotation,
-        last_value(if(role = 'op', said, NULL) IGNORE NULLS) OVER lane AS op,
+        last_value(if(role = 'record', detail, NULL) IGNORE NULLS) OVER lane AS record,
+        last_value(if(role = 'range', detail, NULL) IGNORE NULLS) OVER lane AS annotation,
+        last_value(if(role = 'op', detail, NULL) IGNORE NULLS) OVER lane AS op,
         last_value(if(role = 'coalesced', end_ns, NULL) IGNORE NULLS) OVER lane > at_ns
             AS is_coalesced,
-        last_value(if(role = 'label', said, NULL) IGNORE NULLS) OVER lane AS label,
+        last_value(if(role = 'label', detail, NULL) IGNORE NULLS) OVER lane AS label,
         bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
     FROM described_source
     WINDOW
@@ -188,12 +188,12 @@ sourced_comm AS (
 -- that has it.
 trusted_comm AS (
     SELECT
-        * EXCLUDE (said, record, annotation, op, label),
-        if(role = 'kernel' AND has_arguments, said, NULL) AS own,
+        * EXCLUDE (detail, record, annotation, op, label),
+        if(role = 'kernel' AND has_arguments, detail, NULL) AS own,
         if(at_ns < record.end_ns, record, NULL) AS record,
         if(at_ns < annotation.end_ns, annotation, NULL) AS annotation,
         if(at_ns < op.end_ns OR role = 'span', op, NULL) AS op,
-        if(role = 'span', said, NULL) AS span,
+        if(role = 'span', detail, NULL) AS span,
         if(at_ns < label.end_ns, regexp_extract(label.name, comm_label(), 1), NULL) AS label
     FROM sourced_comm
 ),

@@ -28,26 +28,26 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 [
                     '$."Input Dims"', '$."Input type"', '$."Concrete Inputs"', '$."Input Strides"'
                 ]
-            ) AS said
+            ) AS texts
         FROM query_table(relation)
     ),
 
     -- Compute the costs once per distinct signature.
     signature AS (
-        SELECT DISTINCT name, said
+        SELECT DISTINCT name, texts
         FROM asked
     ),
 
     read AS (
         SELECT
-            s.name, s.said,
+            s.name, s.texts,
             f.* EXCLUDE (name),
             -- Treat malformed lists in the file as unknown.
-            try_cast(try_cast(said[1] AS JSON) AS VARCHAR[]) AS dims,
-            try_cast(try_cast(said[2] AS JSON) AS VARCHAR[]) AS types,
+            try_cast(try_cast(texts[1] AS JSON) AS VARCHAR[]) AS dims,
+            try_cast(try_cast(texts[2] AS JSON) AS VARCHAR[]) AS types,
             list_transform(types, LAMBDA type: dtype_of(type)) AS dtypes,
-            try_cast(try_cast(said[3] AS JSON) AS VARCHAR[]) AS vals,
-            try_cast(try_cast(said[4] AS JSON) AS VARCHAR[]) AS strides
+            try_cast(try_cast(texts[3] AS JSON) AS VARCHAR[]) AS vals,
+            try_cast(try_cast(texts[4] AS JSON) AS VARCHAR[]) AS strides
         FROM signature AS s
         LEFT JOIN op_forms() AS f ON s.name = f.name
     ),
@@ -320,9 +320,9 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
 
     nested AS (
         SELECT
-            asked.* EXCLUDE (said),
-            c.* EXCLUDE (name, said),
-            c.said[1] IS NOT NULL AS has_shapes,
+            asked.* EXCLUDE (texts),
+            c.* EXCLUDE (name, texts),
+            c.texts[1] IS NOT NULL AS has_shapes,
             coalesce(
                 NOT moves_only(c.op_class)
                 AND next_start_ns(
@@ -340,7 +340,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             ) AS is_made_of_others
         FROM asked
         INNER JOIN layed AS c
-            ON asked.name = c.name AND asked.said IS NOT DISTINCT FROM c.said
+            ON asked.name = c.name AND asked.texts IS NOT DISTINCT FROM c.texts
     )
 
     SELECT

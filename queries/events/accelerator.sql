@@ -60,7 +60,7 @@ unknown_device AS (
         || ' with ' || event_count || ' events look'
         || CASE WHEN process_count > 1 THEN '' ELSE 's' END || ' like a device; '
         || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
-            AS said
+            AS reason
     FROM unknown_process
 ),
 
@@ -82,11 +82,11 @@ uncategorised_trace AS (
             ELSE
                 'no event has a category of a known profiler (most are '
                 || categories || ')'
-        END AS said
+        END AS reason
     FROM trace_work
     WHERE NOT is_profile AND trace_id NOT IN (SELECT trace_id FROM device_mark)
     UNION ALL
-    SELECT trace_id, 'no event has a time' AS said
+    SELECT trace_id, 'no event has a time' AS reason
     FROM trace
     WHERE is_truncated AND trace_id NOT IN (SELECT trace_id FROM trace_work)
 )
@@ -110,12 +110,12 @@ SELECT
     CASE
         WHEN x.trace_id IS NOT NULL THEN x.reason
         WHEN u.trace_id IS NOT NULL AND NOT coalesce(w.has_work, FALSE) AND m.trace_id IS NULL
-            THEN 'the device work cannot be identified: ' || u.said
+            THEN 'the device work cannot be identified: ' || u.reason
         WHEN c.trace_id IS NOT NULL
             THEN
-                'the device work cannot be identified: ' || c.said
+                'the device work cannot be identified: ' || c.reason
                 || if(t.is_truncated, '; the file is cut off, and the rest may contain it', '')
-    END AS reason, u.said AS unknown
+    END AS reason, u.reason AS unknown
 FROM trace AS t
 LEFT JOIN trace_work AS w USING (trace_id)
 LEFT JOIN marked_trace AS m USING (trace_id)

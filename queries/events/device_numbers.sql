@@ -11,7 +11,7 @@
 --   name         VARCHAR  device model (device_names); NULL if unknown
 --   device_type  INTEGER  as in table memory (memory_devices)
 --   device_id    BIGINT   as in table memory (memory_devices)
---   said         VARCHAR  architectures according to the kernels and to the file (newer_kernels)
+--   difference         VARCHAR  architectures according to the kernels and to the file (newer_kernels)
 
 CREATE OR REPLACE MACRO devices_in_order() AS TABLE (
     SELECT
@@ -91,7 +91,7 @@ CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
         SELECT
             trace_id,
             max(try_cast(split_part(compute_capability, '.', 1) AS INTEGER)) AS major,
-            any_value(name) || ' (' || any_value(compute_capability) || ')' AS said
+            any_value(name) || ' (' || any_value(compute_capability) || ')' AS device
         FROM device
         GROUP BY trace_id
     ),
@@ -116,7 +116,8 @@ CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
 
     SELECT
         b.trace_id,
-        format('kernels are built for sm_{}, and the file says {}', b.architecture, c.said) AS said
+        format('kernels are built for sm_{}, and the file says {}', b.architecture, c.device)
+            AS difference
     FROM built AS b
     INNER JOIN capable AS c USING (trace_id)
     WHERE b.architecture // 10 > c.major

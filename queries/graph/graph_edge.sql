@@ -34,7 +34,7 @@ WITH edge AS (
 
 -- A task on a backend thread starts when it is posted, not when the previous span of the thread
 -- ends.
-kept AS (
+recorded_edge AS (
     SELECT *
     FROM edge
     WHERE
@@ -43,7 +43,7 @@ kept AS (
 ),
 
 whole AS (
-    SELECT * FROM kept
+    SELECT * FROM recorded_edge
     UNION ALL BY NAME
     -- A matched collective starts to transfer when its last rank arrives, not at its own start.
     SELECT
@@ -71,7 +71,7 @@ whole AS (
         s.start_ns - o.start_ns AS weight_ns
     FROM graph_span AS s
     CROSS JOIN (SELECT min(start_ns) AS start_ns FROM graph_span) AS o
-    ANTI JOIN kept AS k ON s.span_id * 2 = k.target_node
+    ANTI JOIN recorded_edge AS k ON s.span_id * 2 = k.target_node
 ),
 
 sorted AS (

@@ -95,7 +95,7 @@ recorded_sync AS (
 stream_sync AS (
     SELECT
         c.trace_id, c.span_id, c.start_ns, c.end_ns, c.scope, s.part,
-        r.stream IS NOT NULL OR c.scope = 'device' AS is_told
+        r.stream IS NOT NULL OR c.scope = 'device' AS is_recorded
     FROM call AS c
     INNER JOIN stream AS s USING (trace_id, pid)
     LEFT JOIN recorded_sync AS r USING (trace_id, correlation)
@@ -122,10 +122,12 @@ synchronisation AS (
         work_id * 2 + 1 AS source_node,
         work_end_ns AS source_ns,
         'sync' AS kind,
-        if(is_told OR count(*) OVER (PARTITION BY span_id) = 1, 'recorded', 'inferred') AS known_by
+        if(
+            is_recorded OR count(*) OVER (PARTITION BY span_id) = 1, 'recorded', 'inferred'
+        ) AS known_by
     FROM synced
     QUALIFY
-        is_told
+        is_recorded
         OR row_number() OVER (
             PARTITION BY span_id
             ORDER BY

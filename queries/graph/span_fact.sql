@@ -26,7 +26,7 @@ WITH attributed AS (
     LEFT JOIN module AS m ON a.trace_id = m.trace_id AND a.module_id = m.module_id
 ),
 
-found AS (
+span_attribution AS (
     SELECT s.span_id, a.fact
     FROM graph_span AS s
     INNER JOIN attributed AS a USING (trace_id, event_id, piece)
@@ -40,5 +40,5 @@ found AS (
 )
 
 SELECT span_id, unnest(fact)
-FROM found
+FROM span_attribution
 ORDER BY span_id

@@ -222,7 +222,7 @@ fact AS MATERIALIZED (
         m.cut_path_count,
         g.* EXCLUDE (trace_id),
         if(g.region_count IS NULL, NULL, coalesce(d.compiled_ns, 0)) AS compiled_ns,
-        w.said AS other_device,
+        w.difference AS other_device,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a USING (trace_id)

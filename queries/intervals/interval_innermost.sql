@@ -89,9 +89,9 @@ CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
     ),
 
     innermost AS (
-        SELECT looked_at.part, looked_at.number, max(found.place)[3] AS span_id
+        SELECT looked_at.part, looked_at.number, max(block.place)[3] AS span_id
         FROM looked_at
-        INNER JOIN innermost_of_block AS found USING (part, level, block)
+        INNER JOIN innermost_of_block AS block USING (part, level, block)
         GROUP BY looked_at.part, looked_at.number
     )
 

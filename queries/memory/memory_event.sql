@@ -41,8 +41,8 @@ allocator AS MATERIALIZED (
     SELECT
         m.* EXCLUDE (device_type, device_id, texts),
         d.device,
-        m.texts[1] AS told_category,
-        m.texts[2] AS told_op,
+        m.texts[1] AS recorded_category,
+        m.texts[2] AS recorded_op,
         m.texts[3] AS line,
         m.texts[4] AS stack
     FROM recorded AS m
@@ -176,14 +176,14 @@ SELECT
     e.place AS end_place,
     b.bytes > 0 AND b.place <= w.peak_place AND coalesce(e.place > w.peak_place, TRUE)
         AS is_at_peak,
-    coalesce(o.name, b.told_op) AS op_name,
+    coalesce(o.name, b.recorded_op) AS op_name,
     b.by_module_rule.module_id, CASE
         WHEN b.by_module_rule.module_id IS NULL
             THEN coalesce(b.by_module_rule.row_name, '(unattributed)')
     END AS row_name, b.phase, b.step, b.line,
     CASE
         WHEN b.bytes < 0 THEN NULL
-        WHEN b.told_category IS NOT NULL THEN b.told_category
+        WHEN b.recorded_category IS NOT NULL THEN b.recorded_category
         WHEN b.ts_ns < f.ts_ns AND e.place IS NULL THEN 'parameters'
         WHEN b.pass_number = e.pass_number THEN 'temporary'
         WHEN b.ts_ns < f.ts_ns THEN 'unknown'

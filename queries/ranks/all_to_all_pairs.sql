@@ -17,7 +17,7 @@
 -- Invariant: sent_bytes IS NOT NULL OR received_bytes IS NOT NULL
 -- Empty: no all-to-all was recorded with splits, ranks, and size
 
-WITH said AS (
+WITH recorded AS (
     SELECT
         t.rank, c.pg_name, c.pg_desc, c.message_bytes, c.out_bytes, c.group_size,
         json_extract_string(
@@ -58,7 +58,7 @@ ranked AS (
                 NULL
             )
         ) AS ranks
-    FROM said
+    FROM recorded
 ),
 
 directed AS (

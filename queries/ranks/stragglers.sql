@@ -107,7 +107,7 @@ halves AS (
     GROUP BY r.stage
 ),
 
-found AS (
+straggler AS (
     SELECT
         'ranks' AS kind,
         concat(
@@ -185,5 +185,5 @@ SELECT
     limit_ns, like_count, is_once, class AS collective, pg_name, number, caused_wait_ns,
     waiting_rank_count, longest_waiting_rank, max_caused_wait_ns, bus_bytes_per_s,
     like_bus_bytes_per_s
-FROM found
+FROM straggler
 ORDER BY delay_ns DESC, caused_wait_ns DESC, kind, name

@@ -110,12 +110,12 @@ def _absolute(rule: Rule, values: Values) -> Judgement:
     assert rule.operator is not None
     value = values.worst(rule.operator)
     bound = rule.bound_in(values.unit, is_share=rule.subject == "mfu")
-    is_kept = HOLDS[rule.operator](value, bound)
+    holds = HOLDS[rule.operator](value, bound)
     count = len(values.series)
     reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
     if not values.is_sampled and count > 1:
         reason = f"worst of {count:,} values"
-    outcome: Outcome = "passed" if is_kept else "failed"
+    outcome: Outcome = "passed" if holds else "failed"
     reason = _joined(reason, values.rests_on)
     return Judgement(rule, outcome, value, None, bound, values.unit, None, reason)
 
@@ -134,9 +134,9 @@ def _joined(*reasons: str) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
+def _beyond_noise(rule: Rule, new: Values, base: Values, holds: bool) -> tuple[Outcome, str]:
     if new.is_exact and base.is_exact:
-        return "passed" if is_kept else "failed", "one value each"
+        return "passed" if holds else "failed", "one value each"
     if rule.operator == "=":
         raise UsageError(f"{rule.title}: a relative rule needs a bound, not an equality")
     if new.is_sampled and base.is_sampled:
@@ -167,8 +167,8 @@ def _of_series(
     if result.verdict == "inconclusive" and needed is not None:
         # With large noise, more measurements are needed.
         if result.is_apart:
-            is_kept = (result.difference < 0) == (rule.operator in ("<=", "<"))
-            side = "within" if is_kept else "beyond"
+            holds = (result.difference < 0) == (rule.operator in ("<=", "<"))
+            side = "within" if holds else "beyond"
             return "inconclusive", f"{counts}, all {side} the bound; a verdict needs {needed}"
         if result.more_count == needed - min(len(base), len(new)):
             return "inconclusive", f"{counts}, too few; a verdict needs {needed}"

@@ -100,8 +100,8 @@ def _metrics(sides: Sequence[Measured]) -> set[str]:
 
 
 def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
-    is_told = any(side.side and side.side.modules for side in sides)
-    if not is_told or any(side.modules_like(glob) for side in sides):
+    has_modules = any(side.side and side.side.modules for side in sides)
+    if not has_modules or any(side.modules_like(glob) for side in sides):
         return
     paths = {path for side in sides for path in side.module_paths()}
     hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists the modules"

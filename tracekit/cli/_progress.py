@@ -35,16 +35,16 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     from tracekit.storage.stream import Came, telling
 
     bar = _PatientBar(_byte_columns)
-    told_s = 0.0
+    shown_s = 0.0
 
     def update(state: Progress) -> None:
-        nonlocal told_s
-        told_s = time.monotonic()
+        nonlocal shown_s
+        shown_s = time.monotonic()
         bar.update(lambda _: _described(state.path), state.bytes_read, state.bytes_total or None)
 
     def show(came: Came) -> None:
         # Progress in bytes of the trace takes precedence, unless it is updated too rarely.
-        if time.monotonic() - told_s > PATIENCE_S:
+        if time.monotonic() - shown_s > PATIENCE_S:
             bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
     try:

@@ -145,10 +145,10 @@ def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
     results = []
     for subject, name in dict.fromkeys([*base, *new]):
         key = subject, name
-        is_told = key in base and key in new
-        if is_told and base[key][0] != new[key][0]:
+        is_known = key in base and key in new
+        if is_known and base[key][0] != new[key][0]:
             results.append(Unlike(subject, name, base[key][0], new[key][0], base[key][1]))
-        elif not is_told and name == "devices":
+        elif not is_known and name == "devices":
             one, other = (side[key][0] if key in side else None for side in (base, new))
             results.append(Unlike(subject, name, one, other, "matters"))
     for metric, limit in _HEALTH.items():

@@ -230,7 +230,7 @@ def fetch_store(
     location: Location,
     resources: contextlib.ExitStack,
     *,
-    is_kept: bool = True,
+    is_cached: bool = True,
     on_bytes: OnBytes | None = None,
 ) -> Path:
     try:
@@ -238,7 +238,7 @@ def fetch_store(
     except OSError as error:
         raise StoreError(f"{location}: cannot be read: {error.strerror or error}") from None
     _check_size(location, size_bytes or 0)
-    if is_kept and identity is not None:
+    if is_cached and identity is not None:
         name = hashlib.sha256(location.shown.encode()).hexdigest()[:16]
         state = hashlib.sha256(identity.encode()).hexdigest()[:24]
         final = cache_dir() / f"{name}-{state}{STORE_SUFFIX}"

@@ -141,14 +141,14 @@ def _with_ranks_of_all(health: str) -> str:
     return f"""
         WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),
         across AS (SELECT trace_id, unnest(fact) FROM health_of_ranks('fact')),
-        said AS (SELECT *, row_number() OVER () AS place FROM ({health}))
+        health_row AS (SELECT *, row_number() OVER () AS place FROM ({health}))
         SELECT
             s.* EXCLUDE (place) REPLACE (
                 if(s.metric IN ({across}), a.value, s.value) AS value,
                 if(s.metric IN ({across}), a.severity, s.severity) AS severity,
                 if(s.metric IN ({across}), a.meaning, s.meaning) AS meaning
             )
-        FROM said AS s
+        FROM health_row AS s
         LEFT JOIN across AS a ON s.trace_id = a.trace_id AND s.metric = a.metric
         ORDER BY s.place"""
 

@@ -73,12 +73,14 @@ class DistributedIngest:
             replaces=replaces,
         )
 
-    def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
+    def open(
+        self, resources: contextlib.ExitStack, *, is_cached: bool, is_unsafe: bool
+    ) -> OpenStore:
         from tracekit.dataset.opening import open_dataset
 
-        place = self._cached_path() if is_kept else self._passing(resources)
+        place = self._cached_path() if is_cached else self._passing(resources)
         dataset = Location.of(place)
-        is_there = is_kept and self._is_whole(dataset)
+        is_there = is_cached and self._is_whole(dataset)
         manifest = None if is_there else self._made(dataset)
         try:
             result = open_dataset(dataset, resources, unsafe=is_unsafe)
@@ -88,7 +90,7 @@ class DistributedIngest:
             self._forget(place)
             manifest = self._made(dataset)
             result = open_dataset(dataset, resources, unsafe=is_unsafe)
-        if is_kept:
+        if is_cached:
             from tracekit.database.cache import forget_older, touch
 
             forget_older(place)
@@ -102,8 +104,8 @@ class DistributedIngest:
         missing = (manifest or result.manifest).missing
         return OpenStore(
             result.connection,
-            place if is_kept else None,
-            make_again if is_kept else None,
+            place if is_cached else None,
+            make_again if is_cached else None,
             tuple((one.location, one.reason) for one in missing),
         )
 

@@ -103,14 +103,14 @@ class Axis:
 def axis_of(clocks: Mapping[int, Clock]) -> Axis:
     """Align traces on one axis without negative times."""
     is_since_epoch = all(clock.base_ns for clock in clocks.values())
-    is_told = all(clock.ahead_ns is not None for clock in clocks.values())
+    is_aligned = all(clock.ahead_ns is not None for clock in clocks.values())
     notes = []
-    if len(clocks) == 1 or is_told or is_since_epoch:
+    if len(clocks) == 1 or is_aligned or is_since_epoch:
         shifts = {number: clock.base_ns for number, clock in clocks.items()}
     else:
         shifts = {number: -clock.first_ns for number, clock in clocks.items()}
         notes.append("some traces have no base time: each starts at 0")
-    if len(clocks) > 1 and is_told:
+    if len(clocks) > 1 and is_aligned:
         shifts = {n: shift - (clocks[n].ahead_ns or 0) for n, shift in shifts.items()}
         most_ns = max(abs(clock.ahead_ns or 0) for clock in clocks.values())
         notes.append(

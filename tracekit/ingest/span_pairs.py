@@ -50,7 +50,7 @@ WITH sided AS (
     WHERE trace_id = {trace_id}
         AND ((view_name = 'event' AND ph IN ('B', 'b')) OR view_name = 'span_end')
 ),
-told AS (
+checked AS (
     SELECT
         *,
         bool_and(is_begin OR name <> '') OVER lane AS has_names,
@@ -62,14 +62,14 @@ SELECT
     event_id, ts_ns, is_begin, is_on_thread, lane,
     CASE WHEN has_names THEN name ELSE '' END AS label,
     NOT coalesce(bool_or(is_back) OVER (PARTITION BY is_on_thread, lane), FALSE) AS is_in_order
-FROM told
+FROM checked
 """
 
 # For an unsorted lane, compute the number of open spans before each time: the running sum minus its
 # minimum so far, because an end without an open span does not count.
 _PAIRS = """
 CREATE OR REPLACE TABLE scratch.pair AS
-WITH moment AS (
+WITH instant AS (
     SELECT
         is_on_thread, lane, label, ts_ns,
         sum(CASE WHEN is_begin THEN 1 ELSE -1 END) AS step
@@ -84,7 +84,7 @@ summed AS (
         sum(step) OVER (
             PARTITION BY is_on_thread, lane, label ORDER BY ts_ns ROWS UNBOUNDED PRECEDING
         ) AS sum_after
-    FROM moment
+    FROM instant
     WINDOW before AS (
         PARTITION BY is_on_thread, lane, label ORDER BY ts_ns
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

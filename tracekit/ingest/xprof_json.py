@@ -148,12 +148,12 @@ _PATH = (
 _SCHEDULED = r"""
 UPDATE record
 SET args = json_merge_patch(record.args, json_object(
-    'module_fqn', nullif(told.scope, ''),
-    'name', regexp_extract(told.path, '[^/]*$'),
+    'module_fqn', nullif(named.scope, ''),
+    'name', regexp_extract(named.path, '[^/]*$'),
     'autograd_phase', CASE
-        WHEN contains(told.path, 'rematted_computation') THEN 'recompute'
-        WHEN contains(told.path, 'transpose(jvp(') THEN 'backward'
-        WHEN contains(told.path, 'jvp(') THEN 'forward'
+        WHEN contains(named.path, 'rematted_computation') THEN 'recompute'
+        WHEN contains(named.path, 'transpose(jvp(') THEN 'backward'
+        WHEN contains(named.path, 'jvp(') THEN 'forward'
     END
 ))
 FROM (
@@ -213,8 +213,8 @@ FROM (
             coalesce(if(op[2] = 'fusion', first_place <= place, first_place IS NULL), FALSE)
         ) OVER replay
         AND op[3] <> ''
-) AS told
-WHERE record.trace_id = told.trace_id AND record.event_id = told.event_id
+) AS named
+WHERE record.trace_id = named.trace_id AND record.event_id = named.event_id
 """
 
 _SIZES = (

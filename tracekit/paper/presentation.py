@@ -47,8 +47,10 @@ def flat_result(comparison: Comparison) -> Result:
 def comparison_result(comparison: Comparison) -> Result:
     lines = [line for line in comparison.lines if line.paper is not None]
     # A platform that all lines share is in the heading.
-    is_said = len({line.names.get("platform") for line in lines}) == 1
-    columns = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
+    is_one_platform = len({line.names.get("platform") for line in lines}) == 1
+    columns = [
+        item for item in comparison.name_columns if not (is_one_platform and item[0] == "platform")
+    ]
     by = comparison.measure.by
     columns += [(f"our_{name}", kind) for name, kind in comparison.figure_columns if name in by]
     for name, kind in sorted(

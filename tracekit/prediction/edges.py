@@ -22,21 +22,21 @@ from tracekit.sql_text import quote
 # Columns of an unchanged edge: factors, shares, and the time that contention adds.
 _UNCHANGED = (
     "1.0::DOUBLE AS factor, 1.0::DOUBLE AS other_factor, 1.0::DOUBLE AS loading_factor, "
-    "1.0::DOUBLE AS kept, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
+    "1.0::DOUBLE AS share, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
 )
 
-# A replay reports the start of work (`moment` 0), its end (a `moment` per step of a trace), and the
-# start of the first step. Added work has an end node, the span that it copies, and a span on the
-# same lane; a batch of a data loader worker copies no span, but has a duration. An insertion point
-# on a thread has the next span, the recorded time, and the first and last node.
+# A replay reports the start of work (`instant` 0), its end (an `instant` per step of a trace), and
+# the start of the first step. Added work has an end node, the span that it copies, and a span on
+# the same lane; a batch of a data loader worker copies no span, but has a duration. An insertion
+# point on a thread has the next span, the recorded time, and the first and last node.
 _CREATE = f"""
 CREATE OR REPLACE TABLE {SESSION}.main.changed_edge AS
 WITH step AS (
-    SELECT trace_id, step, row_number() OVER (ORDER BY trace_id, step NULLS FIRST) AS moment
+    SELECT trace_id, step, row_number() OVER (ORDER BY trace_id, step NULLS FIRST) AS instant
     FROM (SELECT DISTINCT trace_id, step FROM graph_span WHERE kind = 'work')
 ),
 begun AS (
-    SELECT node, (SELECT count(*) FROM step) + dense_rank() OVER (ORDER BY trace_id) AS moment
+    SELECT node, (SELECT count(*) FROM step) + dense_rank() OVER (ORDER BY trace_id) AS instant
     FROM step_bound
     SEMI JOIN graph_edge ON node = target_node
     SEMI JOIN step_ranges USING (trace_id)
@@ -53,8 +53,8 @@ SELECT
         / greatest(e.weight_ns - e.loading_ns, 1) * greatest(w.usual_ns - e.loading_ns, 0),
         0
     )::BIGINT AS other_ns,
-    coalesce(b.moment, m.moment * (e.target_node % 2)) AS moment,
-    m.step AS moment_step
+    coalesce(b.instant, m.instant * (e.target_node % 2)) AS instant,
+    m.step AS instant_step
 FROM graph_edge AS e
 INNER JOIN {{weights}} AS w USING (edge_id)
 INNER JOIN edge_fact AS f USING (edge_id)
@@ -84,18 +84,18 @@ the prediction; the others form its interval."""
 WEIGHTS = ("quick", "usual", "slow")
 """Percentiles of latencies and gaps, which name columns of graph_weight (``quick_ns``, …)."""
 
-OWN_NS = "(((usual_ns - loading_ns - other_ns) * factor + other_ns * other_factor) * kept)"
+OWN_NS = "(((usual_ns - loading_ns - other_ns) * factor + other_ns * other_factor) * share)"
 """Changed weight of an edge without data loading, ns."""
 
 
 def left_ns(weight: str) -> str:
     own_ns = OWN_NS.replace("usual_ns", f"{weight}_ns")
-    return f"round({own_ns} + loading_ns * loading_factor * kept)::BIGINT"
+    return f"round({own_ns} + loading_ns * loading_factor * share)::BIGINT"
 
 
 def _weight(weight: str, is_carried: bool) -> str:
     # Only the rest (`*_rest_ns`) of work is scaled; the rest of other edges is unexplained time.
-    rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
+    rest = f"if(part = 'work', round({weight}_rest_ns * factor * share)::BIGINT, {weight}_rest_ns)"
     remaining = f"{left_ns(weight)} + contended_ns"
     return f"{remaining} + {rest}" if is_carried else remaining
 
@@ -107,7 +107,7 @@ EDGES = (
 """SQL for the columns of edges that a replay needs to compute the times of all nodes."""
 
 MOMENTS = (
-    "SELECT source_node, target_node, target_ns, moment, "
+    "SELECT source_node, target_node, target_ns, instant, "
     + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
     + " FROM changed_edge"
 )
@@ -193,7 +193,7 @@ class Edges:
             "changed_gone", f"SELECT target_node // 2 AS span_id FROM changed_edge WHERE {where}"
         )
         self.update(
-            "kept = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {_GONE}"
+            "share = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {_GONE}"
         )
         # Ranks do not wait for a removed collective.
         self.run(
@@ -208,7 +208,7 @@ class Edges:
     def remove_calls(self, spans: str) -> None:
         """Remove calls and their waits, and store their spans in ``changed_gone``."""
         self.create("changed_gone", spans)
-        self.update("kept = 0", f"part = 'call' AND target_node // 2 IN {_GONE}")
+        self.update("share = 0", f"part = 'call' AND target_node // 2 IN {_GONE}")
         self.run(f"DELETE FROM changed_edge WHERE part = 'wait' AND target_node // 2 IN {_GONE}")
 
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
@@ -246,8 +246,8 @@ class Edges:
         # Waits are not part of a weight. Earlier changes to ranges multiply.
         self.update(
             "ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
-            f"kept = e.kept - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
-            "- coalesce((1 - e.kept) * i.again_ns / nullif(e.ranged_ns, 0), 0))",
+            f"share = e.share - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
+            "- coalesce((1 - e.share) * i.again_ns / nullif(e.ranged_ns, 0), 0))",
             "e.edge_id = i.edge_id AND e.part = 'host' AND e.weight_ns > 0",
             "changed_inside AS i",
         )
@@ -260,7 +260,7 @@ class Edges:
                 f"WHERE part = 'call' AND {inside}"
             )
             self.update(
-                "kept = 0",
+                "share = 0",
                 "part IN ('work', 'latency', 'gap') AND target_node // 2 IN ("
                 "SELECT target_node // 2 FROM changed_edge WHERE kind = 'launch' "
                 f"AND source_node // 2 IN {_GONE})",
@@ -467,12 +467,12 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
         f"quick_ns = {quick_ns}, usual_ns = {usual_ns}, slow_ns = {slow_ns}, {no_rest}",
         "kind = 'stream'",
     )
-    edges.update(f"kept = 0, {no_rest}", "part = 'latency'")
+    edges.update(f"share = 0, {no_rest}", "part = 'latency'")
     edges.add(_STARTS_OF_STEPS)
     regions = "each step is one CUDA graph"
     if waits:
         edges.update(
-            f"{every_weight(f'*_ns = {_GRAPH_LAUNCH_NS}')}, other_ns = 0, factor = 1, kept = 1",
+            f"{every_weight(f'*_ns = {_GRAPH_LAUNCH_NS}')}, other_ns = 0, factor = 1, share = 1",
             "part = 'host' AND source_node IN (SELECT target_node FROM changed_edge "
             "WHERE kind IN ('copy', 'sync'))",
         )
@@ -507,7 +507,7 @@ WITH loader AS (
     WHERE e.kind = 'data_loading'
 )
 SELECT e.edge_id, e.trace_id, e.target_node, e.source_ns, e.target_ns,
-    if(e.part = 'work', {OWN_NS}, e.loading_ns * e.loading_factor * e.kept) AS ns,
+    if(e.part = 'work', {OWN_NS}, e.loading_ns * e.loading_factor * e.share) AS ns,
     l.start_ns AS called_ns
 FROM (FROM changed_edge WHERE {{chosen}}) AS e
 INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id

@@ -187,14 +187,14 @@ SELECT e.* REPLACE (
     coalesce(c.begin_ns, e.source_ns) AS source_ns,
     'assumed' AS known_by,
     if(e.phase = 'forward', 'recompute', e.phase) AS phase,
-    e.kept * c.share AS kept,
+    e.share * c.share AS share,
     0 AS is_end, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns
 )
 FROM copied AS c
 INNER JOIN changed_edge AS e USING (edge_id);
 
 UPDATE changed_edge AS e
-SET target_node = c.first_node, kept = e.kept * c.share, moment = NULL
+SET target_node = c.first_node, share = e.share * c.share, instant = NULL
 FROM changed_chain AS c
 WHERE e.edge_id = c.edge_id;
 
@@ -274,7 +274,9 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
         part = replace(change, keyword=keyword, terms=terms, action=REMOVE, factor=0.0)
         plain.CHANGES[keyword](edges, part)
     edges.update(
-        "kept = e.kept * b.left_ns / b.usual_ns", "e.edge_id = b.edge_id", "changed_back AS b"
+        "share = e.share * b.left_ns / b.usual_ns",
+        "e.edge_id = b.edge_id",
+        "changed_back AS b",
     )
     edges.update(
         "quick_ns = round(quick_ns * s.share)",
@@ -395,7 +397,7 @@ norm AS (
     HAVING sum(count) > 2 * sum(call_count)
 )
 SELECT p.*,
-    least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) AS kept_share
+    least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) AS left_share
 FROM phase AS p
 INNER JOIN norm AS n USING (trace_id, module)
 WHERE p.ns > 0
@@ -405,11 +407,14 @@ WHERE p.ns > 0
 def _fuse_norms(edges: Edges, change: Change) -> list[str]:
     edges.create("changed_norm", _NORMS.format(chosen=where_of(change)))
     [(count, less_ns)] = edges.run(
-        "SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM changed_norm"
+        "SELECT count(DISTINCT module), sum(ns * (1 - left_share)) FROM changed_norm"
     )
     if not count:
         raise QueryError(f"{change.text!r}: no norm of several kernels or ops in this trace")
-    for parts, share in (("'work'", "n.kept_share"), ("'host', 'call'", "n.call_count / n.count")):
+    for parts, share in (
+        ("'work'", "n.left_share"),
+        ("'host', 'call'", "n.call_count / n.count"),
+    ):
         edges.update(
             scaled(share),
             "(e.trace_id, e.module) = (n.trace_id, n.module) AND e.phase = n.phase "
@@ -434,7 +439,7 @@ their eager time. Small loops and other CPUs differ more.
 
 _FUSED = f"""
 SELECT e.edge_id, e.phase, {OWN_NS} AS ns,
-    row_number() OVER (PARTITION BY c.chain_id ORDER BY {OWN_NS} DESC, e.edge_id) = 1 AS is_kept
+    row_number() OVER (PARTITION BY c.chain_id ORDER BY {OWN_NS} DESC, e.edge_id) = 1 AS is_longest
 FROM changed_edge AS e
 INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id
 INNER JOIN compile_chain AS c
@@ -447,7 +452,7 @@ SELECT phase, count(*) FILTER (part = 'work' AND device <> 'cpu') AS kernel_coun
     sum({OWN_NS}) FILTER (part IN ('host', 'call')) AS host_ns
 FROM changed_edge
 WHERE phase <> 'optimizer'
-AND edge_id NOT IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)
+AND edge_id NOT IN (SELECT edge_id FROM changed_fused WHERE NOT is_longest)
 GROUP BY phase
 HAVING kernel_count > 0 AND host_ns > 0
 ORDER BY phase
@@ -458,22 +463,22 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     if edges.count("is_fused(class)"):
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
     edges.create("changed_fused", _FUSED)
-    [(count, ms, kept_ms, kept_count)] = edges.run(
-        "SELECT count(*), sum(ns) / 1e6, sum(ns) FILTER (is_kept) / 1e6, "
-        "count(*) FILTER (is_kept) FROM changed_fused"
+    [(count, ms, fused_ms, fused_count)] = edges.run(
+        "SELECT count(*), sum(ns) / 1e6, sum(ns) FILTER (is_longest) / 1e6, "
+        "count(*) FILTER (is_longest) FROM changed_fused"
     )
-    if count == kept_count:
+    if count == fused_count:
         raise QueryError(
             f"{change.text!r}: no consecutive kernels between GEMMs on a GPU in this trace"
         )
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
     hosts = edges.run(_LEFT_BY_PHASE)
-    edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_kept)")
+    edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_longest)")
     # A fused kernel moves about as many bytes as the longest kernel of its chain, and at most half
     # the bytes of the chain.
     edges.update(
-        f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {kept_ms!r}, 1))::BIGINT",
-        "edge_id IN (SELECT edge_id FROM changed_fused WHERE is_kept)",
+        f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {fused_ms!r}, 1))::BIGINT",
+        "edge_id IN (SELECT edge_id FROM changed_fused WHERE is_longest)",
     )
     assumed = []
     for phase, kernel_count, ns in hosts:
@@ -488,8 +493,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
         )
     return [
         (
-            f"{count} kernels between GEMMs in the trace become {kept_count}, each as long as "
-            f"the longest kernel that it replaces: {ms:.3f} ms become {kept_ms:.3f} ms"
+            f"{count} kernels between GEMMs in the trace become {fused_count}, each as long as "
+            f"the longest kernel that it replaces: {ms:.3f} ms become {fused_ms:.3f} ms"
         ),
         (
             f"the host takes {usual_us} µs per remaining kernel, as measured for two programs "

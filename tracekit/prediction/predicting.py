@@ -244,7 +244,7 @@ class Contention:
         ]
         if not rows:
             return
-        types = {"rank": "INTEGER", "device": "VARCHAR", "beside": "VARCHAR", "slope": "DOUBLE"}
+        types = {"rank": "INTEGER", "device": "VARCHAR", "concurrent": "VARCHAR", "slope": "DOUBLE"}
         slopes = [
             (row["rank"], row["device"], row["concurrent_work"], min(row["slope_pct"] / 100, 1.0))
             for row in rows
@@ -252,16 +252,16 @@ class Contention:
         edges.create(
             "changed_slope",
             "SELECT t.trace_id, s.device, "
-            "coalesce(any_value(slope) FILTER (beside = 'comm'), 0) AS comm, "
-            "coalesce(any_value(slope) FILTER (beside = 'compute'), 0) AS compute "
+            "coalesce(any_value(slope) FILTER (concurrent = 'comm'), 0) AS comm, "
+            "coalesce(any_value(slope) FILTER (concurrent = 'compute'), 0) AS compute "
             f"FROM ({select_rows(types, slopes)}) AS s "
             "INNER JOIN trace AS t ON t.rank IS NOT DISTINCT FROM s.rank GROUP BY ALL",
         )
         ensure_named(edges.connection, "interval_overlap() interval_shared()")
-        self._measure("changed_beside_before")
+        self._measure("changed_concurrent_before")
         parts, least_pct = [], 100.0
-        for beside, what in (("comm", "communication"), ("compute", "another kernel")):
-            if result := [row for row in rows if row["concurrent_work"] == beside]:
+        for concurrent, what in (("comm", "communication"), ("compute", "another kernel")):
+            if result := [row for row in rows if row["concurrent_work"] == concurrent]:
                 extra_ns, overlap_ns, count = (
                     sum(row[name] for row in result)
                     for name in ("extra_ns", "overlap_ns", "kernel_count")
@@ -279,13 +279,13 @@ class Contention:
     def change(self) -> None:
         remaining = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
-            self._measure("changed_beside")
+            self._measure("changed_concurrent")
             self._edges.update(
                 "contended_ns = round("
                 f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {remaining}) "
                 f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {remaining}))::BIGINT",
                 "e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)",
-                "changed_beside AS a LEFT JOIN changed_beside_before AS b USING (edge_id), "
+                "changed_concurrent AS a LEFT JOIN changed_concurrent_before AS b USING (edge_id), "
                 "changed_slope AS s",
             )
 
@@ -355,14 +355,14 @@ class Predictor:
         self._create_edges = partial(Edges, connection, weights, further)
         self._edges = self._create_edges()
         self._moments = self._edges.run(
-            "SELECT trace_id, list(DISTINCT moment ORDER BY moment) FROM changed_edge "
-            "WHERE moment > 0 AND moment_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
+            "SELECT trace_id, list(DISTINCT instant ORDER BY instant) FROM changed_edge "
+            "WHERE instant > 0 AND instant_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
         )
         self._begins = dict(
             self._edges.run(
-                "SELECT DISTINCT e.trace_id, e.moment FROM changed_edge AS e "
+                "SELECT DISTINCT e.trace_id, e.instant FROM changed_edge AS e "
                 "INNER JOIN step_bound ON target_node = node AND step_bound.bound = 0 "
-                "WHERE e.moment > 0"
+                "WHERE e.instant > 0"
             )
         )
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}

@@ -216,8 +216,8 @@ class StepTimes:
         """Return the ratio of another run's step times to these; None if no steps are similar."""
         usual = self.usual()
         alike = [step for step in steps if not any(map(self._strange, step.works))]
-        told_ns = sum(usual(work) for step in alike for work in step.works)
-        return sum(step.dur_ns for step in alike) / told_ns if told_ns else None
+        usual_ns = sum(usual(work) for step in alike for work in step.works)
+        return sum(step.dur_ns for step in alike) / usual_ns if usual_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
         """Return the share of time in steps unlike any recorded step, in %, and the reason."""

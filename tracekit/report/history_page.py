@@ -83,10 +83,10 @@ def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator
         axis = (measure, measure, title)
         drawing = bars(title, shown, y=names("run"), x=axis, colour=colour, tip=("run", measure))
         assert drawing is not None
-        kept_columns = [column for column in result.columns if column.name in ("run", measure)]
+        columns = [column for column in result.columns if column.name in ("run", measure)]
         data = Result(
             name,
-            (*kept_columns, replace(kept_columns[0], name="since")),
+            (*columns, replace(columns[0], name="since")),
             [tuple(row.values()) for row in shown],
         )
         yield Chart(name, drawing.title, {"data": {"name": name}, **drawing.spec}, {name: data})

@@ -209,11 +209,12 @@ class RemoteLocation(Location):
 
         try:
             with self._stream(0) as stream:
-                found = [urls.parse(link) for link in links(self._url, stream)]
+                linked = [urls.parse(link) for link in links(self._url, stream)]
         except FileNotFoundError:
             return []
         return [
-            RemoteLocation(url, _FOLDER if url.key.endswith("/") else _Info(False)) for url in found
+            RemoteLocation(url, _FOLDER if url.key.endswith("/") else _Info(False))
+            for url in linked
         ]
 
     def _files(self) -> list[RemoteLocation]:
@@ -230,8 +231,8 @@ class RemoteLocation(Location):
     def _listed(self, path: str, info: _Info) -> RemoteLocation:
         return RemoteLocation(self._url._replace(key=path, query=""), info)
 
-    def _sorted(self, found: list[RemoteLocation]) -> list[Location]:
-        inside = [place for place in found if place != self]
+    def _sorted(self, linked: list[RemoteLocation]) -> list[Location]:
+        inside = [place for place in linked if place != self]
         return [*sorted(inside, key=lambda place: natural(place._url.key))]
 
     def glob(self) -> list[Location]:
