@@ -1,4 +1,4 @@
-"""Files of measured peak rates: invalid lines, and dates; tests/cases/peak_rates.case has the rates."""
+"""Files of measured peak rates: invalid lines, and dates; the rates are in tests/cases."""
 
 import json
 
