@@ -209,22 +209,6 @@ def test_a_reader_that_goes_away_is_no_error():
     assert stderr == ""
 
 
-@pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
-@pytest.mark.nightly("starts a process for each format")
-def test_no_format_minds_a_reader_that_is_gone(format_name, sample_trace, tmp_path, keep_stores):
-    keep_stores(tmp_path, sample_trace)
-    read_end, write_end = os.pipe()
-    os.close(read_end)  # Every write fails, from the first on.
-    done = python(
-        "from tracekit.cli._main import main; import sys; sys.exit(main(sys.argv[1:]))",
-        *("breakdown", str(sample_trace), "--format", format_name),
-        stdout=write_end,
-        env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path)},
-    )
-    os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize("arguments", [["sql", "x", "-"], ["--help"]])
 def test_an_output_that_cannot_be_written_is_said(arguments):
