@@ -1,6 +1,7 @@
-"""Hand-written results, so that the output can be compared exactly."""
+"""Results of a trace made by hand, and hand-written ones."""
 
 import io
+from pathlib import Path
 
 import pytest
 from given_rows import analysis_of, rows_of
@@ -52,6 +53,7 @@ def rendered(monkeypatch):
 
 
 MS = 1_000_000
+REPO = Path(__file__).resolve().parents[2]
 
 
 def trace_row(rank, **changes):
@@ -95,78 +97,10 @@ def table(name, columns, /, *rows, **same):
     return rows_of(name, *(same | dict(zip(names, row, strict=True)) for row in rows))
 
 
-DEVICE = {"rank": 0, "device": "0"}
-
-
 @pytest.fixture
-def breakdown():
-    """Return the breakdown of one rank with everything in it."""
-    classes = [
-        ("gemm", "compute", 219, 60),
-        ("comm_allreduce", "comm", 36, 60),
-        ("attention", "compute", 24, 20),
-        ("memcpy_h2d", "memcpy", 8, 20),
-        ("norm", "compute", 16, 10),
-        ("elementwise", "compute", 400, 6),
-        ("optimizer", "compute", 12, 2),
-        ("layout", "compute", 30, 1),
-        ("softmax", "compute", 4, 0.9),
-        ("memset", "compute", 4, 0.1),
-    ]
-    kernels = [
-        ("void cutlass::device_kernel<GemmUniversal<cute::tuple<int, int, int, int>>>(Params)", 60),
-        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 60),
-        ("flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)", 20),
-        ("Memcpy HtoD (Pageable -> Device)", 20),
-        ("rms_norm_kernel", 10),
-        ("vectorized_elementwise_kernel", 6),
-    ]
-    results = [
-        rows_of("trace", trace_row(0)),
-        rows_of("timeline", timeline_row(0)),
-        table(
-            "kernel_classes",
-            "class kind kernel_count kernel_ns wall_ns wall_pct",
-            *((*one, int(ms * MS), int(ms * MS), ms / 2) for *one, ms in classes),
-            **DEVICE,
-        ),
-        table(
-            "kernels",
-            "name kernel_ns mean_ns min_ns max_ns wall_ns wall_pct",
-            *((name, ms * MS, ms * MS / 8, MS, 9 * MS, ms * MS, ms / 2) for name, ms in kernels),
-            **DEVICE,
-            kernel_count=8,
-            **{"class": "x"},
-        ),
-        table(
-            "steps",
-            "step start_ns dur_ns span_ns kernel_count kernel_ns wall_ns",
-            (1, 0, 90 * MS, 98 * MS, 480, 90 * MS, 90 * MS),
-            (2, 98 * MS, 90 * MS, 101 * MS, 480, 81 * MS, 81 * MS),
-            (None, None, None, None, 23, 9 * MS, 9 * MS),
-            **DEVICE,
-        ),
-        table(
-            "memcpy",
-            "direction name copy_count kernel_ns wall_ns bytes sized_count "
-            "bandwidth_bytes_per_s sized_ns",
-            ("memcpy_h2d", "pageable", 6, 20 * MS, 18 * MS, 400_000_000, 6, 2e10, 20 * MS),
-            ("memcpy_h2d", "pinned", 2, 4 * MS, 2 * MS, 200_000_000, 2, 5e10, 4 * MS),
-            ("memcpy_d2h", "pinned", 4, 1 * MS, 1 * MS, None, 0, None, None),
-            ("memset", "Memset", 4, 100_000, 100_000, 4_096, 2, 8.192e7, 50_000),
-            **DEVICE,
-        ),
-        table(
-            "health",
-            "metric value unit severity meaning",
-            ("rejected", 0.0, "count", "ok", "pieces that could not be read"),
-            ("device_time_linked", 69.8956, "pct", "note", "device time with its launch"),
-            ("truncated", 1.0, "count", "warn", "the file is cut off"),
-            ("profiler_overhead", 4186000.0, "ns", "note", "time of the profiler itself"),
-            rank=0,
-        ),
-    ]
-    return with_totals({result.name: result for result in results})
+def breakdown(opened):
+    """Return the breakdown of a step made by hand, with one rank."""
+    return {**opened(REPO / "docs" / "samples" / "made_up_step.json").breakdown()}
 
 
 @pytest.fixture
