@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from given_rows import analysis_of, rows_of
+from run_of_ranks import write_ranks
 
-from tracekit.analysis.breakdown import TOTALS
+import tracekit
+from tracekit.analysis.breakdown import RANKS_BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import reads
 from tracekit.analysis.result import Column, Result
@@ -52,49 +54,7 @@ def rendered(monkeypatch):
     return render
 
 
-MS = 1_000_000
 REPO = Path(__file__).resolve().parents[2]
-
-
-def trace_row(rank, **changes):
-    row = {
-        "rank": rank,
-        "rank_source": "distributedInfo",
-        "file": f"/runs/llama/rank{rank}.json.gz",
-        "world_size": 8,
-        "accelerator": "cuda",
-        "devices": [f"{rank} NVIDIA H800"],
-        "file_bytes": 1_250_000,
-        "text_bytes": 12_500_000,
-        "event_count": 14_240,
-        "complete_count": 9_306,
-        "device_event_count": 983,
-        "rejected_count": 0,
-        "repaired_count": 0,
-        "is_truncated": False,
-        "window_ns": 129_749_000,
-    }
-    return row | changes
-
-
-def timeline_row(rank):
-    times_ms = {"window": 200, "compute": 100, "exposed_comm": 60, "exposed_memcpy": 20}
-    times_ms |= {"idle": 20, "busy": 180, "comm": 80, "memcpy": 25}
-    shares = {"compute": 50.0, "exposed_comm": 30.0, "exposed_memcpy": 10.0, "idle": 10.0}
-    return {
-        "rank": rank,
-        "device": "0",
-        **{f"{name}_ns": ms * MS for name, ms in times_ms.items()},
-        **{f"{name}_pct": share for name, share in shares.items()},
-        "overlapped_comm_pct": 25.0,
-        "event_count": 983,
-    }
-
-
-def table(name, columns, /, *rows, **same):
-    """Return the rows of an analysis; `columns` names the values, other columns are NULL."""
-    names = columns.split()
-    return rows_of(name, *(same | dict(zip(names, row, strict=True)) for row in rows))
 
 
 @pytest.fixture
@@ -104,44 +64,12 @@ def breakdown(opened):
 
 
 @pytest.fixture
-def run_of():
-    """Return a function that returns the trace and timeline of a number of ranks."""
+def run_of(tmp_path):
+    """Return a function that returns the breakdown of a number of ranks without their groups."""
 
     def build(count):
-        ranks = range(count)
-        results = [
-            rows_of("trace", *(trace_row(rank, world_size=count) for rank in ranks)),
-            rows_of("timeline", *map(timeline_row, ranks)),
-            table(
-                "kernel_classes",
-                "rank kernel_ns wall_ns",
-                *((rank, 50 * MS, 50 * MS) for rank in ranks),
-                **{"device": "0", "class": "gemm", "kind": "compute"},
-                kernel_count=10,
-                wall_pct=25.0,
-            ),
-            table(
-                "kernels",
-                "rank kernel_ns mean_ns wall_ns",
-                *((rank, ms * MS, ms * MS / 10, ms * MS) for rank in ranks for ms in [50 + rank]),
-                **{"device": "0", "name": "gemm_kernel", "class": "gemm"},
-                kernel_count=10,
-                wall_pct=25.0,
-            ),
-            table(
-                "steps",
-                "rank step start_ns span_ns",
-                *((r, step, step * 100 * MS, (100 + r) * MS) for r in ranks for step in range(2)),
-                device="0",
-                kernel_count=1,
-                **dict.fromkeys(("dur_ns", "kernel_ns", "wall_ns"), MS),
-            ),
-            table(
-                "health",
-                "rank metric value unit severity meaning",
-                *((rank, "rank_unknown", 1.0, "count", "note", "x") for rank in ranks),
-            ),
-        ]
-        return with_totals({result.name: result for result in results})
+        with tracekit.open(*write_ranks(tmp_path / "run", count), cache=False) as trace:
+            found = trace.breakdown()
+        return {name: result for name, result in found.items() if name not in RANKS_BREAKDOWN}
 
     return build
