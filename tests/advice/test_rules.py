@@ -104,14 +104,6 @@ def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace):
         assert words in row["remedy"]
 
 
-def test_an_optimizer_that_is_fused(tiny_trace):
-    events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
-    for at in range(0, 1_500, 50):
-        events.append(span("cpu_op", "aten::_fused_adamw_", 10 + at, 20 + at))
-        events += work(12 + at, 14 + at, 24 + at, at + 1, "FusedAdamMathFunctor")
-    assert said(tiny_trace(events), "optimizer") == []
-
-
 @pytest.mark.parametrize(("memory", "stream"), [("Pinned", 7), ("Pageable", 9)])
 def test_memory_that_is_pinned_is_not_pinned_again(tiny_trace, memory, stream):
     events = []

@@ -127,7 +127,6 @@ def test_two_files_of_a_run(tiny_trace):
 # ---- a run on a device without recorded kernels is not a CPU run ---------------------------------
 
 HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
-FOUND = "accelerator, is_recorded, launch_count, reason"
 
 
 def test_the_command_shows_no_figures_of_kernels_that_are_missing(cli, tiny_trace):
@@ -150,7 +149,8 @@ def test_events_without_categories_tell_nothing_of_devices(tiny_trace, cli):
     args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
     path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])
     with tracekit.open(path, cache=False) as trace:
-        ((*found, reason),) = trace.sql(f"SELECT {FOUND} FROM accelerator").rows
+        columns = "accelerator, is_recorded, launch_count, reason"
+        ((*found, reason),) = trace.sql(f"SELECT {columns} FROM accelerator").rows
         assert found == ["unknown", False, None]
         assert trace.query("timeline").rows == []
         health = {row["metric"]: row for row in trace.health().to_dicts()}
