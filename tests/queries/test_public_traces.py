@@ -2,8 +2,6 @@
 
 import gzip
 import json
-from collections import defaultdict
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -13,29 +11,11 @@ import tracekit
 pytestmark = pytest.mark.nightly("public traces beyond the eight of the gate")
 
 SHARED = Path(__file__).parents[3] / "shared"
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
-
-
-def events_of(path):
-    with gzip.open(path) as file:
-        return json.load(file, parse_float=Decimal)["traceEvents"]
 
 
 @pytest.fixture
 def trace_of(opened, public_traces):
     return lambda name: opened(public_traces / f"{name}.json.gz")
-
-
-def test_examples_of_kernel_names_occur_in_their_traces(public_traces):
-    names = defaultdict(set)
-    text = Path(__file__).with_name("example_kernel_names.txt").read_text("utf-8")
-    for line in text.splitlines():
-        _, _, trace, name = line.split(" | ")
-        names[trace].add(name)
-    del names["-"]
-    for trace, examples in names.items():
-        found = {str(event.get("name")) for event in events_of(public_traces / f"{trace}.json.gz")}
-        assert examples <= found, trace
 
 
 # ---- modules, phases and idle time ---------------------------------------------------------------
