@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from _measure import Contestant, compete, measure
+from made_runs import Layout, make_run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -70,10 +71,7 @@ def ten_events(folder: Path) -> Path:
 
 def ranks(folder: Path) -> Path:
     """Create a synthetic run of 64 ranks."""
-    sys.path.insert(0, str(ROOT / "tests" / "shared"))
-    from made_runs import Faults, Layout, Step, make_run
-
-    make_run(folder, Layout(data=4, tensor=4, pipeline=4), Step(microbatches=4), Faults())
+    make_run(folder, Layout(data=4, tensor=4, pipeline=4), microbatches=4)
     return folder
 
 

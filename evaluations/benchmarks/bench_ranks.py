@@ -2,7 +2,7 @@
 
     python evaluations/benchmarks/bench_ranks.py [--ranks 64,256,1024]
 
-Runs are synthetic (tests/shared/made_runs), with tensor and pipeline parallelism of 4 and a slow
+Runs are synthetic (made_runs.py), with tensor and pipeline parallelism of 4 and a slow
 rank. Each run is ingested once, and then every analysis of many ranks runs on the store. Prints CPU
 seconds, and whether the slow rank is named first.
 """
@@ -15,9 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
-
-from made_runs import Faults, Layout, Step, make_run
+from made_runs import Layout, make_run
 
 import tracekit
 from tracekit.analysis.breakdown import RANKS_BREAKDOWN
@@ -34,8 +32,8 @@ def cpu_s() -> float:
 def measure(ranks: int, folder: Path) -> None:
     """Create a run, and print the cost of its analyses."""
     layout = Layout(data=ranks // 16, tensor=4, pipeline=4)
-    run = make_run(folder, layout, Step(microbatches=4), Faults(slow_ranks={_SLOW: 1.3}))
-    sizes = sum(path.stat().st_size for path in run.paths)
+    paths = make_run(folder, layout, microbatches=4, slow_ranks={_SLOW: 1.3})
+    sizes = sum(path.stat().st_size for path in paths)
     began = cpu_s()
     with tracekit.open(folder, cache=False) as trace:
         out = [f"{ranks} ranks, {sizes / 1e6:.1f} MB: read in {cpu_s() - began:.2f} s"]

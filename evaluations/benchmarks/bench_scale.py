@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
 
 import s3_server
-from made_runs import Layout, Step, make_run
+from made_runs import Layout, make_run
 
 from tracekit.storage import Location
 
@@ -119,10 +119,7 @@ def main() -> int:
         env = {"TRACEKIT_CACHE_DIR": f"{top}/cache"}
         for rank_count in args.ranks:
             folder = Path(top, f"run{rank_count}")
-            run = make_run(
-                folder, Layout(data=rank_count), Step(steps=args.steps), is_compressed=True
-            )
-            del run
+            make_run(folder, Layout(data=rank_count), steps=args.steps, is_compressed=True)
             place = Location.of(f"s3://tracekit-scale/run{rank_count}")
             count, size_bytes = upload(folder, place)
             print(f"{count} ranks, {size_bytes / 1e6:.1f} MB packed", flush=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from every_trace import SAMPLES
-from traces_by_hand import call, kernel, span, work
+from traces_by_hand import work
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -23,21 +23,6 @@ CASES = "".join(
     (Path(__file__).parents[1] / "cases" / f"{name}.case").read_text("utf-8")
     for name in ("advice", "trusted_advice", "serving_advice", "fused")
 )
-
-
-def said(path, rule, **options):
-    with tracekit.open(path, cache=False, **options) as trace:
-        return trace.query(f"advice_{rule}").to_dicts()
-
-
-def late_launches(name="k"):
-    """Return forward work of 10 µs that is launched late, at the end of an op."""
-    events = [span("user_annotation", "tk/phase/forward", 0, 2_010)]
-    for number in range(20):
-        at = 100 * number
-        events.append(span("cpu_op", "aten::add", at, at + 99))
-        events += work(at + 90, at + 95, at + 105, number + 1, name)
-    return events
 
 
 def test_a_rule_has_the_columns_of_one():
@@ -77,53 +62,12 @@ def test_a_rules_file_adds_chains(tiny_trace, tmp_path):
     rules = tmp_path / "mine.toml"
     rules.write_text("[[fusion]]\nname = 'mine'\nchain = ' one$ >  two$'\nremedy = 'both()'\n")
     events = [*work(0, 3, 5, 1, "one"), *work(6, 9, 12, 2, "two")]
-    (row,) = said(tiny_trace(events), "fused", rules=rules)
+    with tracekit.open(tiny_trace(events), cache=False, rules=rules) as trace:
+        (row,) = trace.query("advice_fused").to_dicts()
     assert (row["place"], row["cost_ns"], row["remedy"]) == ("mine", 2_000, "both()")
     rules.write_text("[[fusion]]\nname = 'mine'\nchain = '('\nremedy = 'both()'\n")
     with pytest.raises(UsageError):
         load_fusion_rules(rules)
-
-
-def test_what_is_compiled_is_not_compiled_again(tiny_trace):
-    region = span("user_annotation", "Torch-Compiled Region: 0/0", 0, 2_005)
-    for is_compiled in (False, True):
-        events = [*late_launches(), *([region] if is_compiled else [])]
-        (row,) = said(tiny_trace(events), "launch_bound")
-        assert ("torch.compile(" in row["remedy"]) is not is_compiled
-        assert "reduce-overhead" in row["remedy"]
-
-
-def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace):
-    passes = [
-        span("cpu_op", "aten::embedding", at, at + 1, **{"Input Dims": [[100, 8], [1, count]]})
-        for at, count in ((0, 16), (500, 1), (1_000, 1), (1_500, 1))
-    ]
-    engine = [span("user_annotation", "tk/phase/decode", 0, 2_010)]
-    for events, words in ((passes, "torch.compile("), (engine, "vLLM")):
-        (row,) = said(tiny_trace([*late_launches()[1:], *events]), "launch_bound")
-        assert words in row["remedy"]
-
-
-def test_an_optimizer_that_is_fused(tiny_trace):
-    events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
-    for at in range(0, 1_500, 50):
-        events.append(span("cpu_op", "aten::_fused_adamw_", 10 + at, 20 + at))
-        events += work(12 + at, 14 + at, 24 + at, at + 1, "FusedAdamMathFunctor")
-    assert said(tiny_trace(events), "optimizer") == []
-
-
-@pytest.mark.parametrize(("memory", "stream"), [("Pinned", 7), ("Pageable", 9)])
-def test_memory_that_is_pinned_is_not_pinned_again(tiny_trace, memory, stream):
-    events = []
-    for at in range(0, 1_500, 300):
-        copy = f"Memcpy HtoD ({memory} -> Device)"
-        events += [
-            call(at, at + 2, at + 1, "cudaMemcpyAsync"),
-            kernel(copy, at + 5, at + 105, at + 1, stream=stream, bytes=1 << 20),
-            *work(at + 10, at + 106, at + 290, at + 2),
-        ]
-    (row,) = said(tiny_trace(events), "copies")
-    assert ("Pin the memory" in row["remedy"]) is (memory == "Pageable")
 
 
 @pytest.mark.nightly("recordings of a GPU")

@@ -29,33 +29,3 @@ def test_an_interrupt_ends_the_walk(tiny_trace, monkeypatch):
     path = tiny_trace([span("python_function", "nn.Module: Linear_0", 1, 5)])
     with tracekit.open(path, cache=False) as trace, pytest.raises(KeyboardInterrupt):
         trace.sql("FROM attribution")
-
-
-def derivative(order):
-    """Return an autograd node, its call by the engine, and an op with a new sequence number."""
-    start, number = 100 * order, {"Sequence number": 2 * order - 1, "Fwd thread id": 1}
-    again = {"Sequence number": 2 * order + 1, "Fwd thread id": 0}
-    around = "autograd::engine::evaluate_function: MmBackward0"
-    return [
-        span("cpu_op", around, start, start + 50, **number),
-        span("cpu_op", "MmBackward0", start + 1, start + 49, **number),
-        span("cpu_op", "aten::mm", start + 21, start + 40, **again),
-    ]
-
-
-def test_derivatives_of_high_order_are_not_followed(tiny_trace):
-    """Following a long chain takes quadratic time; `derivatives.case` has the short ones."""
-    first = {"Sequence number": 1, "Fwd thread id": 0}
-    events = [
-        span("python_function", "nn.Module: Linear_0", 0, 30),
-        span("cpu_op", "aten::linear", 1, 20, **first),
-        *(event for order in range(1, 13) for event in derivative(order)),
-    ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        places = trace.sql(
-            "SELECT e.phase, coalesce(path, row_name) FROM attributed_events AS e "
-            "LEFT JOIN module USING (trace_id, module_id) "
-            "WHERE e.name = 'aten::mm' AND piece = 0 ORDER BY e.ts_ns"
-        ).rows
-    assert places[:8] == [("backward", "Linear_0")] * 8
-    assert {place for _, place in places[8:]} == {"(loss)"}

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from cases_as_ranks import Cases
+from traces_by_hand import call, kernel
 
 from tracekit.analysis import section_alignment
 
@@ -18,18 +19,11 @@ def stream(names, unlinked, grids=None):
     events = []
     for place, name in enumerate(names):
         at = 100 + 10 * place
-        args = {"device": 0, "stream": 7, "correlation": place + 1}
-        if grids is not None and grids[place] is not None:
-            args["grid"] = [grids[place], 1, 1]
-        events.append(
-            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at, "dur": 5}
-            | {"args": args}
-        )
+        is_known = grids is not None and grids[place] is not None
+        grid = {"grid": [grids[place], 1, 1]} if is_known else {}
+        events.append(kernel(name, at, at + 5, place + 1, **grid))
         if place not in unlinked:
-            events.append(
-                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
-                | {"ts": at - 5, "dur": 1, "args": {"correlation": place + 1}}
-            )
+            events.append(call(at - 5, at - 4, place + 1))
     return events
 
 

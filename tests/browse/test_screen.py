@@ -333,14 +333,6 @@ def test_work_on_the_critical_path_leads_to_its_event(opened):
     assert all(view.deeper(row) is None for row in rows if row not in work)
 
 
-@pytest.mark.nightly("reads a complete run")
-def test_the_first_screen_says_how_much_of_a_step_is_idle(opened):
-    trace = opened(Path(__file__).parents[2] / "sample_traces" / "h200_finetune_L")
-    page = Overview().page(Answers(trace), 0, "")
-    assert page.note.startswith("Step 160.3 ms unprofiled")
-    assert page.note.endswith("idle 74.2 %")
-
-
 def test_a_trace_without_kernels_says_why_there_are_no_rows(tiny_trace):
     events = [span("cpu_op", "aten::mm", 0, 40), call(1, 3, 11)]
 

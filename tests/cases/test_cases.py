@@ -71,6 +71,7 @@ class Case:
 
     name: str
     files: dict[str, list[Event]] = field(default_factory=dict)
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)
     top_level: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -139,6 +140,7 @@ def case_of(name, text):
         elif kind == "rank":
             file, shift, first = f"{run}/rank{words[0]}.json".lstrip("/"), 0, 0
             case.files[file] = []
+            case.members[file] = dict(map(argument, words[1:]))
         elif kind == "at":
             shift, first = number(words[0]), int(words[1][1:]) if words[1:] else 0
         elif kind == "top":
@@ -310,8 +312,9 @@ def write(case, folder, rank=0, world_size=None):
     for path, events in case.files.items():
         number = int(re.findall(r"rank(\d+)", path)[0]) if path else rank
         info = {"rank": number, "world_size": world_size or len(case.files), "backend": "nccl"}
-        info |= case.top_level.get("distributedInfo", {})
-        document = {**case.top_level, "distributedInfo": info, "traceEvents": events}
+        members = case.top_level | case.members.get(path, {})
+        document = members | {"distributedInfo": info | members.get("distributedInfo", {})}
+        document["traceEvents"] = events
         file = folder / (path or f"rank{rank}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document), "utf-8")

@@ -1,83 +1,44 @@
 """`breakdown`, `ingest`, and `ingest cache`: their calls of the library and their output."""
 
-import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-import tracekit.database.cache
-import tracekit.database.opening
-import tracekit.opening
+import tracekit
 from tracekit.cli import _progress
 from tracekit.cli._open import closed_meanwhile
 from tracekit.cli._progress import progress_bar
+from tracekit.errors import StoreError
 
 
-def test_breakdown_is_one_object(tracekit_command, fake_trace):
-    outcome = tracekit_command("breakdown", "a.json", "b.json", "--format", "json")
-    data = json.loads(outcome.stdout)
-    assert list(data) == ["kernels", "health"]
-    assert data["kernels"][0] == {"name": "gemm", "dur_ns": 2_000_000}
-    assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
-
-
-def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace):
-    with pytest.raises(ValueError, match="no room"), closed_meanwhile(fake_trace):
+def test_a_breakdown_that_cannot_be_shown_closes_its_trace(kernels):
+    trace = tracekit.open(kernels, cache=False)
+    with pytest.raises(ValueError, match="no room"), closed_meanwhile(trace):
         raise ValueError("no room")
-    assert fake_trace.is_closed
+    with pytest.raises(StoreError, match="closed"):
+        trace.sql("SELECT 1")
 
 
-def test_ingest_says_on_stderr_what_it_read(tracekit_command, fake_trace, monkeypatch, tmp_path):
-    calls = []
-
-    def ingest(paths, output, **settings):
-        calls.append((tuple(paths), output, settings))
-        return output
-
-    monkeypatch.setattr(tracekit.opening, "ingest", ingest)
-    monkeypatch.setattr(tracekit.database.opening, "open_store", lambda _: fake_trace.connection)
-    fake_trace.connection.execute(
-        "CREATE TABLE trace AS SELECT * FROM (VALUES "
-        "(0, 'rank0.json', 0, 1234, 0, 0, false, NULL), "
-        "(1, 'x\x1b[2J.json', NULL, 10, 2, 1, true, 'the file ends in an event')"
-        ") AS t (trace_id, file_name, rank, event_count, rejected_count, repaired_count, "
-        "is_truncated, truncation_reason)"
-    )
-    fake_trace.connection.execute("CREATE TABLE run (run_id VARCHAR)")
-    store = tmp_path / "run.duckdb"
-    outcome = tracekit_command("ingest", "a", "b", "-o", str(store), "--force", "--rules", "r.toml")
+def test_ingest_says_on_stderr_what_it_read(cli, tiny_trace, kernels, tmp_path):
+    events = '{"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, 5, 6, {"ph": "X", "ts": 2, "dur": 1}'
+    odd = tiny_trace(f'{{"traceEvents": [{events}, {{"ph', name="x\x1b[2J.json")
+    outcome = cli("ingest", kernels, odd, "-o", tmp_path / "run.duckdb")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
-    _, odd, total = outcome.stderr.splitlines()
-    assert odd.startswith("x\\x1b[2J.json: unknown rank, 10 events, 1 repaired, 2 rejected")
-    assert total == f"{store}: 2 traces, 1,244 events"
-    settings = {"force": True, "rules": Path("r.toml"), "capture": (), "progress": None}
-    assert calls == [(("a", "b"), store, settings)]
+    *_, line, total = outcome.stderr.splitlines()
+    assert line.startswith("x\\x1b[2J.json: unknown rank, 2 events, 1 repaired, 3 rejected")
+    assert total == f"{tmp_path / 'run.duckdb'}: 2 traces, 12 events"
 
 
-@dataclass(frozen=True)
-class Cached:
-    path: Path
-    source_path: str
-    size_bytes: int
-    modified_s: float
-
-
-def test_cache_lists_clears_and_tells_its_place(tracekit_command, monkeypatch, tmp_path):
-    stores = [Cached(tmp_path / "a.duckdb", "/x/rank0.json", 2_500_000, 0.0)]
-    monkeypatch.setattr(tracekit.database.cache, "list_cached", lambda: stores)
-    monkeypatch.setattr(tracekit.database.cache, "clear_cache", lambda: 1)
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path))
-
-    listed = json.loads(tracekit_command("ingest", "cache", "list", "--format", "json").stdout)
-    assert listed[0]["source_path"] == "/x/rank0.json"
-    assert listed[0]["size_bytes"] == 2_500_000
-    assert "2.500" in tracekit_command("ingest", "cache", "list").stdout
-
-    outcome = tracekit_command("ingest", "cache", "clear")
-    assert (outcome.stdout, outcome.stderr) == ("", f"removed 1 cached store from {tmp_path}\n")
-    assert tracekit_command("ingest", "cache", "path").stdout == f"{tmp_path}\n"
+def test_cache_lists_clears_and_tells_its_place(cli, kernels, tmp_path):
+    folder = tmp_path / "cache"
+    assert cli("query", "timeline", kernels).exit_code == 0
+    (row,) = cli("ingest", "cache", "list", "--format", "json").json()
+    assert row["source_path"] == str(kernels)
+    assert cli("ingest", "cache", "path").stdout == f"{folder}\n"
+    outcome = cli("ingest", "cache", "clear")
+    assert (outcome.stdout, outcome.stderr) == ("", f"removed 1 cached store from {folder}\n")
+    assert cli("ingest", "cache", "list", "--format", "json").json() == []
 
 
 @dataclass(frozen=True)

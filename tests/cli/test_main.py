@@ -80,16 +80,16 @@ def test_the_module_is_the_command():
     assert done.stdout == f"tracekit {tracekit.__version__}\n"
 
 
-def test_without_a_command_the_help_goes_to_stderr(tracekit_command):
-    outcome = tracekit_command()
+def test_without_a_command_the_help_goes_to_stderr(cli):
+    outcome = cli()
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith("Usage: tracekit")
 
 
-def test_a_file_in_place_of_a_command_is_met_with_breakdown(tracekit_command, tmp_path):
+def test_a_file_in_place_of_a_command_is_met_with_breakdown(cli, tmp_path):
     file = tmp_path / "rank0.json"
     file.touch()
-    outcome = tracekit_command(str(file))
+    outcome = cli(str(file))
     assert outcome.exit_code == 2
     assert f"tracekit breakdown {file}" in outcome.stderr
 
@@ -105,42 +105,52 @@ def test_a_file_in_place_of_a_command_is_met_with_breakdown(tracekit_command, tm
         ["query"],
     ],
 )
-def test_wrong_usage_is_2_with_a_hint(tracekit_command, arguments):
-    outcome = tracekit_command(*arguments)
+def test_wrong_usage_is_2_with_a_hint(cli, arguments):
+    outcome = cli(*arguments)
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith("error: ")
     assert "\nhint: " in outcome.stderr
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Return a function that lets the opening of traces fail with an error."""
+
+    def fail_with(error):
+        def fail(_):
+            raise error
+
+        monkeypatch.setattr("tracekit.opening.open_request", fail)
+
+    return fail_with
 
 
 @pytest.mark.parametrize(
     ("kind", "exit_code"),
     [(UsageError, 2), (TraceError, 3), (StoreError, 4), (QueryError, 5), (WorkloadError, 6)],
 )
-def test_an_error_is_one_sentence_a_hint_and_its_exit_code(
-    tracekit_command, fake_trace, kind, exit_code
-):
-    fake_trace.error = kind("x.json: cannot be read", hint="try y.json")
-    outcome = tracekit_command("breakdown", "x.json")
+def test_an_error_is_one_sentence_a_hint_and_its_exit_code(cli, failing, kind, exit_code):
+    failing(kind("x.json: cannot be read", hint="try y.json"))
+    outcome = cli("breakdown", "x.json")
     assert outcome.exit_code == exit_code
     assert outcome.stdout == ""
     assert outcome.stderr == "error: x.json: cannot be read\nhint: try y.json\n"
-    assert fake_trace.is_closed
 
 
-def test_what_an_error_quotes_cannot_touch_the_terminal(tracekit_command, fake_trace):
-    fake_trace.error = TraceError("\x1b[2Jx.json: \u202ebad", hint=None)
-    assert tracekit_command("breakdown", "x").stderr == "error: \\x1b[2Jx.json: \\u202ebad\n"
+def test_what_an_error_quotes_cannot_touch_the_terminal(cli, failing):
+    failing(TraceError("\x1b[2Jx.json: \u202ebad", hint=None))
+    assert cli("breakdown", "x").stderr == "error: \\x1b[2Jx.json: \\u202ebad\n"
 
 
-def test_an_interrupt_is_130(tracekit_command, fake_trace):
-    fake_trace.error = KeyboardInterrupt()
-    assert tracekit_command("breakdown", "x").exit_code == 130
+def test_an_interrupt_is_130(cli, failing):
+    failing(KeyboardInterrupt())
+    assert cli("breakdown", "x").exit_code == 130
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), OSError(5, "a bug")])
-def test_a_bug_is_70_and_keeps_its_traceback(tracekit_command, fake_trace, error):
-    fake_trace.error = error
-    outcome = tracekit_command("breakdown", "x")
+def test_a_bug_is_70_and_keeps_its_traceback(cli, failing, error):
+    failing(error)
+    outcome = cli("breakdown", "x")
     assert outcome.exit_code == 70
     assert outcome.stdout == ""
     assert outcome.stderr.startswith("Traceback")
@@ -197,22 +207,6 @@ def test_a_reader_that_goes_away_is_no_error():
         stderr = process.stderr.read()
         assert process.wait(30) == 0
     assert stderr == ""
-
-
-@pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
-@pytest.mark.nightly("starts a process for each format")
-def test_no_format_minds_a_reader_that_is_gone(format_name, sample_trace, tmp_path, keep_stores):
-    keep_stores(tmp_path, sample_trace)
-    read_end, write_end = os.pipe()
-    os.close(read_end)  # Every write fails, from the first on.
-    done = python(
-        "from tracekit.cli._main import main; import sys; sys.exit(main(sys.argv[1:]))",
-        *("breakdown", str(sample_trace), "--format", format_name),
-        stdout=write_end,
-        env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path)},
-    )
-    os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -1,6 +1,7 @@
 """The option --peak-rates."""
 
 import pytest
+from traces_by_hand import kernel
 
 NAME = "NVIDIA H100 80GB HBM3"
 COPY = {
@@ -16,17 +17,7 @@ COPY = {
 @pytest.fixture
 def trace(tiny_trace):
     """Return a trace of one copy of 1,000 bytes in 10 us on an H100."""
-    args = {"device": 0, "stream": 7, "correlation": 1, "bytes": 1000}
-    copy = {
-        "ph": "X",
-        "cat": "gpu_memcpy",
-        "name": "Memcpy DtoD (Device -> Device)",
-        "pid": 0,
-        "tid": 7,
-        "ts": 0,
-        "dur": 10,
-        "args": args,
-    }
+    copy = kernel("Memcpy DtoD (Device -> Device)", 0, 10, 1, bytes=1000)
     return tiny_trace([copy], deviceProperties=[{"id": 0, "name": NAME}])
 
 

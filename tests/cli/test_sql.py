@@ -1,33 +1,22 @@
 """`tracekit sql`: sources of the statement, and output."""
 
-import io
-import json
-import sys
-
 import pytest
 
 from tracekit.cli.sql import split_arguments
 from tracekit.errors import UsageError
 
 
-def test_a_statement_is_run_and_shown_in_base_units(tracekit_command, fake_trace):
-    outcome = tracekit_command("sql", "a.json", "b.json", "SELECT max(dur_ns) AS dur_ns FROM event")
-    assert outcome.stdout.splitlines() == [" dur_ns", "───────", "1500000"]
-    assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
-    assert fake_trace.opened_with["is_unsafe"] is False
+@pytest.mark.parametrize("more", [(), ("-",)])
+def test_a_pipe_holds_the_statement(cli, kernels, more):
+    stdin = "SELECT count(*) AS n\nFROM event;\n"
+    assert cli("sql", kernels, *more, "--format", "json", stdin=stdin).json() == [{"n": 10}]
 
 
-def test_unsafe_is_passed_on(tracekit_command, fake_trace):
-    tracekit_command("sql", "x", "SELECT 1", "--unsafe", "--no-cache")
-    assert fake_trace.opened_with["is_unsafe"] is True
-    assert fake_trace.opened_with["cache"] is False
-
-
-@pytest.mark.parametrize("arguments", [["x"], ["x", "-"]])
-def test_a_pipe_holds_the_statement(tracekit_command, monkeypatch, arguments):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n\nFROM event;\n"))
-    outcome = tracekit_command("sql", *arguments, "--format", "json")
-    assert json.loads(outcome.stdout) == [{"n": 3}]
+def test_only_unsafe_statements_read_files(cli, kernels, tmp_path):
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    statement = f"SELECT a FROM '{tmp_path / 'x.csv'}'"
+    assert cli("sql", kernels, statement).exit_code == 5
+    assert cli("sql", kernels, statement, "--unsafe", "--format", "json").json() == [{"a": 1}]
 
 
 @pytest.mark.parametrize(

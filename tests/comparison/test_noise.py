@@ -163,18 +163,6 @@ def test_a_series_without_measurements_is_refused():
         compare_series([], [1])
 
 
-def test_no_more_than_one_false_alarm_in_a_hundred():
-    """The tails of the exact test itself: over all rankings, at most 1 % are called different."""
-    for count in (5, 6, 7):
-        values = list(range(2 * count))
-        alarms = total = 0
-        for chosen in itertools.combinations(values, count):
-            rest = [value for value in values if value not in chosen]
-            total += 1
-            alarms += rank_test(chosen, rest) <= 0.01
-        assert 0 < alarms <= total / 100
-
-
 def test_what_is_advised_is_about_what_is_needed():
     """Normal noise of 1 % and a difference of 1 %: slightly more than normal theory requires."""
     quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]

@@ -24,9 +24,6 @@ def test_a_mean_that_single_steps_make_is_said(cli, tiny_trace):
     slow = _steps([*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
     new = tiny_trace(slow, "new.json")
     done = cli("compare", base, new, "--no-cache")
-    _, whole, of_work, *_ = (line for line in done.stdout.splitlines() if " ms   +" in line)
-    assert "device work" in of_work
-    assert "faster by the median (-" in whole
     assert "a few steps dominate the mean" in " ".join(done.stdout.split())
 
 

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from made_runs import Layout, Step, make_run
-from odd_shapes import nested_ranges
 from recorded_scene import check_piece, record
+from run_of_ranks import write_ranks
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -132,7 +131,7 @@ def test_arrows_that_lead_out_of_a_piece_are_counted(cli, tiny_trace, tmp_path):
 
 
 def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path):
-    make_run(tmp_path, Layout(data=3), Step(steps=1, kernels=1), is_compressed=True)
+    write_ranks(tmp_path)
     with tracekit.open(tmp_path, cache=False) as trace:
         scene, _ = record(trace, Selection(ranks=frozenset({0, 2})))
         arrows = [arrow for arrow in scene.arrows() if "collectives" in str(arrow)]
@@ -141,7 +140,11 @@ def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path):
 
 
 def test_modules_are_drawn_a_hundred_levels_deep(tiny_trace, cli):
-    (events,) = nested_ranges(150)
+    events = []
+    for depth in range(150):
+        at = depth * 10
+        events.append(span("user_annotation", f"range {depth}", at, 3000 - at))
+        events += [call(at + 1, at + 3, depth + 1), kernel("k", at + 4, at + 8, depth + 1)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         scene, _ = record(trace)
     facts = [json.loads(one.facts or "{}") for found in scene.spans.values() for one in found]

@@ -37,18 +37,6 @@ def test_a_store_stays_as_it_is(store: Path) -> None:
     assert names.isdisjoint(on_demand())
 
 
-@pytest.mark.nightly("asks every table of the graph")
-def test_they_have_the_columns_of_their_headers(store: Path) -> None:
-    with tracekit.open(store) as trace:
-        for spec in on_demand().values():
-            declared = [(column.name, column.type) for column in spec.columns]
-            found = trace.sql(f"DESCRIBE {spec.name}").rows
-            assert [tuple(row[:2]) for row in found] == declared, spec.name
-            for invariant in spec.invariants:
-                broken = f"SELECT 1 FROM {spec.name} WHERE ({invariant}) IS NOT TRUE LIMIT 1"
-                assert trace.sql(broken).rows == [], (spec.name, invariant)
-
-
 def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     create = relations._Making._create

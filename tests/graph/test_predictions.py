@@ -125,13 +125,6 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
                "--format", "json")  # fmt: skip
     said = json.loads(done.stdout)
     assert done.exit_code == 0
-    assert [*said] == [
-        *("change", "recorded_ns", "before_ns", "predicted_ns", "low_ns", "high_ns"),
-        "replay_error_pct",
-        *("inferred_pct", "assumptions", "reason"),
-        *("step_count", "before_step_ns", "predicted_step_ns", "low_step_ns", "high_step_ns"),
-        *("base", "base_reason", "is_upper_bound"),
-    ]
     assert said["low_ns"] <= said["predicted_ns"] <= said["high_ns"] < said["recorded_ns"]
     again = json.loads(cli("query", "timeline", timeline, "--format", "json").stdout)
     assert abs(again[0]["window_ns"] - said["predicted_ns"]) <= 1

@@ -1,20 +1,14 @@
-"""Every tool, rejected calls, and faults that six calls find."""
+"""Every tool, and rejected calls."""
 
 import json
 import os
 
 import pytest
 from hostile_sql import ON_THE_STORE, OUTSIDE
-from seeded_faults import Fault, simulated_faults
-from simulated_machine import simulate
-from simulated_program import Machine
 from traces_by_hand import call, kernel, span, work
 
 from tracekit.mcp.answers import Tools
 from tracekit.render.brief import MARK, token_count
-
-SEED = 20_261_125
-_OTHER_FAULT = pytest.mark.nightly("one fault is in the gate")
 
 
 def write(folder):
@@ -274,63 +268,3 @@ def test_the_budget_is_kept(ask, trace, budget):
         given = {} if tool in ("compare", "explain") else {"trace": trace}
         text = ask(tool, **given, **arguments, max_tokens=budget)
         assert token_count(text) <= budget, (tool, text)
-
-
-def _log_in_each_step():
-    events = []
-    for number, start in enumerate((0, 100, 200)):
-        events += [
-            span("user_annotation", f"ProfilerStep#{number}", start, start + 100),
-            span("user_annotation", "write_log", start, start + 50),
-            *work(start + 52, start + 55, start + 95, number + 1),
-        ]
-    return events
-
-
-# Of one rank and of four; that each cause comes first is in tests/advice.
-FAULTS = [
-    *(
-        one
-        for one in simulated_faults(SEED)
-        if one.rule in ("advice_copies", "advice_exposed_comm")
-    ),
-    Fault("a log in each step", "advice_python"),
-]
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [*(pytest.param(one, marks=_OTHER_FAULT) for one in FAULTS[:-1]), FAULTS[-1]],
-    ids=lambda fault: fault.name,
-)
-def test_a_fault_is_found_in_six_calls(fault, ask, folder):
-    """All faults use the same sequence of calls, based on the previous answers."""
-    if fault.faulty:
-        simulate(Machine(**fault.faulty)).write(folder / "run")
-    else:
-        (folder / "run").mkdir()
-        document = {"traceEvents": _log_in_each_step()}
-        (folder / "run" / "rank0.json").write_text(json.dumps(document))
-
-    def member(text, name):
-        """Return the first value of a column, of a table or of its one row."""
-        table = text.split("# advise: ")[1].split("\n# ", maxsplit=1)[0].splitlines()
-        for line in table:
-            for cell in line.removeprefix("all rows: ").split("\t"):
-                if cell.startswith(f"{name}="):
-                    return cell.partition("=")[2]
-        head = next(line for line in table if name in line.split("\t"))
-        return table[table.index(head) + 1].split("\t")[head.split("\t").index(name)]
-
-    answers = [ask("open")]
-    name = "run" if "folder of" in answers[0] else "run/rank0.json"
-    answers.append(ask("open", trace=name))
-    answers.append(ask("advise", trace=name))
-    rule, change = member(answers[-1], "rule"), member(answers[-1], "change")
-    answers.append(ask("explain", topic=rule))
-    answers.append(ask("advise", trace=name, changes=change.split("; ")))
-    assert rule == fault.rule
-    gain = float(answers[-1].split("gain %=")[1].split("\t")[0])
-    assert gain == pytest.approx(float(member(answers[2], "gain %")), abs=0.1)
-    assert len(answers) <= 6
-    assert max(map(token_count, answers)) <= 2_000

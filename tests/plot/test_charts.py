@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import Faults, Layout, Step, make_run
-from traces_by_hand import kernel, span
+from run_of_ranks import write_ranks
+from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit import palette
@@ -99,8 +99,19 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(answered, opened, ch
 
 
 def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(opened, tmp_path):
-    made = make_run(tmp_path, Layout(data=24), Step(steps=2), Faults(slow_ranks={9: 1.3}))
-    with tracekit.open(*made.paths, cache=False) as trace:
+    def events(rank):
+        length = 130 if rank == 9 else 100
+        return [
+            event
+            for step in (0, 1)
+            for event in (
+                span("user_annotation", f"ProfilerStep#{step}", 200 * step, 200 * step + length),
+                *work(200 * step, 200 * step + 5, 200 * step + length - rank, step + 1),
+            )
+        ]
+
+    paths = write_ranks(tmp_path, 24, events=events)
+    with tracekit.open(*paths, cache=False) as trace:
         drawn = charts(trace)
         spread = trace.query("step_spread").to_dicts()
         steps = [row for row in trace.query("steps").to_dicts() if row["step"] is not None]

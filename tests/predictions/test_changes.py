@@ -60,45 +60,6 @@ LOADED = steps(
 
 
 @pytest.mark.parametrize(
-    ("late", "change", "window"),
-    [
-        # A delay from a step before the window disappears with the stall, or doubles.
-        (400, "range=stall remove", 4 * 270),
-        (400, "range=stall x2", 800 + 4 * 1070),
-        # It began with the other one, or later for another reason, which remains.
-        (0, "range=stall remove", 4 * 270),
-        (100, "range=stall remove", 100 + 4 * 270),
-    ],
-)
-@pytest.mark.nightly("simulates four runs")
-def test_a_rank_begins_as_late_as_its_steps_end(
-    tmp_path: Path, tiny_trace: Write, late: float, change: str, window: float
-) -> None:
-    """Rank 1 stalls for 400 µs after each reduction; the other waits for it in the next."""
-    for rank in range(2):
-        events = []
-        for number in range(STEPS):
-            begin = 670 * number + late
-            end = begin + 165
-            if rank == 0:
-                begin = begin - 400 if number else 0
-            events += [
-                annotation(f"ProfilerStep#{number}", begin, end + 105 + 400 * rank),
-                op("aten::mm", begin, begin + 100),
-                op("c10d::allreduce_", begin + 100, begin + 110),
-                annotation("gloo:all_reduce", begin + 115, end, 9),
-                op("aten::add", end + 5 + 400 * rank, end + 105 + 400 * rank),
-                *([annotation("stall", end + 5, end + 405)] if rank else []),
-            ]
-        info = {"rank": rank, "world_size": 2, "backend": "gloo"}
-        tiny_trace(events, f"rank{rank}.json", distributedInfo=info)
-    with tracekit.open(tmp_path, cache=False) as trace:
-        found = trace.predict(change, is_recorded=True)
-    assert found.recorded_ns == (late + STEPS * 670) * 1000
-    assert found.predicted_ns == pytest.approx(window * 1000, abs=1000)
-
-
-@pytest.mark.parametrize(
     ("events", "change", "added"),
     [
         # Product and function with the 50 µs of Python between, before the backward pass.

@@ -8,6 +8,7 @@ import json
 import time
 
 import pytest
+from traces_by_hand import span
 
 from tracekit.cli._main import main
 
@@ -48,11 +49,6 @@ COMMANDS = {
 _NIGHTLY = pytest.mark.nightly("compares CPU times")
 
 
-def _span(category, name, ts, dur, tid, **args):
-    shown = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid}
-    return shown | {"ts": ts, "dur": dur, "args": args}
-
-
 def _events(of_each, count):
     found = []
     for i in range(count):
@@ -63,13 +59,13 @@ def _events(of_each, count):
         )
         if "range" in one:
             category, name, args = one["range"]
-            found.append(_span(category, name, at, 95, tid, **args))
+            found.append(span(category, name, at, at + 95, tid, **args))
         launch = [
-            _span("cpu_op", "aten::mm", at + 2, 60, tid, **{"External id": i + 1}),
-            _span("cuda_runtime", "cudaLaunchKernel", at + 10, 5, tid, **number),
+            span("cpu_op", "aten::mm", at + 2, at + 62, tid, **{"External id": i + 1}),
+            span("cuda_runtime", "cudaLaunchKernel", at + 10, at + 15, tid, **number),
         ]
-        kernel = _span("kernel", one.get("kernel", "gemm"), at + 30, 90, place["stream"])
-        kernel["args"] = {**number, **place, **one.get("args", {})}
+        name, args = one.get("kernel", "gemm"), {**number, **place, **one.get("args", {})}
+        kernel = span("kernel", name, at + 30, at + 120, place["stream"], **args)
         found += [*(launch if "is_alone" not in one else ()), kernel]
     return found
 

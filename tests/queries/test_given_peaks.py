@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from traces_by_hand import kernel, span, work
+from traces_by_hand import span, work
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
@@ -64,20 +64,6 @@ def test_the_options_leave_what_is_kept_alone(cli, product):
     assert asked() == before
     refused = cli("query", "gemms", product, "--peak", "bf16")
     assert (refused.exit_code, refused.stdout) == (2, "")
-
-
-@pytest.mark.nightly("breaks down a trace twice")
-def test_a_breakdown_has_measured_peak_rates_and_no_store_keeps_them(cache, tiny_trace, make_bench):
-    name = "NVIDIA H100 80GB HBM3"
-    copy = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
-    events = [kernel("Memcpy DtoD (Device -> Device)", 0, 10, 1, bytes=1000)]
-    path = tiny_trace(events, deviceProperties=[{"id": 0, "name": name, "numSms": 132}])
-    device = {"device": "cuda:0", "device_name": name, "unit_count": 132, "thread_count": 8}
-    bench = make_bench("b", [copy], **device)
-    for peak_rates, share in ((bench, 50), (bench, 50), (None, None)):
-        with tracekit.open(path, peak_rates=peak_rates) as trace:
-            (row,) = trace.breakdown()["memcpy"].to_dicts()
-            assert row["measured_peak_pct"] == (share if share is None else pytest.approx(share))
 
 
 def test_a_step_without_the_profiler_has_a_utilization_of_its_own(tiny_trace):

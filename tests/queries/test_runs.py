@@ -167,19 +167,6 @@ def test_many_requests_left_out_are_a_warning(make_run, tmp_path):
     assert {row["value"]: row["severity"] for row in left_out} == severities
 
 
-def test_queueing_of_a_real_run_is_that_of_its_requests(opened):
-    trace = opened(SAMPLE)
-    known = trace.query("request_steps", limit=0).to_dicts()
-    queued = sorted(row["queue_ns"] for row in known if row["queue_ns"] is not None)
-    points = trace.query("queue_cdf", points=0).to_dicts()
-    assert queued
-    assert [row["value_ns"] for row in points] == sorted(set(queued))
-    assert {row["request_count"] for row in points} == {len(queued)}
-    assert [row["cumulative_count"] for row in points] == [
-        sum(other <= row["value_ns"] for other in queued) for row in points
-    ]
-
-
 def test_lives_of_a_real_run_fill_the_time_of_its_requests(opened):
     trace = opened(SAMPLE)
     rows = trace.query("request_life", limit=0).to_dicts()

@@ -3,29 +3,9 @@
 import time
 
 import pytest
+from traces_by_hand import kernel, span
 
 import tracekit
-
-
-def kernel(ts, correlation, **more):
-    args = {"stream": 7, "device": 0, "correlation": correlation, **more}
-    return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": ts, "dur": 1} | {
-        "args": args
-    }
-
-
-def call(ts, correlation, **more):
-    args = {"correlation": correlation, **more}
-    shown = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
-    return shown | {"ts": ts, "dur": 1, "args": args}
-
-
-def op(ts, **args):
-    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1} | {
-        "ts": ts,
-        "dur": 2,
-        "args": args,
-    }
 
 
 @pytest.mark.parametrize("shared", ["correlation", "everything"])
@@ -38,7 +18,11 @@ def test_growth_of_one_number_shared_by_all(tiny_trace, shared):
         events = [
             event
             for at in range(0, 3 * count, 3)
-            for event in (op(at, **more), call(at, 9, **more), kernel(at + 5, 9, **more))
+            for event in (
+                span("cpu_op", "aten::mm", at, at + 2, **more),
+                span("cuda_runtime", "cudaLaunchKernel", at, at + 1, correlation=9, **more),
+                kernel("k", at + 5, at + 6, 9, **more),
+            )
         ]
         path = tiny_trace(events)
         begun = time.process_time()

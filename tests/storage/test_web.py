@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit.storage import Location
@@ -170,13 +171,7 @@ def test_ctrl_c_ends_the_wait_for_a_silent_server():
 
 def test_a_trace_on_an_unreliable_server(web, tiny_trace, monkeypatch, tmp_path):
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    events = [
-        *(
-            {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n}
-            | {"dur": 3, "args": {"device": 0, "stream": 7, "correlation": n}}
-            for n in range(5000)
-        )
-    ]
+    events = [kernel(f"k{n}", 10 * n, 10 * n + 3, n) for n in range(5000)]
     path = tiny_trace(events, "rank0.json")
     web.files["rank0.json"] = path.read_bytes()
     web.break_after_bytes, web.break_count, web.failures = 100_000, 3, [503]
