@@ -136,9 +136,14 @@ def drip(data: bytes) -> tuple[Step, ...]:
     return tuple(Step(bytes([byte]), pause_s=0.02) for byte in data)
 
 
+def _cut(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
 COUNTS = ("prompt_tokens", "completion_tokens")
 # Values of other types than a JSON member should have.
 WRONG = (None, True, -1, 0, 1.5, "x", [], {}, [[]], {"a": 1}, 2**70, "9" * 5000, 1e308, "../" * 99)
+LATE = "no complete answer within 0.3 s"
 ESCAPES = b"\x1b]0;pwned\x07\x1b[2J\r\n\xe2\x80\xae"
 NOISE = bytes(range(256)).replace(b"\n", b"x")
 ELSEWHERE = "Location: http://127.0.0.2:9/steal?x=\x1b[31m"
@@ -158,14 +163,6 @@ def _load(outcome: str, *scripts: Script, reason: str = "", engine: str = "vllm"
 
 def _profile(script: Script, end: str) -> Kind:
     return Kind("ok", f"/{end}_profile", (script,), is_profiled=True)
-
-
-def _length(text: str) -> Script:
-    return raw(head("200 OK", f"Content-Length: {text}") + b"hello")
-
-
-def _size(text: str) -> Script:
-    return raw(CHUNKED, f"{text}\r\nhello, you\r\n".encode())
 
 
 def _model(members: str, name: str = "m") -> Script:
@@ -188,14 +185,16 @@ KINDS: dict[str, Kind] = {
     "redirects": _health(
         *(whole(b"", status, ELSEWHERE) for status in ("301 M", "302 F", "303 S", "307 T", "308 P"))
     ),
-    "odd_statuses": _health(
-        *(whole(b"", text) for text in ("9" * 18, "-200 OK", "two", "", "2 00", "²00", "099 x"))
-    ),
+    "trailers_without_end": _health(raw(CHUNKED, b"0\r\nX: ", endless(b"y" * 65536))),
+    "odd_statuses": _health(*(whole(b"", text) for text in ("9" * 18, "-200 OK", "two", "²00"))),
     "odd_lengths": _health(
-        *map(_length, ("-5", "+5", "1_0", "0x5", "9" * 5000, "5, 6", "5\r\nContent-Length: 6"))
+        *(
+            raw(head("200 OK", f"Content-Length: {text}") + b"hello")
+            for text in ("-5", "0x5", "9" * 5000, "5, 6", "9")
+        )
     ),
     "odd_chunk_sizes": _health(
-        *map(_size, ("-5", "+5", "1_0", "0x5", "f" * 5000, "5;" + "x" * 99999, "", "5 5"))
+        *(raw(CHUNKED, f"{text}\r\nhello, you\r\n".encode()) for text in ("-5", "f" * 5000, ""))
     ),
     "is_silent": _health(raw(end="hang")),
     "resets": _health(*(raw(head()[:size], end="reset") for size in (1, 6, 12))),
@@ -252,12 +251,27 @@ KINDS: dict[str, Kind] = {
         "broken_stream",
         raw(STREAM[:-2] + b"Transfer-Encoding: chunked\r\n\r\n", b"ff\r\ndata: {", end="reset"),
     ),
-    "never_answers": _load("timeout", raw(end="hang"), reason="not complete 0.3 s"),
-    "stalls": _load("timeout", raw(STREAM, *TOKENS[:2], end="hang"), reason="not complete 0.3 s"),
+    "never_answers": _load("timeout", raw(end="hang"), reason=LATE),
+    "stalls": _load("timeout", raw(STREAM, *TOKENS[:2], end="hang"), reason=LATE),
     "drips_its_answer": _load("timeout", raw(STREAM, *drip(chunk(1)), end="hang")),
     "empty_lines_of_data": _load("any", raw(STREAM, endless(b"data:\n" * 10_000))),
     "events_without_end": _load("any", raw(STREAM, endless(chunk(1) * 200))),
     "event_without_end": _load("bad_response", raw(STREAM, b"data: ", endless(b"x" * 65536))),
+    "single_bytes": _load(
+        "ok",
+        raw(
+            head("100 Continue"),
+            *(Step(bytes([byte]), pause_s=0.001) for byte in STREAM + b"".join(TOKENS)),
+        ),
+    ),
+    "chunks_of_odd_sizes": _load(
+        "ok",
+        raw(
+            STREAM[:-2] + b"Transfer-Encoding: chunked\r\n\r\n",
+            *(b"%x;ext=1\r\n%b\r\n" % (len(data), data) for data in _cut(b"".join(TOKENS), 7)),
+            b"0\r\nTrailer: x\r\n\r\n",
+        ),
+    ),
     "answer_that_goes_on": _load("ok", raw(STREAM, *TOKENS, DONE, endless(b": here\n\n", 0.02))),
     "no_http": _load("bad_response", raw(b"hello\r\n\r\n"), reason="not HTTP: "),
     "json_instead_of_events": _load("bad_response", answer({"error": {"message": "no stream"}})),
