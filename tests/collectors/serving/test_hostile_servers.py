@@ -14,7 +14,7 @@ def test_a_hostile_server(name, tmp_path):
     request_s = 0.3 if kind.outcome in ("timeout", "any") else 60
     hostile = kind.hostile(Random(name))
     ended = attack(hostile, tmp_path, startup_s=startup_s, request_s=request_s)
-    assert ended.sent_bytes < MOST_SENT_BYTES
+    assert ended.server.sent_bytes < MOST_SENT_BYTES
     outcomes = {request["outcome"] for request in ended.requests}
     if kind.outcome == "refused":
         assert ended.run is None
@@ -34,5 +34,5 @@ def test_a_redirect_does_not_carry_the_key_away(path, status, tmp_path):
     with HostileServer(Hostile()) as thief:
         redirect = whole(b"", status, f"Location: {thief.url}/steal")
         ended = attack(Hostile(scripts={path: redirect}), tmp_path)
-    assert any(KEY.encode() in head for head in ended.heads)
-    assert thief.heads == []
+    assert any(KEY.encode() in line for line in ended.server.head_lines)
+    assert thief.head_lines == []
