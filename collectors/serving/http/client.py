@@ -102,8 +102,8 @@ class HttpClient:
         except TimeoutError:
             raise AnswerError("timeout", f"no complete answer within {limit_s:.3g} s") from None
         except (OSError, UnicodeError) as error:
-            # In the system's words rather than asyncio's.
-            number = (error.errno or 0) if isinstance(error, OSError) else 0
+            # In the system's words rather than asyncio's; TLS errors have numbers of their own.
+            number = 0 if isinstance(error, ssl.SSLError | UnicodeError) else error.errno or 0
             reason = os.strerror(number) if number > 0 else str(error) or type(error).__name__
             raise AnswerError("refused", reason) from None
 
@@ -136,10 +136,11 @@ def _tls_context() -> ssl.SSLContext:
 class Connection(asyncio.Protocol):
     """One request; `unparsed` are the connections of a client whose packets are not parsed yet."""
 
+    _transport: asyncio.Transport
+
     def __init__(self, loop: asyncio.AbstractEventLoop, unparsed: deque[Connection]) -> None:
         self._loop = loop
         self._unparsed = unparsed
-        self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         # The item after the last packet is the reason why the connection ended.
         self._packets: list[tuple[int, bytes | Exception | None]] = []
@@ -160,15 +161,13 @@ class Connection(asyncio.Protocol):
         """Send a request, receive its answer, and close the connection."""
         self._answer = answer
         try:
-            if self._transport is not None:
-                self._transport.write(request)
+            self._transport.write(request)
             await self._over
         finally:
             self.close()
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
         if self._over.done() and not self._over.cancelled():
             self._over.exception()  # retrieved, so that asyncio does not warn
         self._over.cancel()
@@ -181,7 +180,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._keep(data)
         self._unparsed_bytes += len(data)
-        if self._unparsed_bytes > _MOST_UNPARSED_BYTES and self._transport is not None:
+        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -197,7 +196,7 @@ class Connection(asyncio.Protocol):
 
     def parse(self) -> None:
         packets, self._packets = self._packets, []
-        if self._unparsed_bytes > _MOST_UNPARSED_BYTES and self._transport is not None:
+        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
             self._transport.resume_reading()
         self._unparsed_bytes = 0
         for at_ns, packet in packets:

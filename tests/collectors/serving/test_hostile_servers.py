@@ -5,6 +5,8 @@ from random import Random
 import pytest
 from _hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack, whole
 
+from tracekit.errors import WorkloadError
+
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_hostile_server(name, tmp_path):
@@ -36,3 +38,9 @@ def test_a_redirect_does_not_carry_the_key_away(path, status, tmp_path):
         ended = attack(Hostile(scripts={path: redirect}), tmp_path)
     assert any(KEY.encode() in line for line in ended.server.head_lines)
     assert thief.head_lines == []
+
+
+def test_a_server_without_tls(serve):
+    first = Hostile(scripts={"/health": whole(b"ok")._replace(speaks_first=True)})
+    with HostileServer(first) as server, pytest.raises(WorkloadError, match="SSL"):
+        serve(None, engine="vllm", url=server.url.replace("http", "https"), startup_timeout=0.3)

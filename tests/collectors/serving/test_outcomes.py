@@ -5,12 +5,11 @@ import resource
 import shlex
 import socket
 import subprocess
-import sys
 from collections import Counter
 from contextlib import nullcontext
 
 import pytest
-from processes import finished, wait_for
+from processes import wait_for
 
 import tracekit
 from tracekit import manifest
@@ -213,20 +212,6 @@ def test_a_server_that_is_lost_while_it_is_profiled(serve, stand_in_command):
     launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
     run = serve(None, **launch, **ONE_BY_ONE, is_incomplete=True)
     assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("incomplete", 8, [])
-
-
-def test_a_server_that_is_lost_before_its_first_answer(stand_in_command, tmp_path):
-    """On the command line: exit code 6, and a run folder without figures."""
-    words, url = stand_in_command(behavior=["die"])
-    server = ("--engine", "lightllm", "--launch", shlex.join(words), "--url", url)
-    load = ("--requests", "4", "--prompt-len", "8", "--max-new-tokens", "4", "--concurrency", "1")
-    command = ("-m", "tracekit", "collect", "--stage", "serve", *server, *load)
-    done = finished(sys.executable, *command, "--warmup-requests", "0", "--out", tmp_path / "run")
-    assert (done.returncode, done.stdout) == (6, "")
-    assert f"error: {tmp_path / 'run'}: " in done.stderr
-    assert "Traceback" not in done.stderr
-    run = manifest.read(tmp_path / "run")
-    assert (run.outcome, run.tokens_per_s_mean) == ("failed", None)
 
 
 def test_a_server_that_went_and_came_back(stand_in):
