@@ -12,15 +12,15 @@ import contextlib
 import json
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from tracekit.units import NS_PER_MS, NS_PER_S
 
 from ...process.signals import signals_as_cancellation
-from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress, Prompt
+from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress
 from ..records import RequestRecord
 from ..runner import LoadRunner, Pass
 from .answer import Attempt
@@ -193,13 +193,12 @@ class LoadGenerator:
         reporter = asyncio.create_task(self._report(part))
         tasks = []
         try:
-            for record, prompt in zip(part.records, part.prompts, strict=True):
+            for record, (data, connection) in zip(part.records, ready, strict=True):
                 wait_ns = record.arrival_ns - time.perf_counter_ns()
                 if wait_ns > 0:
                     await asyncio.sleep(wait_ns / NS_PER_S)
                 if self._result.failure is not None:
                     break
-                data, connection = ready.popleft() if ready else (self._encoded(prompt), None)
                 request = self._request(part, record, gate, data, connection)
                 tasks.append(asyncio.create_task(request))
             await asyncio.gather(*tasks)
@@ -216,8 +215,8 @@ class LoadGenerator:
                 else "the server ended before the request was sent"
             )
 
-    async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Encode and connect a burst's requests; connecting later would spread out the burst."""
+    async def _ready(self, part: Pass) -> list[tuple[bytes, Connection | None]]:
+        """Encode all requests and connect those of a burst, which would otherwise spread out."""
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._limit_s)
@@ -227,12 +226,12 @@ class LoadGenerator:
         )
         # A connection that fails now is retried by its request, which records the outcome.
         connections = [item if isinstance(item, Connection) else None for item in opened]
-        requests = [self._encoded(prompt) for prompt in part.prompts[:count]]
-        return deque(zip(requests, connections, strict=True))
-
-    def _encoded(self, prompt: Prompt) -> bytes:
-        data = self._dialect.encoded(prompt, self._plan.max_new_token_count)
-        return self._client.request("POST", self._dialect.generate_path, data)
+        path, length = self._dialect.generate_path, self._plan.max_new_token_count
+        requests = [
+            self._client.request("POST", path, self._dialect.encoded(prompt, length))
+            for prompt in part.prompts
+        ]
+        return list(zip_longest(requests, connections))
 
     async def _request(
         self,
