@@ -2,8 +2,8 @@
 
 An engine writes the tokens of a batch at once, so a thousand connections become readable at the
 same time. Packets are timestamped when they are read; they are parsed in short slices, and readable
-connections are read between the slices. `evaluations/benchmarks/README.md` compares the accuracy
-with the accuracy of general-purpose clients.
+connections are read between the slices. `evaluations/benchmarks/README.md` compares this with
+general-purpose clients.
 
 Servers are not trusted: headers and bodies have size limits, and redirects are not followed.
 """
