@@ -2,9 +2,10 @@
 
     python _at_once_server.py PORT_FILE TOKENS GAP_S
 
-Every event contains its write time (`time.perf_counter_ns`, one clock for all processes of a
-machine) and its request (the first token id of the prompt). With a gap of 0, all events of an
-answer are written at once; otherwise, one event per connection and gap.
+Every event contains the times when its request was received and when it was written itself
+(`time.perf_counter_ns`, one clock for all processes of a machine), and its request (the first token
+id of the prompt). With a gap of 0, all events of an answer are written at once; otherwise, one
+event per connection and gap.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEAD = (
 _EVENT = (
     b'data:{"token":{"id":1234,"text":" word","logprob":-1.2345678,"special":false,'
     b'"count_output_tokens":%d,"prompt_tokens":512},"generated_text":null,"finished":%b,'
-    b'"finish_reason":null,"details":null,"request":%d,"written_ns":%d}\n\n'
+    b'"finish_reason":null,"details":null,"request":%d,"received_ns":%d,"written_ns":%d}\n\n'
 )
 
 
@@ -53,6 +54,7 @@ class Answer(asyncio.Protocol):
         if len(body) < length:
             return
         self._received = b""
+        self._received_ns = time.perf_counter_ns()
         self._request = int(body.partition(b"[")[2].partition(b",")[0])
         self._transport.write(_HEAD)
         if self.gap_s:
@@ -68,7 +70,8 @@ class Answer(asyncio.Protocol):
     def event(self) -> bytes:
         self._sent += 1
         is_last = b"true" if self._sent == self.token_count else b"false"
-        data = _EVENT % (self._sent, is_last, self._request, time.perf_counter_ns())
+        times_ns = self._received_ns, time.perf_counter_ns()
+        data = _EVENT % (self._sent, is_last, self._request, *times_ns)
         return b"%x\r\n%b\r\n" % (len(data), data)
 
     def send(self) -> None:

@@ -5,8 +5,9 @@
 A burst of requests goes to a server in another process that computes nothing. First it answers
 immediately, which shows the client's limit; then it sends one token per request and gap, like an
 engine. Every event contains its write time on the client's clock, so the delay of each token
-(socket, event loop, client) is measured. Needs an idle machine; only the client's CPU time per
-token is meaningful on a busy one.
+(socket, event loop, client) is measured, as is the delay from the timestamp of a request to its
+arrival at the server. Needs an idle machine; only the client's CPU time per token is meaningful on
+a busy one.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ class Stamped(LightLlm):
     def __init__(self) -> None:
         super().__init__()
         self.written_ns: dict[int, list[int]] = {}
+        self.received_ns: dict[int, int] = {}
 
     def event(self, payload: bytes) -> Event:
         value = json.loads(payload)
         self.written_ns.setdefault(value["request"], []).append(value["written_ns"])
+        self.received_ns[value["request"]] = value["received_ns"]
         return super().event(payload)
 
 
@@ -62,18 +65,16 @@ def measure(request_count: int, token_count: int, gap_s: float) -> list[str]:
             # The first id of a prompt identifies the request.
             prompts = [Prompt(512, [index, *range(1, 512)]) for index in range(request_count)]
             plan = LoadPlan(prompts, [0] * request_count, token_count)
-            begin_ns = time.perf_counter_ns()
             result: LoadResult = LoadGenerator(dialect, HttpClient(url), plan, nothing).run()
         finally:
             server.kill()
             server.wait()
-    return row(result, dialect, begin_ns, request_count, token_count, gap_s)
+    return row(result, dialect, request_count, token_count, gap_s)
 
 
 def row(
     result: LoadResult,
     dialect: Stamped,
-    begin_ns: int,
     request_count: int,
     token_count: int,
     gap_s: float,
@@ -81,14 +82,16 @@ def row(
     good = [record for record in result.records if record.outcome == "ok"]
     tokens = sum(record.output_token_count for record in good)
     assert tokens == request_count * token_count, result.records[0]
-    # Both clocks are perf_counter_ns. Only the generator knows the origin of the records, so the
-    # minimum delay replaces it.
+    # Records are relative to the start of the load; servers and clients share perf_counter_ns.
+    origin_ns = result.start_unix_ns - time.time_ns() + time.perf_counter_ns()
     delays = []
     for record in good:
         pairs = zip(record.token_ns, dialect.written_ns[record.request_id], strict=True)
-        delays += [begin_ns + at_ns - written_ns for at_ns, written_ns in pairs]
-    least = min(delays)
-    delays = sorted(delay - least for delay in delays)
+        delays += [origin_ns + at_ns - written_ns for at_ns, written_ns in pairs]
+    sends = [
+        dialect.received_ns[record.request_id] - origin_ns - (record.sent_ns or 0)
+        for record in good
+    ]
     wall_s = result.wall_ns / 1e9
     client: dict[str, Any] = result.extra["client"]
     return [
@@ -98,9 +101,14 @@ def row(
         f"{client['cpu_pct']:.0f} %",
         f"{client['cpu_pct'] / 100 * wall_s / tokens * 1e6:.1f} µs",
         f"{client['loop_lag_p99_ns'] / 1e6:.1f} ms",
-        f"{delays[len(delays) // 2] / 1e6:.1f} ms",
-        f"{delays[len(delays) * 99 // 100] / 1e6:.1f} ms",
+        *percentiles(sends),
+        *percentiles(delays),
     ]
+
+
+def percentiles(delays_ns: list[int]) -> list[str]:
+    ordered = sorted(delays_ns)
+    return [f"{ordered[len(ordered) * pct // 100] / 1e6:.1f} ms" for pct in (50, 99)]
 
 
 def main() -> None:
@@ -110,7 +118,7 @@ def main() -> None:
     given = parser.parse_args()
     raise_file_limit(given.requests)
     head = ["token gap", "requests/s", "tokens/s", "client CPU", "a token", "loop lag p99"]
-    rows = [[*head, "token delay p50", "token delay p99"]]
+    rows = [[*head, *(f"{what} delay {p}" for what in ("send", "token") for p in ("p50", "p99"))]]
     rows += [measure(given.requests, given.tokens, gap_s) for gap_s in GAPS_S]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     print(f"{given.requests} requests in one burst, 512 tokens in, {given.tokens} out")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 
 from ..records import Outcome, RequestRecord
-from .client import MAX_TEXT_BYTES, BoundedAnswer
+from .client import MAX_TEXT_BYTES, TEXT_LENGTH, Answer
 from .dialect import Dialect, Event, plain
 
 LONGEST_EVENT_BYTES = 1 << 20
 """Maximum size of an event; a longer one is an attack or does not come from an event stream."""
 
-_REASON_LENGTH = 200
 # Time limit for the end of an answer after its last event: only usage figures may follow.
 _TAIL_S = 2.0
 # Maximum number of chunks of an answer, in case it never ends; no requested answer is that long.
@@ -26,81 +26,51 @@ class SseReader:
     the stream ends without a final blank line, the last event is complete, too: `rest` returns it.
     """
 
-    __slots__ = ("_data", "_data_bytes", "_line", "_line_bytes")
-
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._data: list[bytes] = []
-        self._line_bytes = 0
-        self._data_bytes = 0
+        self._byte_count = 0
 
     def feed(self, packet: bytes) -> list[bytes]:
-        """Return the completed payloads; raise `ValueError` if an event or a line is too long."""
-        self._line_bytes += len(packet)
-        # Packets without a line end are only stored: joining every time would be quadratic.
-        is_cut_end = bool(self._line) and self._line[-1].endswith(b"\r")
-        if b"\n" not in packet and b"\r" not in packet and not is_cut_end:
-            self._line.append(packet)
-            self._check()
-            return []
-        text = b"".join((*self._line, packet)) if self._line else packet
-        if b"\r" in text:
-            # A final \r may be the first half of \r\n, so it is processed with the next packet.
-            pending = b"\r" if text.endswith(b"\r") else b""
-            text = text[: len(text) - len(pending)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            text += pending
-        lines = text.split(b"\n")
-        last = lines.pop()
-        self._line = [last] if last else []
+        """Return the completed payloads; raise `ValueError` if an event is too long."""
         payloads = []
-        for line in lines:
+        end, *starts = packet.split(b"\n")
+        self._line.append(end)
+        self._byte_count += len(packet)
+        for start in starts:
+            line = b"".join(self._line).removesuffix(b"\r")
+            self._line = [start]
             if line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-                self._data_bytes += len(line)
-            elif not line and self._data:
-                payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
-                self._data_bytes = 0
-        self._line_bytes = len(last)
-        self._check()
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line:
+                self._byte_count = len(start)
+                if self._data:
+                    payloads.append(b"\n".join(self._data))
+                    self._data = []
+        if self._byte_count > LONGEST_EVENT_BYTES:
+            raise ValueError(f"an event is longer than {LONGEST_EVENT_BYTES:,} bytes")
         return payloads
 
     def rest(self) -> list[bytes]:
         return self.feed(b"\n\n")
 
-    def _check(self) -> None:
-        if self._line_bytes + self._data_bytes > LONGEST_EVENT_BYTES:
-            raise ValueError(f"an event is longer than {LONGEST_EVENT_BYTES:,} bytes")
 
-
-class Attempt:
+class Attempt(Answer):
     """Receives the answer to an attempt; `is_final` means that a retry is useless."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        record: RequestRecord,
-        now: Callable[[], int],
-        deadline: asyncio.Timeout,
-    ) -> None:
+    def __init__(self, dialect: Dialect, record: RequestRecord) -> None:
+        super().__init__(MAX_TEXT_BYTES)
         self._dialect = dialect
         self.record = record
-        self._now = now
-        self._deadline = deadline
-        self.headers: Mapping[str, str] = {}
         self._is_stream = False
-        self._text = BoundedAnswer(MAX_TEXT_BYTES)
         self._sse = SseReader()
         self._sizes: list[int | None] = []
         self._total: int | None = None
         self._last_ns: int | None = None
         self.is_complete = False
         self.is_final = False
-
-    def begin(self) -> None:
-        record = self.record
         record.attempt_count += 1
-        record.sent_ns = self._now()
+        record.sent_ns = time.perf_counter_ns()
         record.outcome = "cancelled"
         record.reason = record.http_status = record.first_token_ns = record.end_ns = None
         record.engine_request_id = None
@@ -109,53 +79,55 @@ class Attempt:
         record.output_token_count = 0
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:
+        super().head(status, headers)
         self.record.http_status = status
-        self.headers = headers
         kind = headers.get("content-type", "")
         self._is_stream = status == 200 and kind.startswith("text/event-stream")
 
     def body(self, at_ns: int, data: bytes) -> bool:
-        """Process a part of the answer; return False if the rest is not needed."""
         if not self._is_stream:
-            return self._text.body(at_ns, data)
+            return super().body(at_ns, data)
         was_complete = self.is_complete
         try:
             payloads = self._sse.feed(data)
         except ValueError as error:
-            self.end("bad_response", str(error), is_final=True)
+            self._end("bad_response", str(error), is_final=True)
             return False
         if not self._take(payloads, at_ns):
             return False
         if self.is_complete and not was_complete:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
+            self.deadline.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
         return True
 
-    def end_of_answer(self) -> None:
-        if self.is_final:
-            return
+    def end(self) -> None:
+        """Set the outcome at the end of the answer, unless an event has already set it."""
         if self._is_stream:
-            if self._take(self._sse.rest(), self._now()):
-                self.finalize("the stream ended without a final event")
-            return
-        status = self.record.http_status or 0
-        if status == 200:
+            if not self.is_final and self._take(self._sse.rest(), time.perf_counter_ns()):
+                self.fail("broken_stream", "the stream ended without a final event")
+        elif self.status == 200:
             kind = self.headers.get("content-type") or "no content type"
-            reason = f"{kind} instead of an event stream: {self._text.text()}"
-            self.end("bad_response", reason, is_final=True)
+            reason = f"{kind} instead of an event stream: {self.text()}"
+            self._end("bad_response", reason, is_final=True)
         else:
-            reason = self._text.text() or "no text"
-            self.end("http_error", reason, is_final=status != 429 and status < 500)
+            is_final = self.status != 429 and self.status < 500
+            self._end("http_error", self.text() or "no text", is_final=is_final)
 
-    def finalize(self, problem: str) -> None:
-        if not self.is_complete:
-            self.end("broken_stream", f"{self.progress()}: {problem}")
-        elif not self.record.token_ns:
-            self.end("bad_response", "the answer has no token", is_final=True)
-        else:
-            self.end("ok", None, is_final=True)
-            self.record.end_ns = self._last_ns
+    def fail(self, outcome: Outcome, reason: str) -> None:
+        """Set the outcome of an answer that was cut off; a complete one may stay open."""
+        if self.is_complete and outcome in ("timeout", "broken_stream"):
+            if self.record.token_ns:
+                self._end("ok", None, is_final=True)
+                self.record.end_ns = self._last_ns
+            else:
+                self._end("bad_response", "the answer has no token", is_final=True)
+            return
+        if outcome in ("broken_stream", "cancelled"):
+            count = len(self.record.token_ns)
+            progress = f"after {count} token{'' if count == 1 else 's'}"
+            reason = f"{progress if self.status else 'before an answer'}: {reason}"
+        self._end(outcome, reason, is_final=outcome in ("timeout", "bad_response"))
 
-    def end(self, outcome: Outcome, reason: str | None, *, is_final: bool = False) -> None:
+    def _end(self, outcome: Outcome, reason: str | None, *, is_final: bool) -> None:
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
         # The engine's total takes precedence over the sum of the chunks.
@@ -164,15 +136,9 @@ class Attempt:
         if None not in self._sizes and any(size != 1 for size in self._sizes):
             record.token_counts = [size or 0 for size in self._sizes]
         record.outcome = outcome
-        record.reason = plain(reason or "", _REASON_LENGTH) or None
-        record.end_ns = self._now()
+        record.reason = plain(reason or "", TEXT_LENGTH) or None
+        record.end_ns = time.perf_counter_ns()
         self.is_final = is_final
-
-    def progress(self) -> str:
-        count = len(self.record.token_ns)
-        if self.record.http_status is None:
-            return "before an answer"
-        return f"after {count} token{'' if count == 1 else 's'}"
 
     def _take(self, payloads: list[bytes], now_ns: int) -> bool:
         for payload in payloads:
@@ -187,7 +153,7 @@ class Attempt:
                 if len(self._sizes) > _MOST_PIECES:
                     problem = f"the answer has more than {_MOST_PIECES:,} pieces"
             if problem is not None:
-                self.end("bad_response", problem, is_final=True)
+                self._end("bad_response", problem, is_final=True)
                 return False
         return True
 

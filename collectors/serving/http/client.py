@@ -1,9 +1,9 @@
 """HTTP client for streaming servers, with a timestamp per packet.
 
 An engine writes the tokens of a batch at once, so a thousand connections become readable at the
-same time. A general-purpose client would wake a task per connection before reading the next one,
-and its timestamps would be late. Here, each packet is first only timestamped and stored; packets
-are parsed once all readable connections have been read.
+same time. Packets are timestamped when they are read; they are parsed in short slices, and readable
+connections are read between the slices. `evaluations/benchmarks/README.md` compares this with
+general-purpose clients.
 
 Servers are not trusted: headers and bodies have size limits, and redirects are not followed.
 """
@@ -16,38 +16,54 @@ import os
 import ssl
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from collections import deque
+from collections.abc import Mapping
+from typing import cast
 
 import httptools
 
+from ..records import Outcome
 from .dialect import plain
 
 _LONGEST_HEAD_BYTES = 1 << 16
-_MOST_HEADERS = 256
-_MOST_INTERIM_ANSWERS = 16
+_SLICE_NS = 200_000
+_MOST_UNPARSED_BYTES = 1 << 16
 MAX_TEXT_BYTES = 4096
 TEXT_LENGTH = 200
 
 
-class BrokenConnectionError(Exception):
-    """The connection ended before the answer was complete."""
+class AnswerError(Exception):
+    """An exchange without a complete answer; the message is the reason."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
 
 
-class NotHttpError(Exception):
-    """The data is not HTTP, or exceeds a limit."""
+class Answer:
+    """Status, headers, and the first bytes of an answer; `deadline` is its time limit."""
 
+    deadline: asyncio.Timeout
 
-def connection_problem(error: OSError | UnicodeError) -> str:
-    """Return why a connection failed, in the system's words rather than asyncio's."""
-    number = (error.errno or 0) if isinstance(error, OSError) else 0
-    return os.strerror(number) if number > 0 else str(error) or type(error).__name__
+    def __init__(self, enough_bytes: int) -> None:
+        self._enough_bytes = enough_bytes
+        self.problem: str | None = None
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.data = bytearray()
 
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.headers = headers
 
-class Receiver(Protocol):
-    def head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def body(self, at_ns: int, data: bytes) -> bool:
+        """Receive a part of the answer; return False if the rest is not needed."""
+        del at_ns
+        self.data += data
+        return len(self.data) < self._enough_bytes
 
-    def body(self, at_ns: int, data: bytes) -> bool: ...
+    def text(self) -> str:
+        return " ".join(self.data[:MAX_TEXT_BYTES].decode("utf-8", "replace").split())
 
 
 class HttpClient:
@@ -58,36 +74,46 @@ class HttpClient:
         self.port = parts.port or (443 if self.is_secure else 80)
         self._path = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unparsed: deque[Connection] = deque()
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        data: bytes = b"",
-        *,
-        limit_s: float,
-        limit_bytes: int = MAX_TEXT_BYTES,
-    ) -> BoundedAnswer:
+        self, method: str, path: str, data: bytes, limit_s: float, limit_bytes: int = MAX_TEXT_BYTES
+    ) -> Answer:
         """Make a call with limits; return the answer, or its error as `problem`."""
-        answer = BoundedAnswer(limit_bytes + 1)
+        answer = Answer(limit_bytes + 1)
         try:
-            async with asyncio.timeout(limit_s):
-                connection = await self.connect()
-                await connection.exchange(self.request(method, path, data), answer)
-        except TimeoutError:
-            answer.problem = f"no complete answer within {limit_s:.3g} s"
-        except BrokenConnectionError as error:
+            await self.exchange(self.request(method, path, data), answer, limit_s)
+        except AnswerError as error:
             answer.problem = plain(str(error), TEXT_LENGTH)
-        except NotHttpError as error:
-            answer.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
-        except (OSError, UnicodeError) as error:
-            answer.problem = plain(connection_problem(error), TEXT_LENGTH)
         return answer
+
+    async def exchange(
+        self, request: bytes, answer: Answer, limit_s: float, connection: Connection | None = None
+    ) -> None:
+        """Send a request and receive its answer; raise `AnswerError` if it is not complete."""
+        answer.deadline = asyncio.timeout(limit_s)
+        try:
+            async with answer.deadline:
+                if connection is not None and not connection.is_open:
+                    connection.close()
+                    connection = None
+                connection = connection or await self.connect()
+                await connection.exchange(request, answer)
+        except TimeoutError:
+            raise AnswerError("timeout", f"no complete answer within {limit_s:.3g} s") from None
+        except (OSError, UnicodeError) as error:
+            # In the system's words rather than asyncio's; TLS errors have numbers of their own.
+            number = 0 if isinstance(error, ssl.SSLError | UnicodeError) else error.errno or 0
+            reason = os.strerror(number) if number > 0 else str(error) or type(error).__name__
+            raise AnswerError("refused", reason) from None
 
     async def connect(self) -> Connection:
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._unparsed = loop, deque()
         _, connection = await loop.create_connection(
-            lambda: Connection(time.perf_counter_ns, loop),
+            lambda: Connection(loop, self._unparsed),
             self.host,
             self.port,
             ssl=_tls_context() if self.is_secure else None,
@@ -108,38 +134,23 @@ def _tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class BoundedAnswer:
-    def __init__(self, enough_bytes: int) -> None:
-        self._enough_bytes = enough_bytes
-        self.problem: str | None = None
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.data = bytearray()
+class Connection(asyncio.BufferedProtocol):
+    """One request; `unparsed` are the connections of a client whose packets are not parsed yet."""
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status = status
-        self.headers = headers
+    # All connections share a buffer: an allocation per packet would take longer than reading it.
+    _buffer = memoryview(bytearray(1 << 16))
+    _transport: asyncio.Transport
 
-    def body(self, at_ns: int, data: bytes) -> bool:
-        del at_ns
-        self.data += data
-        return len(self.data) < self._enough_bytes
-
-    def text(self) -> str:
-        return " ".join(self.data[:MAX_TEXT_BYTES].decode("utf-8", "replace").split())
-
-
-class Connection(asyncio.Protocol):
-    def __init__(self, clock: Callable[[], int], loop: asyncio.AbstractEventLoop) -> None:
-        self._clock = clock
+    def __init__(self, loop: asyncio.AbstractEventLoop, unparsed: deque[Connection]) -> None:
         self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
-        self._packets: list[tuple[int, bytes]] = []
+        self._unparsed = unparsed
+        self._answer: Answer | None = None
+        # The item after the last packet is the reason why the connection ended.
+        self._packets: list[tuple[int, bytes | Exception | None]] = []
+        self._unparsed_bytes = 0
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._waiting_bytes = 0
-        self._interim_count = 0
         self._has_head = self._has_length = self._is_whole = False
         self._pieces: list[bytes] = []
         self._over: asyncio.Future[None] = loop.create_future()
@@ -147,21 +158,19 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """Whether the connection is open and the server has sent nothing."""
-        return not self._over.done() and not self._packets
+        return not self._packets and not self._over.done()
 
-    async def exchange(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request, pass its answer to a receiver, and close the connection."""
-        self._receiver = receiver
+    async def exchange(self, request: bytes, answer: Answer) -> None:
+        """Send a request, receive its answer, and close the connection."""
+        self._answer = answer
         try:
-            if self._transport is not None:
-                self._transport.write(request)
+            self._transport.write(request)
             await self._over
         finally:
             self.close()
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
         if self._over.done() and not self._over.cancelled():
             self._over.exception()  # retrieved, so that asyncio does not warn
         self._over.cancel()
@@ -171,38 +180,54 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        if not self._packets:
-            self._loop.call_soon(self._drain)
-        self._packets.append((self._clock(), data))
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._keep(bytes(self._buffer[:nbytes]))
+        self._unparsed_bytes += nbytes
+        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
+            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._drain()
-        if self._over.done():
-            return
-        if self._has_head and not self._has_length:
-            # Without a content length, the end of the connection ends the answer.
-            self._over.set_result(None)
-        else:
-            reason = getattr(exc, "strerror", None) or str(exc or "") or "connection closed"
-            self._over.set_exception(BrokenConnectionError(reason))
+        self._keep(exc)
 
-    def _drain(self) -> None:
+    def _keep(self, packet: bytes | Exception | None) -> None:
+        at_ns = time.perf_counter_ns()
+        if not self._packets:
+            if not self._unparsed:
+                self._loop.call_soon(_parse, self._loop, self._unparsed)
+            self._unparsed.append(self)
+        self._packets.append((at_ns, packet))
+
+    def parse(self) -> None:
         packets, self._packets = self._packets, []
-        for at_ns, data in packets:
+        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
+            self._transport.resume_reading()
+        self._unparsed_bytes = 0
+        for at_ns, packet in packets:
             if self._over.done():
                 return
             try:
-                is_over = self._take(self._receiver, at_ns, data)
+                if not isinstance(packet, bytes):
+                    self._end(packet)
+                elif not self._take(at_ns, packet):
+                    continue
             except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
                 self._over.set_exception(error)
-                return
-            if is_over:
+            else:
                 self._over.set_result(None)
 
-    def _take(self, receiver: Receiver | None, at_ns: int, data: bytes) -> bool:
-        if receiver is None:
-            raise NotHttpError("the server sent data before the request")
+    def _end(self, error: Exception | None) -> None:
+        # Without a content length, the end of the connection ends the answer.
+        if self._has_length or not self._has_head:
+            reason = getattr(error, "strerror", None) or str(error or "") or "connection closed"
+            raise AnswerError("broken_stream", reason)
+
+    def _take(self, at_ns: int, data: bytes) -> bool:
+        if self._answer is None:
+            raise _not_http("the server sent data before the request")
         had_head = self._has_head
         try:
             self._parser.feed_data(data)
@@ -210,37 +235,45 @@ class Connection(asyncio.Protocol):
             # Ignore data after the complete answer.
             if not self._is_whole:
                 shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
-                raise NotHttpError(f"{error.__context__ or error}{shown}") from None
+                raise _not_http(f"{error.__context__ or error}{shown}") from None
         pieces, self._pieces = self._pieces, []
-        # The parser buffers incomplete headers, including trailers after the body.
+        # The parser buffers incomplete headers, interim responses, and trailers after the body.
         self._waiting_bytes = 0 if pieces else self._waiting_bytes + len(data)
         if self._waiting_bytes > _LONGEST_HEAD_BYTES:
-            raise NotHttpError(f"its header is longer than {_LONGEST_HEAD_BYTES:,} bytes")
+            raise _not_http(f"its header is longer than {_LONGEST_HEAD_BYTES:,} bytes")
         if self._has_head and not had_head:
-            receiver.head(self._parser.get_status_code(), self._headers)
-        goes_on = not pieces or receiver.body(at_ns, b"".join(pieces))
+            self._answer.head(self._parser.get_status_code(), self._headers)
+        goes_on = not pieces or self._answer.body(at_ns, b"".join(pieces))
         return self._is_whole or not goes_on
 
     # Methods that the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
-        if len(self._headers) > _MOST_HEADERS:
-            raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
 
     def on_headers_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:
-            self._has_head = True
-            is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")
-            self._has_length = is_chunked or "content-length" in self._headers
-            return
-        self._headers = {}
-        self._interim_count += 1
-        if self._interim_count > _MOST_INTERIM_ANSWERS:
-            raise ValueError(f"{self._interim_count} interim responses without a final one")
+        self._has_head = self._parser.get_status_code() >= 200
+        if not self._has_head:  # an interim response
+            self._headers = {}
+        is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")
+        self._has_length = is_chunked or "content-length" in self._headers
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         self._is_whole = self._has_head
+
+
+def _not_http(reason: str) -> AnswerError:
+    return AnswerError("bad_response", f"not HTTP: {plain(reason, TEXT_LENGTH)}")
+
+
+def _parse(loop: asyncio.AbstractEventLoop, unparsed: deque[Connection]) -> None:
+    """Parse packets for the length of a slice, so that others are read in time."""
+    end_ns = time.perf_counter_ns() + _SLICE_NS
+    while unparsed:
+        unparsed.popleft().parse()
+        if unparsed and time.perf_counter_ns() > end_ns:
+            loop.call_soon(_parse, loop, unparsed)
+            return

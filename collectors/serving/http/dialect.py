@@ -133,7 +133,8 @@ class Dialect(ABC):
 
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    value = json.loads(payload)
+    # Decoded here, because `json.loads` would first search the bytes for other encodings.
+    value = json.loads(payload.decode())
     if not isinstance(value, dict):
         raise ValueError("the event is not a JSON object")
     return value

@@ -30,7 +30,7 @@ from ...process.ending import last_lines
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
-from .client import TEXT_LENGTH, BoundedAnswer, HttpClient
+from .client import TEXT_LENGTH, Answer, HttpClient
 from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
@@ -292,11 +292,9 @@ class HttpEngine:
         answer = self._ask(method, path, data, self._setup_end_s - time.monotonic())
         return bytes(answer.data) if answer.problem is None and answer.status == 200 else None
 
-    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> BoundedAnswer:
+    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> Answer:
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
-        answer = asyncio.run(
-            self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)
-        )
+        answer = asyncio.run(self._client.ask(method, path, data, limit_s, _ANSWER_BYTES))
         if answer.problem is None and len(answer.data) > _ANSWER_BYTES:
             answer.problem = f"not HTTP: the answer is longer than {_ANSWER_BYTES:,} bytes"
         return answer

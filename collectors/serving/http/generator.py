@@ -12,25 +12,19 @@ import contextlib
 import json
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from tracekit.units import NS_PER_MS, NS_PER_S
 
 from ...process.signals import signals_as_cancellation
-from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress, Prompt
+from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress
 from ..records import RequestRecord
 from ..runner import LoadRunner, Pass
 from .answer import Attempt
-from .client import (
-    BrokenConnectionError,
-    Connection,
-    HttpClient,
-    NotHttpError,
-    connection_problem,
-)
+from .client import TEXT_LENGTH, AnswerError, Connection, HttpClient
 from .dialect import Call, Dialect, plain
 
 DEFAULT_AFTER_PCT = 40
@@ -47,7 +41,6 @@ _LATE_NS = 100 * NS_PER_MS
 _LATE_PCT = 10
 _START_TIMEOUT_S = 60.0
 _INTERRUPTED_TIMEOUT_S = 5.0
-_REASON_LENGTH = 200
 
 
 class LoadGenerator:
@@ -71,6 +64,7 @@ class LoadGenerator:
         self._dialect = dialect
         self._client = client
         self._plan = plan
+        self._limit_s = plan.timeout_ns / NS_PER_S
         self._start_call = start_call
         self._stop_timeout_s = stop_timeout_s
         self._ended = ended
@@ -78,8 +72,6 @@ class LoadGenerator:
         self._result = self._runner.result
         self._cpu_ns = time.process_time_ns()
         self._lags_ns: list[int] = []
-        # Whether the profiled load is over.
-        self._is_trace_over = False
 
     def run(self) -> LoadResult:
         return asyncio.run(self._run())
@@ -126,40 +118,33 @@ class LoadGenerator:
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
         """Send the load again until the profile window is over; profiler errors become a note."""
-        plan = self._profile_plan()
+        result, plan = self._result, self._profile_plan()
         if plan.after is None:
             await self._start_profile(start_call)
         load = asyncio.create_task(self._send(part))
-        window = asyncio.create_task(self._profile(part, plan, start_call))
         try:
-            # The first task to finish ends the other: neither is useful without the other.
-            await asyncio.wait((load, window), return_when=asyncio.FIRST_COMPLETED)
+            if plan.after is not None:
+                await self._until(plan.after, part, load, time.perf_counter_ns())
+                if load.done():
+                    result.profile_note = (
+                        f"no profile: the load ended before the profile started, after {plan.after}"
+                    )
+                else:
+                    await self._start_profile(start_call)
+            if result.window_start_ns is not None:
+                count = part.finished_count
+                await self._until(plan.length, part, load, result.window_start_ns, count)
         except asyncio.CancelledError:
             self._stop_timeout_s = _INTERRUPTED_TIMEOUT_S
-        self._is_trace_over = True
-        await window
+        if result.window_start_ns is not None:
+            result.window_end_ns = time.perf_counter_ns()
+            stop = self._dialect.stop_profile
+            problem = None if stop is None else await self._call(stop, self._stop_timeout_s)
+            if problem is not None:
+                result.profile_note = f"the profile could not be stopped: {problem}"
         load.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await load
-
-    async def _profile(self, part: Pass, plan: ProfilePlan, start_call: Call) -> None:
-        result = self._result
-        if plan.after is not None:
-            await self._until(plan.after, part, time.perf_counter_ns())
-            if self._is_trace_over:
-                result.profile_note = (
-                    f"no profile: the load ended before the profile started, after {plan.after}"
-                )
-                return
-            await self._start_profile(start_call)
-        if result.window_start_ns is None:
-            return
-        await self._until(plan.length, part, result.window_start_ns, part.finished_count)
-        result.window_end_ns = time.perf_counter_ns()
-        stop = self._dialect.stop_profile
-        problem = None if stop is None else await self._call(stop, self._stop_timeout_s)
-        if problem is not None:
-            result.profile_note = f"the profile could not be stopped: {problem}"
 
     async def _start_profile(self, start_call: Call) -> None:
         self._result.profile_note = await self._call(start_call, _START_TIMEOUT_S)
@@ -167,22 +152,28 @@ class LoadGenerator:
             self._result.window_start_ns = time.perf_counter_ns()
 
     async def _until(
-        self, mark: Mark | None, part: Pass, begin_ns: int, begin_count: int = 0
+        self,
+        mark: Mark | None,
+        part: Pass,
+        load: asyncio.Task[None],
+        begin_ns: int,
+        begin_count: int = 0,
     ) -> None:
-        while not self._is_trace_over:
+        """Wait for a mark or the end of the load."""
+        while not load.done():
             count = part.finished_count - begin_count
             if mark is not None and mark.is_reached(count, time.perf_counter_ns() - begin_ns):
                 return
-            await asyncio.sleep(_POLL_S)
+            await asyncio.wait((load,), timeout=_POLL_S)
 
     async def _call(self, call: Call, timeout_s: float) -> str | None:
         data = b"" if call.body is None else json.dumps(call.body).encode()
-        answer = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
+        answer = await self._client.ask(call.method, call.path, data, timeout_s)
         if answer.problem is not None:
             return f"{call.path} failed: {answer.problem}"
         if 200 <= answer.status < 300:
             return None
-        return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
+        return self._dialect.refusal(answer.status, plain(answer.text(), TEXT_LENGTH))
 
     def _profile_plan(self) -> ProfilePlan:
         """Return the profile window; by default, short loads are profiled completely."""
@@ -202,13 +193,12 @@ class LoadGenerator:
         reporter = asyncio.create_task(self._report(part))
         tasks = []
         try:
-            for record, prompt in zip(part.records, part.prompts, strict=True):
+            for record, (data, connection) in zip(part.records, ready, strict=True):
                 wait_ns = record.arrival_ns - time.perf_counter_ns()
                 if wait_ns > 0:
                     await asyncio.sleep(wait_ns / NS_PER_S)
                 if self._result.failure is not None:
                     break
-                data, connection = ready.popleft() if ready else (self._encoded(prompt), None)
                 request = self._request(part, record, gate, data, connection)
                 tasks.append(asyncio.create_task(request))
             await asyncio.gather(*tasks)
@@ -225,23 +215,23 @@ class LoadGenerator:
                 else "the server ended before the request was sent"
             )
 
-    async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Encode and connect a burst's requests; connecting later would spread out the burst."""
+    async def _ready(self, part: Pass) -> list[tuple[bytes, Connection | None]]:
+        """Encode all requests and connect those of a burst, which would otherwise spread out."""
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
-        limit_s = min(_CONNECT_S, self._plan.timeout_ns / NS_PER_S)
+        limit_s = min(_CONNECT_S, self._limit_s)
         opened = await asyncio.gather(
             *(asyncio.wait_for(self._client.connect(), limit_s) for _ in range(count)),
             return_exceptions=True,
         )
         # A connection that fails now is retried by its request, which records the outcome.
         connections = [item if isinstance(item, Connection) else None for item in opened]
-        requests = [self._encoded(prompt) for prompt in part.prompts[:count]]
-        return deque(zip(requests, connections, strict=True))
-
-    def _encoded(self, prompt: Prompt) -> bytes:
-        data = self._dialect.encoded(prompt, self._plan.max_new_token_count)
-        return self._client.request("POST", self._dialect.generate_path, data)
+        path, length = self._dialect.generate_path, self._plan.max_new_token_count
+        requests = [
+            self._client.request("POST", path, self._dialect.encoded(prompt, length))
+            for prompt in part.prompts
+        ]
+        return list(zip_longest(requests, connections))
 
     async def _request(
         self,
@@ -252,57 +242,35 @@ class LoadGenerator:
         connection: Connection | None,
     ) -> None:
         """Run one request with its retries; it always gets an outcome."""
-        # Random delays between attempts prevent all failed requests from retrying at the same time.
-        jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
         async with gate:
             if self._result.failure is not None:
                 return
             part.sent()
             try:
-                while True:
-                    pause_s = await self._attempt(record, data, connection)
-                    connection = None
-                    if pause_s is None or record.attempt_count > self._plan.retry_count:
-                        break
+                attempt = await self._attempt(record, data, connection)
+                # Random pauses prevent all failed requests from retrying at the same time.
+                jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
+                while not attempt.is_final and record.attempt_count <= self._plan.retry_count:
+                    pause_s = _pause_s(attempt.headers)
                     pause_s = pause_s or _FIRST_PAUSE_S * 2 ** (record.attempt_count - 1)
                     await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S) * (0.5 + jitter.random()))
+                    attempt = await self._attempt(record, data)
             finally:
                 part.finished(record)
 
     async def _attempt(
-        self, record: RequestRecord, data: bytes, connection: Connection | None
-    ) -> float | None:
-        """Send a request once; return the pause, s, before a retry, or None if none is needed."""
-        limit_s = self._plan.timeout_ns / NS_PER_S
-        deadline = asyncio.timeout(limit_s)
-        attempt = Attempt(self._dialect, record, time.perf_counter_ns, deadline)
-        attempt.begin()
+        self, record: RequestRecord, data: bytes, connection: Connection | None = None
+    ) -> Attempt:
+        attempt = Attempt(self._dialect, record)
         try:
-            async with deadline:
-                if connection is not None and not connection.is_open:
-                    connection.close()
-                    connection = None
-                if connection is None:
-                    connection = await self._client.connect()
-                await connection.exchange(data, attempt)
-            attempt.end_of_answer()
-        except TimeoutError:
-            # The server may keep the connection open after a complete answer.
-            if attempt.is_complete:
-                attempt.finalize("")
-            else:
-                reason = f"not complete {limit_s:g} s after it was sent"
-                attempt.end("timeout", reason, is_final=True)
-        except BrokenConnectionError as error:
-            attempt.finalize(str(error))
-        except NotHttpError as error:
-            attempt.end("bad_response", f"not HTTP: {error}", is_final=True)
-        except (OSError, UnicodeError) as error:
-            attempt.end("refused", connection_problem(error))
+            await self._client.exchange(data, attempt, self._limit_s, connection)
+            attempt.end()
+        except AnswerError as error:
+            attempt.fail(error.outcome, str(error))
         except asyncio.CancelledError:
-            attempt.end("cancelled", f"the load was stopped {attempt.progress()}")
+            attempt.fail("cancelled", "the load was stopped")
             raise
-        return None if attempt.is_final else _pause_s(attempt.headers)
+        return attempt
 
     async def _report(self, part: Pass) -> None:
         due_ns = time.perf_counter_ns()

@@ -13,12 +13,14 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import signal
 import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,130 +51,105 @@ class Quirks:
     host: str = "127.0.0.1"
 
 
-class GoneError(Exception):
-    """The connection was ended on purpose."""
+def event_of(value: Any) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.head = ""
-        self.writer = writer
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    async def read(self) -> tuple[str, str, bytes]:
-        self.head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-        request, *lines = self.head.split("\r\n")
-        method, path, _ = request.split(" ", 2)
-        headers = {line.partition(":")[0].lower(): line.partition(":")[2] for line in lines}
-        return method, path, await self.reader.readexactly(int(headers.get("content-length", 0)))
-
-    async def answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        is_text = isinstance(body, str)
-        data = (body if is_text else json.dumps(body)).encode()
-        head = f"HTTP/1.1 {status} Status\r\nContent-Length: {len(data)}\r\nConnection: close\r\n"
-        head += f"Content-Type: {'text/plain' if is_text else 'application/json'}\r\n"
-        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self.writer.write(head.encode() + b"\r\n" + data)
-        await self.writer.drain()
-
-    async def begin_stream(self) -> None:
-        self.writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-        )
-        await self.writer.drain()
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
-        await self.writer.drain()
-
-    def reset(self) -> None:
-        """End the connection with a reset, as a crashed server does."""
-        self.writer.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )
-        self.writer.transport.abort()
-        raise GoneError
+def usage(prompt: int, completion: int) -> dict[str, int]:
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion}
+    return {**counts, "total_tokens": prompt + completion}
 
 
 class Engine:
-    name = ""
     generate_path = "/v1/completions"
     health_path = "/health"
 
     def __init__(self, quirks: Quirks) -> None:
         self.quirks = quirks
         self.begin_s = time.monotonic()
-        self.count = 0
+        self.count = self.in_flight = self.most_in_flight = 0
         self.calls: list[str] = []
         self.bodies: list[dict[str, Any]] = []
-        self.in_flight = 0
-        self.most_in_flight = 0
-        self.profile_folder: str | None = None
+        self.profile_folder = Path()
         self.background: set[asyncio.Task[None]] = set()
 
-    async def handle(self, connection: Connection) -> None:
-        method, path, body = await connection.read()
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, path, _ = head.split(" ", 2)
+        length = head.lower().partition("content-length:")[2].partition("\r\n")[0]
+        body = json.loads(await reader.readexactly(int(length or 0)) or "null")
+        status, answer, headers = 200, None, {}
         if path == "/stand_in":
             if method == "POST":
-                self.__init__(Quirks(**json.loads(body)))
+                self.__init__(Quirks(**body))
             names = ("calls", "count", "most_in_flight")
-            seen = {name: getattr(self, name) for name in names}
-            await connection.answer(200, {**seen, "bodies": self.bodies[:3]})
-            return
-        self.calls.append(f"{method} {path}")
-        if self.quirks.leaks:
-            # Some servers log their arguments and their requests.
-            sys.stdout.write(f"{sys.argv} {dict(os.environ)} {connection.head} {body!r}\n")
-            sys.stdout.flush()
-        if path == self.health_path and time.monotonic() - self.begin_s < self.quirks.unhealthy_s:
-            await connection.answer(503, {"message": "Error"})
-        elif method == "POST" and path == self.generate_path:
-            behavior = self.quirks.behavior[self.count % len(self.quirks.behavior)]
-            self.count += 1
-            self.bodies.append(json.loads(body))
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
-            try:
-                await self.behave(connection, behavior, self.bodies[-1])
-            finally:
-                self.in_flight -= 1
+            answer = {name: getattr(self, name) for name in names} | {"bodies": self.bodies[:3]}
         else:
-            status, answer = await self.other(method, path, json.loads(body or b"null"))
-            await connection.answer(status, answer)
+            self.calls.append(f"{method} {path}")
+            if self.quirks.leaks:
+                # Some servers log their arguments and their requests.
+                os.write(1, f"{sys.argv} {dict(os.environ)} {head} {body}\n".encode())
+            if (
+                path == self.health_path
+                and time.monotonic() - self.begin_s < self.quirks.unhealthy_s
+            ):
+                status, answer = 503, {"message": "Error"}
+            elif method == "POST" and path == self.generate_path:
+                self.in_flight += 1
+                self.most_in_flight = max(self.most_in_flight, self.in_flight)
+                try:
+                    status, answer = await self.generate(writer, head, body)
+                finally:
+                    self.in_flight -= 1
+                if self.quirks.retry_after is not None:
+                    headers["Retry-After"] = self.quirks.retry_after
+            else:
+                status, answer = await self.other(method, path, body)
+        if answer is not None:
+            kind = "text/plain" if isinstance(answer, str) else "application/json"
+            data = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+            headers |= {"Content-Length": len(data), "Content-Type": kind, "Connection": "close"}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            writer.write(f"HTTP/1.1 {status} Status\r\n{lines}\r\n".encode() + data)
+            await writer.drain()
 
-    async def behave(self, connection: Connection, behavior: str, body: dict[str, Any]) -> None:
+    async def generate(
+        self, writer: asyncio.StreamWriter, head: str, body: dict[str, Any]
+    ) -> tuple[int, Any]:
+        """Write a stream, or return the status and text of an error."""
+        behavior = self.quirks.behavior[self.count % len(self.quirks.behavior)]
+        self.count += 1
+        self.bodies.append(body)
         if behavior.isdecimal():
-            headers = {"Retry-After": self.quirks.retry_after} if self.quirks.retry_after else {}
-            await connection.answer(int(behavior), self.problem("the server is busy"), headers)
-            return
+            return int(behavior), self.problem("the server is busy")
         if behavior == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if behavior == "echo":
-            secrets = [connection.head, body, *sys.argv, os.environ.get("HF_TOKEN")]
-            await connection.answer(400, {"message": [str(part)[:190] for part in secrets]})
-            return
-        if behavior == "echo_event":
-            await connection.begin_stream()
-            await connection.send(self.error_event(connection.head))
-            return
-        refusal = self.check(body)
+            secrets = [head, body, *sys.argv, os.environ.get("HF_TOKEN")]
+            return 400, {"message": [str(part)[:190] for part in secrets]}
+        refusal = self.refusal(body)
         if refusal is not None:
-            await connection.answer(*refusal)
-            return
-        await connection.begin_stream()
-        half = max(1, self.new_tokens(body) // 2)
+            return refusal
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        )
         sent = 0
         async for event in self.events(body):
-            if sent == half and behavior == "reset":
-                connection.reset()
-            await connection.send(event)
+            if sent == max(1, self.new_tokens(body) // 2) and behavior == "reset":
+                # A crashed server ends its connections with a reset.
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+                writer.transport.abort()
+                raise ConnectionError
+            data = event_of({"error": {"message": head}}) if behavior == "echo_event" else event
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await writer.drain()
             sent += 1
-        if behavior == "open":
-            await asyncio.sleep(3600)
-        connection.writer.write(b"0\r\n\r\n")
-        await connection.writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return 200, None
 
     async def paced(self, count: int) -> AsyncIterator[int]:
         total = 0
@@ -187,26 +164,33 @@ class Engine:
         count = len(prompt) if isinstance(prompt, list) else len(prompt.split()) * 3 // 2
         return count + self.quirks.extra_prompt_tokens
 
-    def later(self, write: Callable[[], Any]) -> None:
-        task = asyncio.create_task(write())
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
-
-    async def write_trace(self, name: str, rank: int) -> None:
-        folder = Path(self.profile_folder or ".")
-        await asyncio.sleep(self.quirks.trace_delay_s)
-        folder.mkdir(parents=True, exist_ok=True)
-        value = trace(rank, self.quirks.trace_count)
-        if self.quirks.leaks:
-            value["environment"] = {"argv": sys.argv, **os.environ}
-        data = gzip.compress(json.dumps(value).encode())
-        parts = 4 if self.quirks.trace_grow_s else 1
-        size = len(data) // parts + 1
-        with (folder / name).open("wb") as file:
-            for start in range(0, len(data), size):
-                file.write(data[start : start + size])
-                file.flush()
-                await asyncio.sleep(self.quirks.trace_grow_s / parts)
+    async def write_traces(self, name: str) -> None:
+        """Write a trace per rank into the profile's folder, where it may appear late and grow."""
+        for rank in range(self.quirks.trace_count):
+            await asyncio.sleep(self.quirks.trace_delay_s)
+            self.profile_folder.mkdir(parents=True, exist_ok=True)
+            event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 2.0, "name": "aten::mm"}
+            value = {
+                "schemaVersion": 1,
+                "distributedInfo": {
+                    "rank": rank, "world_size": self.quirks.trace_count, "backend": "nccl"
+                },
+                "traceEvents": [
+                    {**event, "ts": 10.0 * index, "args": {"External id": index}}
+                    for index in range(200)
+                ],
+            }  # fmt: skip
+            if self.quirks.leaks:
+                value["environment"] = {"argv": sys.argv, **os.environ}
+            data = gzip.compress(json.dumps(value).encode())
+            parts = 4 if self.quirks.trace_grow_s else 1
+            size = len(data) // parts + 1
+            path = self.profile_folder / name.format(rank=rank, ns=time.time_ns())
+            with path.open("wb") as file:
+                for start in range(0, len(data), size):
+                    file.write(data[start : start + size])
+                    file.flush()
+                    await asyncio.sleep(self.quirks.trace_grow_s / parts)
 
     # The protocol:
 
@@ -215,32 +199,28 @@ class Engine:
         wanted = wanted or body["max_tokens"]
         return min(wanted, self.quirks.stop_after_tokens or wanted)
 
-    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         del body
         return None
 
     def problem(self, text: str) -> Any:
         return {"error": {"message": text, "type": "server_error", "code": 500}}
 
-    def error_event(self, text: str) -> bytes:
-        return event_of({"error": {"message": text}})
-
     def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
         raise NotImplementedError
 
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        del method, path, body
-        return 404, {"detail": "Not Found"}
+        del method, body
+        return (200, "") if path == "/health" else (404, {"detail": "Not Found"})
 
 
 class LightLlm(Engine):
-    name = "lightllm"
     generate_path = "/generate_stream"
 
     def problem(self, text: str) -> Any:
         return {"message": text}
 
-    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         inputs = body["inputs"]
         if isinstance(inputs, list) and max(inputs) >= VOCABULARY:
             return 400, {"message": "prompt List[int] format contain id > vocab_size"}
@@ -264,16 +244,15 @@ class LightLlm(Engine):
         if method == "GET" and path in ("/profiler_start", "/profiler_stop"):
             if not self.quirks.profiling:
                 return 400, {"message": "Profiling support not enabled"}
-            self.profile_folder = self.quirks.trace_dir or os.environ.get("LIGHTLLM_TRACE_DIR")
             if path == "/profiler_stop" and self.quirks.profiling == "torch_profiler":
-                for rank in range(self.quirks.trace_count):
-                    name = f"lightllm-model_backend-node0_dev{rank}_tid{900 - rank}"
-                    name += f".{time.time_ns()}.pt.trace.json.gz"
-                    # The answer does not wait for the inference loop to write it.
-                    self.later(lambda name=name, rank=rank: self.write_trace(name, rank))
+                self.profile_folder = Path(
+                    self.quirks.trace_dir or os.environ["LIGHTLLM_TRACE_DIR"]
+                )
+                # The answer does not wait for the inference loop to write the traces.
+                name = "lightllm-model_backend-node0_dev{rank}_tid9{rank}.{ns}.pt.trace.json.gz"
+                task = asyncio.create_task(self.write_traces(name))
+                self.background.add(task)
             return 200, {"status": "ok"}
-        if path == "/health":
-            return 200, {"message": "Ok"}
         if path == "/get_server_info":
             return 200, {
                 "model_dir": f"/models/{MODEL}",
@@ -306,14 +285,12 @@ class Completions(Engine):
             yield event_of({"id": "cmpl-1", "choices": [], "usage": usage(prompt, wanted)})
         yield b"data: [DONE]\n\n"
 
-    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         if body.get("model") != MODEL:
             return 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}}
         return None
 
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if path == "/health":
-            return 200, ""
         if path == "/v1/models":
             card = {"id": MODEL, "object": "model", "max_model_len": 2048, "root": "/models/x"}
             return 200, {"object": "list", "data": [card]}
@@ -321,25 +298,21 @@ class Completions(Engine):
 
 
 class Vllm(Completions):
-    name = "vllm"
-
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path == "/version":
             return 200, {"version": "0.32.0"}
         if method == "POST" and self.quirks.profiling and path.endswith("_profile"):
-            self.profile_folder = self.quirks.trace_dir or os.environ["VLLM_TORCH_PROFILER_DIR"]
             if path == "/stop_profile":
                 # Answered once the files are written; the front end writes one, too.
-                for rank in range(self.quirks.trace_count):
-                    await self.write_trace(f"rank{rank}.{time.time_ns()}.pt.trace.json.gz", rank)
-                await self.write_trace(f"host_1.async_llm.{time.time_ns()}.pt.trace.json.gz", 0)
+                variable = os.environ.get("VLLM_TORCH_PROFILER_DIR")
+                self.profile_folder = Path(self.quirks.trace_dir or variable or "")
+                await self.write_traces("rank{rank}.{ns}.pt.trace.json.gz")
+                await self.write_traces("host_1.async_llm.{ns}.pt.trace.json.gz")
             return 200, ""
         return await super().other(method, path, body)
 
 
 class Sglang(Completions):
-    name = "sglang"
-
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path == "/server_info":
             return 200, {
@@ -350,23 +323,21 @@ class Sglang(Completions):
                 "internal_states": [{"large": "x" * 1000}],
             }
         if path == "/start_profile":
-            self.profile_folder = body["output_dir"]
+            self.profile_folder = Path(body["output_dir"])
             return 200, "Start profiling.\n"
         if path == "/stop_profile":
-            for rank in range(self.quirks.trace_count):
-                await self.write_trace(f"1700000000.5-TP-{rank}.trace.json.gz", rank)
+            await self.write_traces("1700000000.5-TP-{rank}.trace.json.gz")
             return 200, "Stop profiling. This will take some time.\n"
         return await super().other(method, path, body)
 
 
 class Tgi(Engine):
-    name = "tgi"
     generate_path = "/generate_stream"
 
     def problem(self, text: str) -> Any:
         return {"error": text, "error_type": "overloaded"}
 
-    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         if not isinstance(body["inputs"], str):
             return 422, "Failed to deserialize the JSON body: inputs: invalid type: sequence"
         return None
@@ -387,8 +358,6 @@ class Tgi(Engine):
             yield b"data:" + json.dumps(value).encode() + b"\n\n"
 
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if path == "/health":
-            return 200, ""
         if path == "/info":
             return 200, {"model_id": MODEL, "max_total_tokens": 2048, "version": "3.3.4"}
         return await super().other(method, path, body)
@@ -397,10 +366,9 @@ class Tgi(Engine):
 class OpenAi(Engine):
     """The completions API as `transformers serve` speaks it: text only, no `[DONE]`."""
 
-    name = "openai"
     health_path = "/v1/models"
 
-    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
         known = {"model", "prompt", "max_tokens", "temperature", "stream", "stream_options"}
         if set(body) - known:
             return 422, {"detail": f"Unexpected fields in the request: {set(body) - known}"}
@@ -422,39 +390,14 @@ class OpenAi(Engine):
         return await super().other(method, path, body)
 
 
-def event_of(value: Any) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
-
-
-def usage(prompt: int, completion: int) -> dict[str, int]:
-    counts = {"prompt_tokens": prompt, "completion_tokens": completion}
-    return {**counts, "total_tokens": prompt + completion}
-
-
-def trace(rank: int, world_size: int) -> dict[str, Any]:
-    event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
-    return {
-        "schemaVersion": 1,
-        "distributedInfo": {"rank": rank, "world_size": world_size, "backend": "nccl"},
-        "traceEvents": [
-            {**event, "name": "aten::mm", "ts": 10.0 * index, "args": {"External id": index}}
-            for index in range(200)
-        ],
-    }
-
-
 async def serve(engine: Engine, port_file: Path) -> None:
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await engine.handle(Connection(reader, writer))
-        except (GoneError, ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await engine.handle(reader, writer)
+        writer.close()
 
-    server = await asyncio.start_server(
-        on_connection, engine.quirks.host, engine.quirks.port, backlog=2048
-    )
+    quirks = engine.quirks
+    server = await asyncio.start_server(on_connection, quirks.host, quirks.port, backlog=2048)
     # Renamed, so that the file is never seen empty.
     partial = port_file.with_suffix(".partial")
     partial.write_text(str(server.sockets[0].getsockname()[1]))
@@ -464,10 +407,8 @@ async def serve(engine: Engine, port_file: Path) -> None:
 
 
 if __name__ == "__main__":
-    import resource
-
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    engines = {kind.name: kind for kind in (LightLlm, Vllm, Sglang, Tgi, OpenAi)}
+    engines = {kind.__name__.lower(): kind for kind in (LightLlm, Vllm, Sglang, Tgi, OpenAi)}
     given = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
     asyncio.run(serve(engines[sys.argv[1]](Quirks(**given)), Path(sys.argv[2])))

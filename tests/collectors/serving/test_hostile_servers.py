@@ -5,6 +5,8 @@ from random import Random
 import pytest
 from _hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack, whole
 
+from tracekit.errors import WorkloadError
+
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_hostile_server(name, tmp_path):
@@ -14,7 +16,7 @@ def test_a_hostile_server(name, tmp_path):
     request_s = 0.3 if kind.outcome in ("timeout", "any") else 60
     hostile = kind.hostile(Random(name))
     ended = attack(hostile, tmp_path, startup_s=startup_s, request_s=request_s)
-    assert ended.sent_bytes < MOST_SENT_BYTES
+    assert ended.server.sent_bytes < MOST_SENT_BYTES
     outcomes = {request["outcome"] for request in ended.requests}
     if kind.outcome == "refused":
         assert ended.run is None
@@ -34,5 +36,11 @@ def test_a_redirect_does_not_carry_the_key_away(path, status, tmp_path):
     with HostileServer(Hostile()) as thief:
         redirect = whole(b"", status, f"Location: {thief.url}/steal")
         ended = attack(Hostile(scripts={path: redirect}), tmp_path)
-    assert any(KEY.encode() in head for head in ended.heads)
-    assert thief.heads == []
+    assert any(KEY.encode() in line for line in ended.server.head_lines)
+    assert thief.head_lines == []
+
+
+def test_a_server_without_tls(serve):
+    first = Hostile(scripts={"/health": whole(b"ok")._replace(speaks_first=True)})
+    with HostileServer(first) as server, pytest.raises(WorkloadError, match="SSL"):
+        serve(None, engine="vllm", url=server.url.replace("http", "https"), startup_timeout=0.3)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from tracekit.collectors.serving.plan import (
-    Arrival,
     LoadPlan,
     LoadProgress,
     Mark,
@@ -20,22 +19,32 @@ from tracekit.collectors.serving.runner import LoadRunner
 from tracekit.errors import UsageError
 
 
-def test_fixed_arrivals():
+def test_arrivals():
     assert parse_arrival("burst").schedule_ns(3, 0) == [0, 0, 0]
     assert parse_arrival("constant:4").schedule_ns(3, 0) == [0, 250_000_000, 500_000_000]
-    for text in ("burst", "poisson:2.5", "constant:100"):
-        assert str(parse_arrival(text)) == text
-
-
-def test_poisson_has_its_rate_and_spread():
     due = parse_arrival("poisson:50").schedule_ns(20_001, 7)
     gaps = [b - a for a, b in pairwise(due)]
     assert due[0] == 0
-    assert statistics.mean(gaps) == pytest.approx(20e6, rel=0.03)
     # Exponential gaps spread as widely as they are long.
+    assert statistics.mean(gaps) == pytest.approx(20e6, rel=0.03)
     assert statistics.stdev(gaps) == pytest.approx(20e6, rel=0.05)
-    assert due == Arrival("poisson", 50).schedule_ns(20_001, 7)
-    assert due != Arrival("poisson", 50).schedule_ns(20_001, 8)
+    assert due == parse_arrival("poisson:50").schedule_ns(20_001, 7)
+    assert due != parse_arrival("poisson:50").schedule_ns(20_001, 8)
+
+
+MARKS = {
+    "12": Mark(request_count=12),
+    "10%": Mark(request_count=20),
+    "0": Mark(request_count=0),
+    "1.5s": Mark(duration_ns=1_500_000_000),
+    "20ms": Mark(duration_ns=20_000_000),
+}
+
+
+def test_points_in_the_load():
+    assert {text: parse_mark(text, 200, "--profile-after") for text in MARKS} == MARKS
+    assert [MARKS["12"].is_reached(count, 10**18) for count in (11, 12)] == [False, True]
+    assert [MARKS["20ms"].is_reached(99, at) for at in (19_999_999, 20_000_000)] == [False, True]
 
 
 @pytest.mark.parametrize("text", ["", "burst:3", "poisson", "poisson:0", "constant:inf", "often"])
@@ -44,54 +53,20 @@ def test_a_wrong_arrival_is_refused(text):
         parse_arrival(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "mark"),
-    [
-        ("12", Mark(request_count=12)),
-        ("10%", Mark(request_count=20)),
-        ("0", Mark(request_count=0)),
-        ("1.5s", Mark(duration_ns=1_500_000_000)),
-        ("20ms", Mark(duration_ns=20_000_000)),
-    ],
-)
-def test_points_in_the_load(text, mark):
-    assert parse_mark(text, 200, "--profile-after") == mark
-
-
 @pytest.mark.parametrize("text", ["", "s", "-1", "101%", "nan%", "1.5", "2 hours"])
 def test_a_wrong_mark_is_refused(text):
     with pytest.raises(UsageError, match="--profile-for"):
         parse_mark(text, 200, "--profile-for")
 
 
-@pytest.mark.parametrize(
-    ("mark", "finished_count", "elapsed_ns", "is_reached"),
-    [
-        (Mark(request_count=2), 1, 900, False),
-        (Mark(request_count=2), 2, 0, True),
-        (Mark(duration_ns=100), 9, 99, False),
-        (Mark(duration_ns=100), 0, 100, True),
-        (Mark(request_count=0), 0, 0, True),
-    ],
-)
-def test_a_point_of_the_load_is_reached(mark, finished_count, elapsed_ns, is_reached):
-    assert mark.is_reached(finished_count, elapsed_ns) is is_reached
-
-
-def test_random_ids_stay_in_the_vocabulary():
-    prompts = token_id_prompts(4, 100, 2048, 5)
+@pytest.mark.parametrize(("size", "least"), [(2048, 512), (300, 0), (8, 0)])
+def test_random_ids_stay_in_the_vocabulary(size, least):
+    prompts = token_id_prompts(4, 100, size, 5)
     ids = [token for prompt in prompts for token in prompt.token_ids or ()]
     assert len(ids) == 400
-    assert 512 <= min(ids) <= max(ids) < 2048
-    assert prompts == token_id_prompts(4, 100, 2048, 5)
-    assert prompts != token_id_prompts(4, 100, 2048, 6)
+    assert least <= min(ids) <= max(ids) < size
+    assert prompts == token_id_prompts(4, 100, size, 5) != token_id_prompts(4, 100, size, 6)
     assert len({tuple(prompt.token_ids or ()) for prompt in prompts}) == 4
-
-
-@pytest.mark.parametrize("vocabulary_size", [8, 300])
-def test_small_vocabularies_have_prompts_too(vocabulary_size):
-    (prompt,) = token_id_prompts(1, 50, vocabulary_size, 0)
-    assert all(0 <= token < vocabulary_size for token in prompt.token_ids or ())
 
 
 def test_words_are_added_until_the_engine_counts_enough():
@@ -110,8 +85,7 @@ def test_words_are_added_until_the_engine_counts_enough():
 
 def test_lengths_that_words_cannot_give():
     prompts, counted = text_prompts(2, 5, 0, lambda text: 4 * len(text.split()))
-    assert counted == 4
-    assert [prompt.token_count for prompt in prompts] == [4, 4]
+    assert [counted, *(prompt.token_count for prompt in prompts)] == [4, 4, 4]
     # An engine that does not count tokens gets that number of words.
     prompts, counted = text_prompts(2, 10, 0, lambda _: None)
     assert counted is None

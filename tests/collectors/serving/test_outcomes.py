@@ -5,11 +5,11 @@ import resource
 import shlex
 import socket
 import subprocess
-import sys
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
-from processes import finished, wait_for
+from processes import wait_for
 
 import tracekit
 from tracekit import manifest
@@ -45,35 +45,32 @@ def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in, serve):
     assert run.lines[3] == "figures of run"
 
 
-def test_a_connection_may_stay_open_after_a_complete_answer(stand_in, serve):
-    run = serve(
-        stand_in("lightllm", behavior=["open"]), requests=2, warmup_requests=0, no_profile=True
-    )
-    assert [request["outcome"] for request in run.requests] == ["ok", "ok"]
-
-
 @pytest.mark.parametrize(
-    ("behavior", "attempt_count", "least_ns"),
-    # Latency counts from the last attempt; Retry-After is obeyed.
-    [(["503", "reset", "ok"], 3, 100_000_000), (["429", "ok"], 2, 500_000_000)],
+    ("behavior", "outcome", "attempt_count", "least_ns"),
+    [
+        # Latency counts from the last attempt; Retry-After is obeyed.
+        (["503", "reset", "ok"], "ok", 3, 100_000_000),
+        (["429", "ok"], "ok", 2, 500_000_000),
+        # This request would fail again.
+        (["404", "ok"], "http_error", 1, 0),
+    ],
 )
-def test_failed_requests_are_retried(behavior, attempt_count, least_ns, stand_in, serve):
-    wait = {"retry_after": "1"} if "429" in behavior else {}
-    server = stand_in("lightllm", behavior=behavior, **wait)
-    run = serve(server, requests=1, warmup_requests=0, retries=2, no_profile=True)
-    (request,) = run.requests
-    assert (request["outcome"], request["attempt_count"]) == ("ok", attempt_count)
-    assert (request["http_status"], request["reason"]) == (200, None)
-    assert len(request["token_ns"]) == 6
+def test_failed_requests_are_retried(
+    behavior, outcome, attempt_count, least_ns, stand_in, serve, tmp_path
+):
+    server = stand_in("lightllm", behavior=behavior, retry_after="1" if "429" in behavior else None)
+    refused = nullcontext() if outcome == "ok" else pytest.raises(WorkloadError)
+    with refused:
+        serve(server, requests=1, warmup_requests=0, retries=2, no_profile=True)
+    (request,) = records(tmp_path / "run")
+    assert (request["outcome"], request["attempt_count"]) == (outcome, attempt_count)
+    assert server.seen()["count"] == attempt_count
     assert request["sent_ns"] >= least_ns
-    assert run.load.retry_count == 2
-
-
-def test_a_request_that_would_fail_again_is_not_retried(stand_in, serve):
-    server = stand_in("lightllm", behavior=["404", "ok"])
-    run = serve(server, requests=4, **ONE_BY_ONE, retries=3, no_profile=True, is_incomplete=True)
-    assert [request["attempt_count"] for request in run.requests] == [1, 1, 1, 1]
-    assert server.seen()["count"] == 4
+    assert len(request["token_ns"]) == (6 if outcome == "ok" else 0)
+    assert (request["reason"] is None) == (outcome == "ok")
+    load = manifest.read(tmp_path / "run").load
+    assert load is not None
+    assert load.retry_count == 2
 
 
 def test_a_run_without_an_answer_fails(stand_in, serve, tmp_path):
@@ -170,19 +167,26 @@ def test_more_connections_than_the_system_allows(monkeypatch):
     assert "--concurrency" in str(caught.value.hint)
 
 
-def test_a_launched_server_that_is_killed(serve, stand_in_command):
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_a_server_that_is_killed(is_launched, serve, stand_in_command, tmp_path):
     words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
-    launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
-    run = serve(None, **launch, **ONE_BY_ONE, is_incomplete=True)
-    assert run.manifest.outcome == "incomplete"
-    assert "SIGKILL" in str(run.manifest.reason)
-    outcomes = Counter(record["outcome"] for record in run.all_requests)
-    assert outcomes["ok"] == 5
-    assert outcomes["cancelled"] + outcomes["broken_stream"] + outcomes["refused"] == 3
+    values = {"engine": "lightllm", "url": url, **ONE_BY_ONE}
+    if is_launched:
+        run = serve(None, launch=shlex.join(words), **values, is_incomplete=True)
+        assert "SIGKILL" in str(run.manifest.reason)
+    else:
+        with subprocess.Popen(words) as process:
+            wait_for((tmp_path / "port").exists, 300)
+            run = serve(None, **values, is_incomplete=True)
+            process.kill()
+    outcomes = [record["outcome"] for record in run.all_requests]
+    assert outcomes[:5] == ["ok"] * 5
+    # The next connection may or may not find the socket closed.
+    assert set(outcomes[5:]) <= {"broken_stream", "refused", *(["cancelled"] * is_launched)}
     load = run.load
     assert (load.ok_count, load.failed_count, load.request_count) == (5, 3, 8)
-    answered = [record["end_ns"] for record in run.all_requests if record["outcome"] == "ok"]
-    assert load.lost_ns >= max(answered)
+    assert load.lost_ns >= max(record["end_ns"] for record in run.all_requests[:5])
+    assert is_launched or load.lost_ns == run.all_requests[5]["end_ns"]
     with tracekit.open(run.folder, traces=False, cache=False) as trace:
         (row,) = trace.query("throughput").to_dicts()
         latency = trace.query("latency").to_dicts()
@@ -202,39 +206,12 @@ def test_requests_that_are_due_later_are_not_waited_for(serve, stand_in_command,
     assert outcomes["cancelled"] >= 998
 
 
-def test_a_server_that_tracekit_did_not_start(serve, stand_in_command, tmp_path):
-    words, url = stand_in_command(behavior=["ok"] * 5 + ["die"])
-    with subprocess.Popen(words) as process:
-        wait_for((tmp_path / "port").exists, 300)
-        run = serve(None, engine="lightllm", url=url, **ONE_BY_ONE, is_incomplete=True)
-        process.kill()
-    found = run.all_requests
-    assert [record["outcome"] for record in found[:5]] == ["ok"] * 5
-    # The next connection may or may not find the socket closed.
-    assert {record["outcome"] for record in found[5:]} <= {"broken_stream", "refused"}
-    assert run.load.lost_ns == found[5]["end_ns"]
-
-
 def test_a_server_that_is_lost_while_it_is_profiled(serve, stand_in_command):
     quirks = {"behavior": ["ok"] * 9 + ["die"], "profiling": "torch_profiler", "trace_dir": "."}
     words, url = stand_in_command(**quirks)
     launch = {"engine": "lightllm", "launch": shlex.join(words), "url": url}
     run = serve(None, **launch, **ONE_BY_ONE, is_incomplete=True)
     assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("incomplete", 8, [])
-
-
-def test_a_server_that_is_lost_before_its_first_answer(stand_in_command, tmp_path):
-    """On the command line: exit code 6, and a run folder without figures."""
-    words, url = stand_in_command(behavior=["die"])
-    server = ("--engine", "lightllm", "--launch", shlex.join(words), "--url", url)
-    load = ("--requests", "4", "--prompt-len", "8", "--max-new-tokens", "4", "--concurrency", "1")
-    command = ("-m", "tracekit", "collect", "--stage", "serve", *server, *load)
-    done = finished(sys.executable, *command, "--warmup-requests", "0", "--out", tmp_path / "run")
-    assert (done.returncode, done.stdout) == (6, "")
-    assert f"error: {tmp_path / 'run'}: " in done.stderr
-    assert "Traceback" not in done.stderr
-    run = manifest.read(tmp_path / "run")
-    assert (run.outcome, run.tokens_per_s_mean) == ("failed", None)
 
 
 def test_a_server_that_went_and_came_back(stand_in):

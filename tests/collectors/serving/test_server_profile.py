@@ -152,20 +152,16 @@ def test_a_trace_that_is_never_complete_is_not_taken(stand_in, serve, tmp_path):
     assert "of 2 traces" in run.load.profile_note
 
 
-def test_vllm_traces_without_that_of_the_front_end(stand_in, serve, tmp_path):
-    traces = tmp_path / "traces"
-    server = stand_in("vllm", profiling="torch", trace_dir=str(traces), trace_count=2)
-    run = serve(server, trace_dir=traces)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_traces_of_other_engines(engine, stand_in, serve, tmp_path):
+    """The front end of vLLM writes a trace of its own; SGLang receives the folder."""
+    place = {} if engine == "sglang" else {"trace_dir": tmp_path / "traces"}
+    quirks = {"profiling": "torch", "trace_dir": str(tmp_path / "traces")} if place else {}
+    server = stand_in(engine, trace_count=2, **quirks)
+    run = serve(server, **place)
     assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
     assert trace_of(run.folder, 1)["distributedInfo"]["rank"] == 1
-    assert len(list(traces.iterdir())) == 3
     assert "POST /start_profile" in server.seen()["calls"]
-
-
-def test_sglang_receives_the_trace_folder(stand_in, serve):
-    run = serve(stand_in("sglang", trace_count=2))
-    assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
-    assert trace_of(run.folder, 1)["distributedInfo"]["rank"] == 1
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "logs", "rank0.json.gz", "rank1.json.gz", "requests.jsonl", "run.json",
     ]  # fmt: skip
@@ -198,44 +194,37 @@ def test_plain_traces_are_compressed_on_the_way(tmp_path):
     (source / "rank0.1.pt.trace.json").write_bytes(TRACE)
     assert folder.collect(target, None, 5, lambda: None) == (["rank0.json.gz"], None)
     assert gzip.decompress((target / "rank0.json.gz").read_bytes()) == TRACE
+    absent = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
+    traces, note = absent.collect(target, 1, 0.1, lambda: None)
+    assert (traces, f"{tmp_path}/no" in str(note)) == ([], True)
 
 
-def test_a_folder_that_does_not_exist_is_named(tmp_path):
-    folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
-    traces, note = folder.collect(tmp_path, 1, 0.1, lambda: None)
-    assert traces == []
-    assert f"{tmp_path}/no" in str(note)
+OF_LIGHTLLM = "lightllm-model_backend-node{}.1.pt.trace.json.gz"
 
 
 @pytest.mark.parametrize(
-    ("dialect", "names"),
+    ("dialect", "names", "other"),
     [
         (
             LightLlm(),
-            [
-                "lightllm-model_backend-node0_dev2_tid9.1.pt.trace.json.gz",
-                "lightllm-model_backend-node0_dev10_tid8.1.pt.trace.json.gz",
-                "lightllm-model_backend-node1_dev0_tid7.1.pt.trace.json.gz",
-            ],
+            [OF_LIGHTLLM.format(at) for at in ("0_dev2_tid9", "0_dev10_tid8", "1_dev0_tid7")],
+            "other.pt.trace.json.gz",
         ),
         (
             Vllm(),
-            [
-                "dp0_pp0_tp0_dcp0_ep0_rank2.1.pt.trace.json.gz",
-                "dp0_pp0_tp1_dcp0_ep1_rank10.1.pt.trace.json.gz",
-            ],
+            ["dp0_tp0_ep0_rank2.1.pt.trace.json.gz", "dp0_tp1_ep1_rank10.1.pt.trace.json.gz"],
+            "host_1.async_llm.5.pt.trace.json.gz",
         ),
-        (Vllm(), ["host_99.1.pt.trace.json.gz", "host_100.1.pt.trace.json.gz"]),
-        (Sglang(), ["17.5-TP-3-PP-0.trace.json.gz", "17.5-TP-0-PP-1.trace.json.gz"]),
+        (Vllm(), ["host_99.1.pt.trace.json.gz", "host_100.1.pt.trace.json.gz"], "1.async_llm.gz"),
+        (
+            Sglang(),
+            ["17.5-TP-3-PP-0.trace.json.gz", "17.5-TP-0-PP-1.trace.json.gz"],
+            "memory.json",
+        ),
     ],
 )
-def test_traces_are_in_the_order_of_their_ranks(dialect, names):
+def test_traces_are_in_the_order_of_their_ranks(dialect, names, other):
     found = names[::-1]
     found.sort(key=lambda name: dialect.trace_order(name) or ())
     assert found == names
-
-
-def test_other_files_are_left_out():
-    assert LightLlm().trace_order("other.pt.trace.json.gz") is None
-    assert Vllm().trace_order("host_1.async_llm.5.pt.trace.json.gz") is None
-    assert Sglang().trace_order("memory.json") is None
+    assert dialect.trace_order(other) is None

@@ -67,53 +67,39 @@ def trace(run, tmp_path_factory):
 
 
 def test_every_request_is_recorded(run):
+    records = run.result.records
     measured = records_of(run.result)
-    profiled = records_of(run.result, is_profiled=True)
-    warmup = [record for record in run.result.records if record.is_warmup]
-    assert (len(measured), len(profiled), len(warmup)) == (REQUEST_COUNT, REQUEST_COUNT, 1)
-    ids = [record.request_id for record in run.result.records]
-    assert len(set(ids)) == len(ids)
+    assert len({record.request_id for record in records}) == len(records)
     assert [record.request_id for record in measured] == list(range(REQUEST_COUNT))
-    for record in run.result.records:
+    assert [record.is_warmup for record in records].count(True) == 1
+    assert [record.is_profiled for record in records].count(True) == REQUEST_COUNT
+    for record in records:
         assert record.outcome == "ok", record.reason
         assert record.prompt_token_count == PROMPT_LEN
         assert record.output_token_count == len(record.token_ns) == NEW_TOKEN_COUNT
-        assert record.first_token_ns == record.token_ns[0]
-        assert record.end_ns == record.token_ns[-1]
+        assert (record.first_token_ns, record.end_ns) == (record.token_ns[0], record.token_ns[-1])
         assert record.token_ns == sorted(set(record.token_ns))
         assert record.arrival_ns <= record.sent_ns < record.token_ns[0]
-    assert all(record.end_ns is not None and record.end_ns < 0 for record in warmup)
+        assert (record.end_ns < 0) == record.is_warmup
     assert 0 <= measured[0].arrival_ns < NS_PER_S
-    assert max(record.end_ns or 0 for record in measured) <= run.result.wall_ns
+    assert max(record.end_ns for record in measured) <= run.result.wall_ns
 
 
 def test_steps_and_tokens_add_up(run):
-    measured = records_of(run.result)
-    counts = run.result.extra["steps"]
+    result = run.result
+    measured, counts = records_of(result), result.extra["steps"]
     # The last part of a prompt produces the first token, so each other token is one decode token.
     assert counts["prefill_token_count"] == REQUEST_COUNT * PROMPT_LEN
     assert counts["decode_token_count"] == REQUEST_COUNT * (NEW_TOKEN_COUNT - 1)
-    assert counts["step_count"] == sum(
-        counts[f"{phase}_step_count"] for phase in ("prefill", "decode", "mixed")
-    )
-    served = {
-        number
-        for record in measured
-        for first, last in record.steps or []
-        for number in range(first, last + 1)
-    }
-    assert len(served) == counts["step_count"]
-    assert served == set(range(min(served), max(served) + 1))
-    for record in measured:
-        step_count = sum(last - first + 1 for first, last in record.steps or [])
-        assert step_count >= NEW_TOKEN_COUNT
-
-
-def test_the_window_covers_complete_steps(run):
-    result = run.result
+    phases = ("prefill", "decode", "mixed")
+    assert counts["step_count"] == sum(counts[f"{phase}_step_count"] for phase in phases)
+    served = [[n for a, b in record.steps for n in range(a, b + 1)] for record in measured]
+    numbers = sorted({number for steps in served for number in steps})
+    assert numbers == list(range(numbers[0], numbers[0] + counts["step_count"]))
+    assert min(map(len, served)) >= NEW_TOKEN_COUNT
+    # The window covers complete steps.
     assert result.traces == ["rank0.json.gz"]
     assert result.wall_ns < result.window_start_ns < result.window_end_ns
-    assert result.profile_note is not None
     steps = re.search(r"steps (\d+) to (\d+)$", result.profile_note)
     # The first load may have taken other steps, as requests arrive during a step.
     assert result.profiled_step_count == int(steps[2]) - int(steps[1]) + 1
@@ -131,18 +117,12 @@ def test_trace_holds_steps_phases_and_batches(run, trace):
     phases = Counter(name for name in names if name.startswith("tk/phase/"))
     assert set(phases) == {"tk/phase/prefill", "tk/phase/mixed", "tk/phase/decode"}
     assert phases.total() == len(steps)
-    tokens = Counter()
     pattern = re.compile(r"tk/batch/prefill_(\d+)\((\d+)\)_decode_(\d+)\((\d+)\)")
     batches = [match for match in map(pattern.fullmatch, names) if match]
     assert len(batches) == len(steps)
-    for match in batches:
-        tokens["prefill"] += int(match[2])
-        tokens["decode"] += int(match[4])
-        assert int(match[3]) == int(match[4]), "a request in decode has one token in a step"
-    assert tokens == {
-        "prefill": REQUEST_COUNT * PROMPT_LEN,
-        "decode": REQUEST_COUNT * (NEW_TOKEN_COUNT - 1),
-    }
+    assert all(match[3] == match[4] for match in batches), "one token per request in decode"
+    assert sum(int(match[2]) for match in batches) == REQUEST_COUNT * PROMPT_LEN
+    assert sum(int(match[4]) for match in batches) == REQUEST_COUNT * (NEW_TOKEN_COUNT - 1)
     profiled = records_of(run.result, is_profiled=True)
     served = [pair for record in profiled for pair in record.steps or []]
     assert min(first for first, _ in served) == steps[0]
@@ -215,36 +195,23 @@ def test_a_window_in_a_longer_load(engine, tmp_path):
     # The pass ends when its window has, and sends no more than it needs.
     assert 5 <= len(profiled) < 10
     assert 0 < result.profiled_step_count < result.extra["steps"]["step_count"]
-    in_flight = [
-        sum(
-            1
-            for other in measured
-            if (other.sent_ns or 0) <= (record.sent_ns or 0) < (other.end_ns or 0)
-        )
-        for record in measured
-    ]
-    assert max(in_flight) == 2
+    spans = [(record.sent_ns, record.end_ns) for record in measured]
+    assert max(sum(a <= at < b for a, b in spans) for at, _ in spans) == 2
 
 
 @nightly
 def test_requests_are_sent_when_they_are_due(engine, tmp_path):
     due_ns = [0, 100_000_000, 200_000_000]
-    plan = plan_of(
-        3,
-        arrival_ns=due_ns,
-        prompt_len=8,
-        max_new_token_count=2,
-        profile=ProfilePlan(is_wanted=False),
-    )
+    profile = ProfilePlan(is_wanted=False)
+    plan = plan_of(3, arrival_ns=due_ns, prompt_len=8, max_new_token_count=2, profile=profile)
     result = engine.run(plan, tmp_path, ignore)
-    measured = records_of(result)
     assert (result.traces, list(tmp_path.iterdir())) == ([], [])
-    assert measured[0].arrival_ns >= 0
-    assert [record.arrival_ns - measured[0].arrival_ns for record in measured] == due_ns
-    sent_ns = [record.sent_ns or 0 for record in measured]
-    assert sent_ns == sorted(sent_ns)
+    arrivals, sent = zip(*((r.arrival_ns, r.sent_ns) for r in records_of(result)), strict=True)
+    assert [arrival - arrivals[0] for arrival in arrivals] == due_ns
+    assert arrivals[0] >= 0
     # No request is sent before it is due; the delay depends on the machine.
-    assert all(sent >= record.arrival_ns for sent, record in zip(sent_ns, measured, strict=True))
+    assert list(sent) == sorted(sent)
+    assert all(at >= due for at, due in zip(sent, arrivals, strict=True))
 
 
 @nightly

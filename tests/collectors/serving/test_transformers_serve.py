@@ -19,10 +19,6 @@ for package in ("torch", "fastapi", "uvicorn", "openai"):
         pytest.skip(f"{package} is not installed", allow_module_level=True)
 transformers = pytest.importorskip("transformers")
 
-REQUEST_COUNT = 10
-PROMPT_LEN = 24
-NEW_TOKEN_COUNT = 8
-WARMUP_COUNT = 2
 PROGRAM = shutil.which("transformers", path=str(Path(sys.executable).parent))
 
 pytestmark = [
@@ -44,16 +40,9 @@ def model_folder(tmp_path_factory):
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>"
     ).save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        vocab_size=len(words),
-        max_position_embeddings=256,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 256}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": len(words)}
+    config = transformers.LlamaConfig(**sizes, bos_token_id=None, eos_token_id=None)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
@@ -68,33 +57,25 @@ def test_a_load_on_transformers_serve(model_folder, tmp_path):
         f"--host 127.0.0.1 --port {port} --continuous-batching --cb-num-blocks 64 "
         "--cb-block-size 16 --cb-max-batch-tokens 64"
     )
-    variables = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     done = finished(
         *(sys.executable, "-m", "tracekit.collectors", "--stage", "serve", "--engine", "openai"),
         *("--url", f"http://127.0.0.1:{port}", "--launch", launch),
-        *("--served-model", model_folder, "--requests", REQUEST_COUNT),
-        *("--prompt-len", PROMPT_LEN, "--max-new-tokens", NEW_TOKEN_COUNT),
-        *("--warmup-requests", WARMUP_COUNT, "--startup-timeout", 300),
+        *("--served-model", model_folder, "--requests", 10, "--prompt-len", 24),
+        *("--max-new-tokens", 8, "--warmup-requests", 2, "--startup-timeout", 300),
         *("--timeout", 300, "--out", folder),
-        **variables,
+        HF_HUB_CACHE=str(tmp_path / "hub"),
+        HF_HUB_OFFLINE="1",
         OMP_NUM_THREADS="1",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{folder}\n"
-
     run = manifest.read(folder)
-    assert (run.stage, run.engine, run.outcome) == ("serve", "openai", "ok")
-    assert (run.load.ok_count, run.load.failed_count) == (REQUEST_COUNT, 0)
-    assert run.load.prompt_source == "usage"
-    assert run.traces == []
-
+    assert (run.engine, run.outcome, run.traces) == ("openai", "ok", [])
+    assert (run.load.ok_count, run.load.failed_count, run.load.prompt_source) == (10, 0, "usage")
     lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    assert len(records) == REQUEST_COUNT + WARMUP_COUNT
-    for record in records:
+    assert len(lines) == 12
+    for record in map(json.loads, lines):
         assert record["outcome"] == "ok", record["reason"]
-        assert record["prompt_token_count"] == PROMPT_LEN
-        assert record["output_token_count"] == NEW_TOKEN_COUNT
+        assert (record["prompt_token_count"], record["output_token_count"]) == (24, 8)
         assert record["sent_ns"] < record["first_token_ns"] <= record["end_ns"]
     # The server was ended with the run.
     with socket.socket() as probe:
