@@ -181,7 +181,7 @@ class HttpEngine:
 
     def _wait_for_health(self, echo: Echo) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        is_told = False
+        has_reported = False
         left_s = self._start_timeout_s
         while (problem := self._problem(left_s)) is not None:
             server = self._server
@@ -203,8 +203,8 @@ class HttpEngine:
                     f"{self._start_timeout_s:g} s: {problem}",
                     hint=hint,
                 )
-            if not is_told:
-                is_told = True
+            if not has_reported:
+                has_reported = True
                 echo(f"waiting for {self._url}{self._dialect.health_path}")
             time.sleep(_POLL_S)
 

@@ -119,10 +119,11 @@ class LoadGenerator:
     async def _trace(self, part: Pass, start_call: Call) -> None:
         """Send the load again until the profile window is over; profiler errors become a note."""
         result, plan = self._result, self._profile_plan()
-        if plan.after is None:
-            await self._start_profile(start_call)
-        load = asyncio.create_task(self._send(part))
+        load: asyncio.Task[None] | None = None
         try:
+            if plan.after is None:
+                await self._start_profile(start_call)
+            load = asyncio.create_task(self._send(part))
             if plan.after is not None:
                 await self._until(plan.after, part, load, time.perf_counter_ns())
                 if load.done():
@@ -142,14 +143,18 @@ class LoadGenerator:
             problem = None if stop is None else await self._call(stop, self._stop_timeout_s)
             if problem is not None:
                 result.profile_note = f"the profile could not be stopped: {problem}"
-        load.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await load
+        if load is not None:
+            load.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await load
 
     async def _start_profile(self, start_call: Call) -> None:
-        self._result.profile_note = await self._call(start_call, _START_TIMEOUT_S)
-        if self._result.profile_note is None:
-            self._result.window_start_ns = time.perf_counter_ns()
+        try:
+            self._result.profile_note = await self._call(start_call, _START_TIMEOUT_S)
+        finally:
+            # After an interrupt, the server may profile even though it has not answered.
+            if self._result.profile_note is None:
+                self._result.window_start_ns = time.perf_counter_ns()
 
     async def _until(
         self,

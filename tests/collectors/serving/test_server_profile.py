@@ -1,7 +1,10 @@
 """The profile of a server: its window, and late, partial, or missing traces."""
 
+import asyncio
 import gzip
 import json
+import os
+import signal
 import threading
 import time
 
@@ -12,7 +15,10 @@ from tracekit.collectors.serving.engine import EngineFacts
 from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE, LightLlm
 from tracekit.collectors.serving.engines.sglang import Sglang
 from tracekit.collectors.serving.engines.vllm import Vllm
+from tracekit.collectors.serving.http.client import HttpClient
+from tracekit.collectors.serving.http.generator import LoadGenerator
 from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
+from tracekit.collectors.serving.plan import LoadPlan, Mark, ProfilePlan, Prompt
 from tracekit.redaction import Redactor
 
 
@@ -131,6 +137,25 @@ def test_a_refused_start_is_noted(stand_in, serve, tmp_path, monkeypatch):
     assert (run.load.profile_note, run.load.ok_count) == (OFF_NOTE, 8)
     assert "GET /profiler_start" in server.seen()["calls"]
     assert "GET /profiler_stop" not in server.seen()["calls"]
+
+
+@pytest.mark.parametrize("after", [None, Mark(duration_ns=1)])
+def test_a_profile_is_stopped_if_its_start_is_interrupted(after, stand_in):
+    class Interrupted(HttpClient):
+        async def ask(self, method, path, *more):
+            if path == "/profiler_start":
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(3600)
+            return await super().ask(method, path, *more)
+
+    server = stand_in("lightllm", profiling="torch_profiler", token_gap_s=0.1)
+    prompts = [Prompt(2, [5, 6])] * 3
+    profile = ProfilePlan(after=after)
+    plan = LoadPlan(prompts, [0] * 3, 4, profile_prompts=prompts, profile=profile)
+    client, start = Interrupted(server.url), LightLlm.start_profile
+    result = LoadGenerator(LightLlm(), client, plan, lambda _: None, start_call=start).run()
+    assert result.interrupted
+    assert "GET /profiler_stop" in server.seen()["calls"]
 
 
 def test_a_trace_that_is_never_complete_is_not_taken(stand_in, serve, tmp_path):
