@@ -72,7 +72,7 @@ def test_no_member_keeps_a_secret(tmp_path):
     )
     assert "s3cr3t" not in manifest.to_json(run)
     kept = manifest.read(manifest.write(run, tmp_path))
-    assert kept.reason == "no answer from https://bucket/trace?sig=(not kept)&sv=1"
+    assert kept.reason == "no answer from https://bucket/trace?sig=(redacted)&sv=1"
     assert kept.environment.variables["NCCL_DEBUG"] == "INFO"
     assert manifest.to_json(kept) == manifest.to_json(run)
 

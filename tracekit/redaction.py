@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-MASK = "(not kept)"
+MASK = "(redacted)"
 """Text that replaces a secret."""
 
 # Shorter values would match unrelated words.

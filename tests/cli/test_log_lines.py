@@ -66,4 +66,4 @@ def test_no_format_gives_an_order(cli, tmp_path):
 def test_a_signature_is_not_repeated_in_a_message(cli):
     done = cli("https://bucket/x?sig=s3cr3t&n=1")
     assert done.exit_code == 2
-    assert "https://bucket/x?sig=(not kept)&n=1" in done.stderr
+    assert "https://bucket/x?sig=(redacted)&n=1" in done.stderr

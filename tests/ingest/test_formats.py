@@ -261,6 +261,6 @@ def test_secrets_in_the_metadata_are_masked(load):
     }
     ((metadata,),) = load(json.dumps(trace)).sql("SELECT metadata FROM trace")
     assert json.loads(metadata)["profiler"] == {
-        "env": {"HF_TOKEN": "(not kept)", "HOME": "/root"},
-        "api_key": "(not kept)",
+        "env": {"HF_TOKEN": "(redacted)", "HOME": "/root"},
+        "api_key": "(redacted)",
     }

@@ -59,7 +59,7 @@ def test_lightllm_gets_ids_and_greedy_parameters(stand_in, serve):
     assert first["parameters"] == {"max_new_tokens": 6, "do_sample": False, "ignore_eos": True}
     assert (run.load.prompt_source, run.manifest.model.name) == ("token_ids", "stand-in-7b")
     assert run.manifest.precision == "bf16"
-    assert run.load.server["hf_token"] == "(not kept)"
+    assert run.load.server["hf_token"] == "(redacted)"
 
 
 def test_vllm_counts_tokens_that_come_several_at_once(stand_in, serve):
@@ -78,7 +78,7 @@ def test_vllm_counts_tokens_that_come_several_at_once(stand_in, serve):
 
 def test_sglang_keeps_no_secret_and_no_momentary_state(stand_in, serve):
     run = serve(stand_in("sglang"), no_profile=True)
-    assert run.load.server["api_key"] == "(not kept)"
+    assert run.load.server["api_key"] == "(redacted)"
     assert "internal_states" not in run.load.server
     assert run.manifest.attention_backend == "flashinfer"
 

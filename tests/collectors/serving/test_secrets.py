@@ -73,14 +73,14 @@ def test_no_secret_is_written_or_shown(tmp_path, stand_in_command):
     assert "run/rank0.json.gz" in names
     # The server had written them.
     log = (folder / "run" / "logs" / "server.log").read_text()
-    assert "'HF_TOKEN': '(not kept)'" in log
-    assert "authorization: bearer (not kept)" in log.lower()
+    assert "'HF_TOKEN': '(redacted)'" in log
+    assert "authorization: bearer (redacted)" in log.lower()
     run = json.loads((folder / "run" / "run.json").read_text())
-    assert run["load"]["server"]["launch"].endswith("--api-key (not kept)")
+    assert run["load"]["server"]["launch"].endswith("--api-key (redacted)")
     reasons = (folder / "run" / "requests.jsonl").read_text()
-    assert "(not kept)" in reasons
+    assert "(redacted)" in reasons
     with gzip.open(folder / "run" / "rank0.json.gz", "rt") as file:
-        assert json.load(file)["environment"]["HF_TOKEN"] == "(not kept)"
+        assert json.load(file)["environment"]["HF_TOKEN"] == "(redacted)"
 
 
 def test_no_secret_is_in_an_error(tmp_path, monkeypatch, capsys):
@@ -118,6 +118,6 @@ def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path):
     server = ServerProcess(shlex.join(words), logs / "server.log", logs, {}, Redactor([IN_LAUNCH]))
     server.wait(30)
     assert list(logs.iterdir()) == []
-    assert server.log_tail() == "(not kept)"
+    assert server.log_tail() == "(redacted)"
     server.stop()
     assert IN_LAUNCH not in (logs / "server.log").read_text()
