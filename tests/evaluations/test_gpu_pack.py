@@ -1,17 +1,89 @@
 """The folder for a GPU host, and the returned results."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+from pathlib import Path
 
 import pytest
 from gpu_pack import carry
 
 pytestmark = [
-    pytest.mark.nightly("starts a process"),
+    pytest.mark.nightly("packs the GPU tests and runs them in another environment"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
 ]
+# Variables that would allow access to an index.
+_WITHOUT_NETWORK = {
+    "PIP_NO_INDEX": "1",
+    "PIP_CONFIG_FILE": os.devnull,
+    "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@pytest.mark.skipif(
+    os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU") != "all",
+    reason="a minute of packing: TRACEKIT_GPU_TESTS_ON_CPU=all runs it",
+)
+def test_a_pack_without_index_and_route_out(tmp_path):
+    """The wheel of this tree is tried by the tests that are carried, and the run folder is back."""
+    pytest.importorskip("torch")
+    pack, out = tmp_path / "pack", tmp_path / "out"
+    script = Path(carry.__file__)
+    done = call(sys.executable, script, "pack", pack, "--parts", "tracekit", CFLAGS="-O0")
+    assert done.returncode == 0, done.stderr
+    # This environment's packages replace the host's, except tracekit, which is in the folder.
+    host = fresh_environment(tmp_path / "host")
+    carried = pack / "evaluations" / "gpu_pack" / "carry.py"
+    done = call(
+        *(*without_route(), host, carried, "run", out, "--marks", "not gpu", "--jobs", "1"),
+        *("--", "tests/gpu", "-k", "test_packages or plain-cpu or d2d"),
+        **_WITHOUT_NETWORK,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    rows = [json.loads(line) for line in (out / "side_by_side.jsonl").read_text().splitlines()]
+    outcomes = {row["nodeid"]: row["outcome"] for row in rows if row.get("when") == "call"}
+    assert list(outcomes.values()) == ["passed"] * 2, outcomes
+    assert "1 passed" in (out / "alone.log").read_text()
+    with tarfile.open(out / "kept-1.tar.gz") as archive:
+        member = archive.extractfile("runs/cpu/loops/plain/run.json")
+        assert json.loads(member.read())["outcome"] == "ok"
+
+
+def call(*command, **variables):
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+
+
+def without_route():
+    """Return a prefix that restricts a command to the loopback network, if possible."""
+    # NCCL and gloo talk to this very machine.
+    shell = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    command = ["unshare", "--user", "--map-root-user", "--net", *shell]
+    if shutil.which("unshare") is None or call(*command, "true").returncode != 0:
+        return []
+    return command
+
+
+def fresh_environment(folder):
+    """Return the Python of an environment that has this one's packages, less tracekit's own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (there,) = folder.glob("lib/python*/site-packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        # An editable tracekit is known by a file of paths, which is left out.
+        if "tracekit" not in path.name.lower():
+            (there / path.name).symlink_to(path)
+    return folder / "bin" / "python"
 
 
 def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):
