@@ -15,7 +15,7 @@ import patient_hypothesis
 import pytest
 from alone import alone
 from cli_result import CliResult, run_here
-from every_trace import SAMPLES, Answers
+from every_trace import MADE_UP, SAMPLES, Answers
 
 import tracekit
 
@@ -171,7 +171,7 @@ def cli(tmp_path, keep_stores):
     command = Path(sys.executable).with_name("tracekit")
     if not command.exists():
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
-    samples = {str(path): path for path in SAMPLES}
+    samples = {str(path): path for path in (*SAMPLES, MADE_UP)}
 
     def run(*args, stdin=None, env=None, cwd=None, is_here=False):
         words = [*map(str, args)]
