@@ -26,7 +26,7 @@ def pytest_configure(config):
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     patient_hypothesis.load()
     # Idle threads of torch spin, and small models do not need them.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
     if hasattr(config, "workerinput"):
         # Programs that tests start have the system's allocator.
         os.environ.pop("LD_PRELOAD", None)

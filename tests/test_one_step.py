@@ -18,10 +18,6 @@ RECORDINGS = (
         pytest.param(f"h200/{name}.json.gz", marks=_LARGE)
         for name in ("llama_base", "llama_bs8", "moe", "ddp", "conv", "small_graph", "streams")
     ),
-    *(
-        pytest.param(name, marks=pytest.mark.nightly("recordings like others of the gate"))
-        for name in ("untrusted/t00_sound", "untrusted/t06_one_op", "field2/28_on_demand")
-    ),
     *("h200/memory_snapshot.json.gz", "untrusted/t01_kernels", "untrusted/t02_a_step"),
     *("untrusted/t09_first", "field2/43_idle", "field2/14_three"),
 )

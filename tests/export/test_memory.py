@@ -29,7 +29,6 @@ def exported(trace):
     return b"".join(blocks), [len(block) for block in blocks]
 
 
-@pytest.mark.nightly("measures memory on a large trace")
 def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
     """Every event is in one block, blocks are limited, and splitting changes no result."""
     # One event far from all others, and many events with the same start.
