@@ -423,6 +423,10 @@ def test_compiled_optimizers_are_counted_as_without_listeners():
         frames.append({name: dict(counters[name]) for name in ("frames", "stats", "graph_break")})
     assert frames[0]["frames"]
     assert frames[1] == frames[0]
+    # The hooks stay while a step is compiled.
+    torch._dynamo.reset()
+    training_hooks.listen(listener)
+    training_hooks.unlisten(listener)
 
 
 def test_calls_inside_of_others_are_heard_only_where_wanted():
