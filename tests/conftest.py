@@ -15,7 +15,7 @@ import patient_hypothesis
 import pytest
 from alone import alone
 from cli_result import CliResult, run_here
-from every_trace import SAMPLES, Answers
+from every_trace import MADE_UP, SAMPLES, Answers
 
 import tracekit
 
@@ -25,6 +25,8 @@ REPO = Path(__file__).resolve().parent.parent
 def pytest_configure(config):
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     patient_hypothesis.load()
+    # Idle threads of torch spin, and small models do not need them.
+    os.environ["OMP_NUM_THREADS"] = "1"
     if hasattr(config, "workerinput"):
         # Programs that tests start have the system's allocator.
         os.environ.pop("LD_PRELOAD", None)
@@ -171,7 +173,7 @@ def cli(tmp_path, keep_stores):
     command = Path(sys.executable).with_name("tracekit")
     if not command.exists():
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
-    samples = {str(path): path for path in SAMPLES}
+    samples = {str(path): path for path in (*SAMPLES, MADE_UP)}
 
     def run(*args, stdin=None, env=None, cwd=None, is_here=False):
         words = [*map(str, args)]

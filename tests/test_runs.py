@@ -153,11 +153,10 @@ def test_a_broken_manifest_without_a_trace_is_an_error(make_run):
             tracekit.open(folder)
 
 
-@pytest.mark.parametrize("content", BROKEN[1:3])
-def test_a_broken_manifest_does_not_stop_the_trace(make_run, content):
+def test_a_broken_manifest_does_not_stop_the_trace(make_run):
     folder = make_run("one")
     add_trace(folder)
-    (folder / "run.json").write_text(content)
+    (folder / "run.json").write_text("{}")
     with tracekit.open(folder, cache=False) as trace:
         assert trace.query("timeline").column("window_ns") == [2000]
         warned = [row for row in trace.health().to_dicts() if row["metric"].startswith("manifest")]

@@ -4,6 +4,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    trace WHERE rank > 0
 
 WITH form (term, module_glob, name_glob) AS (
     VALUES

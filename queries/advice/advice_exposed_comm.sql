@@ -4,6 +4,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    collective_events
 
 WITH exposed AS (
     SELECT

@@ -4,6 +4,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    fusion_chain
 
 WITH gone AS (
     SELECT

@@ -4,6 +4,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    trace WHERE world_size = 1
 
 WITH ranks AS (
     SELECT count(DISTINCT rank) AS rank_count, max(world_size) AS world_size FROM trace

@@ -3,6 +3,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    serving_step_ranges
 
 WITH graphs AS (
     SELECT l.trace_id, s.step

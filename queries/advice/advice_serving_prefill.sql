@@ -5,6 +5,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    serving_step_ranges
 
 WITH steps AS (
     SELECT

@@ -5,6 +5,7 @@
 --
 -- Kind:     advice
 -- Scope:    runs
+-- Input:    request
 
 WITH engine AS MATERIALIZED (
     SELECT

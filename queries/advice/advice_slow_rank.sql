@@ -2,6 +2,7 @@
 --
 -- Kind:     advice
 -- Scope:    run
+-- Input:    trace WHERE rank > 0
 
 WITH ranks AS (
     SELECT t.rank, sum(a.dur_ns)::BIGINT AS compute_ns

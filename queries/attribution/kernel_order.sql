@@ -5,6 +5,7 @@
 --
 -- Kind:     table
 -- Access:   private
+-- Input:    trace_traits WHERE NOT is_training AND NOT has_modules AND NOT has_phases
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, piece BIGINT
 --   phase     VARCHAR  forward, recompute, backward, or optimizer; NULL if unknown

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Input:    host_waits
 -- Columns:
 --   rank         INTEGER
 --   call         VARCHAR  runtime or driver call that waits

@@ -6,6 +6,7 @@
 -- Kind:     table
 -- Created:  on demand
 -- Access:   private
+-- Input:    module
 -- Columns:
 --   trace_id INTEGER, module_id INTEGER
 --   rule_id          INTEGER  first rule that matches the name, class, or path of the module

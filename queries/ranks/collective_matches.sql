@@ -6,6 +6,7 @@
 --
 -- Kind:     table
 -- Created:  on demand
+-- Input:    collective_events
 -- Columns:
 --   trace_id        INTEGER
 --   event_id        BIGINT   device event

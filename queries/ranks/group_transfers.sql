@@ -5,6 +5,7 @@
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
+-- Input:    collective_matches
 -- Params:
 --   mad_count  DOUBLE = 6   outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
 --   least_pct  DOUBLE = 10  minimum excess of an outlier over the median, percent

@@ -5,6 +5,7 @@
 --
 -- Kind:     table
 -- Created:  on demand
+-- Input:    process_group UNION ALL SELECT 1 FROM collective_events
 -- Columns:
 --   pg_name VARCHAR, pg_desc VARCHAR
 --   group_key   VARCHAR  key that distinguishes groups with the same name

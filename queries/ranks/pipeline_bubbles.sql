@@ -6,6 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Input:    parallel_members
 -- Columns:
 --   stage                BIGINT   position in the pipeline, from 0
 --   stage_count          BIGINT   number of stages

@@ -13,7 +13,7 @@ from tracekit.prediction.advising import advise
 SEED = 4_711
 
 
-_IN_GATE = ("loader without workers", "one slow rank", "device bound", "four ranks")
+_IN_GATE = ("loader without workers", "one slow rank", "device bound")
 
 
 def _each(faults):

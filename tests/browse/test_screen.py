@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from browse_by_keyboard import lines, walk
+from every_trace import MADE_UP
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -322,7 +323,7 @@ def test_what_steps_and_requests_lead_to_adds_up(opened):
 
 
 def test_work_on_the_critical_path_leads_to_its_event(opened):
-    trace = opened(Path(__file__).parents[2] / "docs" / "samples" / "made_up_step.json")
+    trace = opened(MADE_UP)
     answers, view = Answers(trace), VIEWS["c"][1]
     rows = view.page(answers, 0, "").rows
     work = [row for row in rows if row["kind"] in ("work", "transfer")]

@@ -54,11 +54,16 @@ class Question:
 
     @property
     def is_of_ranks(self):
-        """Whether the rows can be distinguished by rank."""
-        if self.is_sql:
-            return True
-        name = words_of(self.text)[0].rstrip(":")
-        return name not in OF_TRACE and "rank" in load_catalog().analysis(name).column_names
+        """Whether a rank can be asked for its rows."""
+        return self.is_sql or self.is_rule or has_rank(self.name)
+
+    @property
+    def is_rule(self):
+        return self.name.startswith("advice_")
+
+    @property
+    def name(self):
+        return words_of(self.text)[0].rstrip(":")
 
     @property
     def is_sql(self):
@@ -88,7 +93,12 @@ class Case:
     def is_alone(self):
         """Whether the case is a separate run, not a rank of the run of all cases."""
         is_run = self.runs or self.lines or self.samples or [*self.files] != [""]
-        return bool(is_run) or not all(one.is_of_ranks for one in self.questions)
+        is_rank = "rank" in self.top_level.get("distributedInfo", {})
+        return bool(is_run) or is_rank or not all(one.is_of_ranks for one in self.questions)
+
+
+def has_rank(name):
+    return name not in OF_TRACE and "rank" in load_catalog().analysis(name).column_names
 
 
 def cases_in(text):
@@ -279,9 +289,32 @@ def answer(case, rank, question, ask, sql):
     given = dict(map(argument, words))
     params = {one.name for one in load_catalog().analysis(name).params}
     where = {key: value for key, value in given.items() if key not in params}
+    if rank is not None and question.is_rule:
+        sql(f"SET VARIABLE trace_id = (SELECT trace_id FROM memory.trace WHERE rank = {rank})")
+        rows = [
+            dict(zip(load_catalog().analysis(name).column_names, row, strict=True))
+            for row in sql(f"FROM {name}()")
+        ]
+        sql("RESET VARIABLE trace_id")
+        return chosen(rows, columns, where)
     rows = ask(name, **{key: value for key, value in given.items() if key in params})
-    of_case = rows if rank is None else [row for row in rows if row["rank"] == rank]
-    return chosen(of_case, columns, where)
+    return chosen([row for row in rows if rank in (None, row.get("rank"))], columns, where)
+
+
+def select_traces(run, sql):
+    """Let SQL see only the rows of one trace while variable `trace_id` is set."""
+    rules = {one.name for case in run for one in case.questions if one.is_rule}
+    for name in rules:
+        sql(f"FROM {name}() LIMIT 0")  # creates the tables that it reads
+    tables = sql(
+        "SELECT table_name, database_name FROM duckdb_columns() "
+        "WHERE column_name = 'trace_id' AND database_name IN ('memory', 'session')"
+    )
+    for name, database in tables if rules else ():
+        sql(
+            f"CREATE TEMP VIEW {name} AS FROM {database}.{name} "
+            "WHERE coalesce(trace_id = getvariable('trace_id'), TRUE)"
+        )
 
 
 def wrong_answers(case, rank, ask, sql):
@@ -406,6 +439,7 @@ def opened_run(tmp_path_factory):
                 for rank, case in enumerate(run):
                     write(case, folder, rank, len(run))
                 held[id(run)] = asked_once(stack.enter_context(tracekit.open(folder, cache=False)))
+                select_traces(run, held[id(run)][1])
             return held[id(run)]
 
         yield opened

@@ -42,8 +42,7 @@ def _train(folder, cases):
     for name in cases:
         (folder / name / "logs").mkdir(parents=True)
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
-    one = {"OMP_NUM_THREADS": "1"}
-    failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder, environment=one)
+    failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder)
     if failure is not None:
         said = failure.log.read_text()[-4000:]
         pytest.fail(f"rank {failure.rank}: {failure.exit_description}\n{said}")

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +32,7 @@ def by_rank(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compression")
     words = [sys.executable, str(WORKER)]
     processes = [
-        subprocess.Popen(
-            [*words, str(rank), str(RANK_COUNT), str(folder)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        subprocess.Popen([*words, str(rank), str(RANK_COUNT), str(folder)])
         for rank in range(RANK_COUNT)
     ]
     assert [process.wait(timeout=600) for process in processes] == [0] * RANK_COUNT

@@ -42,24 +42,25 @@ from tracekit.collectors.loop.watch import LoopWatch, Observer  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # noqa: E402
 
-MODES = ("plain", "non-reentrant", "reentrant")
-_CHECKPOINTS = pytest.mark.nightly("one mode is in the gate")
+REENTRANT = pytest.param("reentrant", marks=pytest.mark.nightly("one checkpoint is in the gate"))
+MODES = ("plain", "non-reentrant", REENTRANT)
 # Share of ops: checkpoints detach and accumulate outside all modules.
 NEEDED_PCT = 95.0
 
 
 @pytest.fixture(scope="module")
-def llama_traces(tmp_path_factory):
+def llama_trace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
-    traces = {}
-    for mode in MODES:
+
+    @functools.cache
+    def trace_of(mode):
         model = tiny_llama(mode)
         optimizer = torch.optim.AdamW(model.parameters())
-        traces[mode] = folder / f"{mode}.json.gz"
+        path = folder / f"{mode}.json.gz"
         with (
             ranges.ModuleRanges(model, backward=True),
             attention_parts.AttentionRanges(model),
-            Profile(traces[mode], {"model": "tiny"}, warmup=1, active=2) as profile,
+            Profile(path, {"model": "tiny"}, warmup=1, active=2) as profile,
         ):
             for number in range(profile.step_count):
                 with ranges.step(number):
@@ -69,18 +70,18 @@ def llama_traces(tmp_path_factory):
                         optimizer.zero_grad()
                 profile.step()
         assert ranges.open_count() == 0
-    return traces
+        return path
+
+    return trace_of
 
 
-@pytest.mark.parametrize(
-    "mode", [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])]
-)
-def test_ops_are_on_module_paths(mode, llama_traces, opened):
+@pytest.mark.parametrize("mode", MODES)
+def test_ops_are_on_module_paths(mode, llama_trace, opened):
     model = tiny_llama()
     paths = set(module_paths(model).values())
     total = Counter()
     placed = Counter()
-    for row in opened(llama_traces[mode]).query("modules").to_dicts():
+    for row in opened(llama_trace(mode)).query("modules").to_dicts():
         total[row["phase"]] += row["kernel_count"]
         placed[row["phase"]] += row["kernel_count"] if row["module_path"] in paths else 0
     phases = ["forward", "backward", *(["recompute"] if mode != "plain" else [])]
@@ -90,8 +91,8 @@ def test_ops_are_on_module_paths(mode, llama_traces, opened):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_module_has_its_ranges(mode, llama_traces):
-    spans = spans_of(llama_traces[mode])
+def test_every_module_has_its_ranges(mode, llama_trace):
+    spans = spans_of(llama_trace(mode))
     assert_nested([span for span in spans if span["name"].startswith("tk/")])
     count = Counter(span["name"] for span in spans)
     called = {
@@ -114,8 +115,8 @@ def test_every_module_has_its_ranges(mode, llama_traces):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_residual_addition_of_a_recomputed_layer_is_its_own(mode, llama_traces, opened):
-    rows = opened(llama_traces[mode]).query("modules").to_dicts()
+def test_residual_addition_of_a_recomputed_layer_is_its_own(mode, llama_trace, opened):
+    rows = opened(llama_trace(mode)).query("modules").to_dicts()
     own = {
         row["phase"]: row["kernel_count"] for row in rows if row["module_path"] == "model.layers.1"
     }
@@ -422,6 +423,10 @@ def test_compiled_optimizers_are_counted_as_without_listeners():
         frames.append({name: dict(counters[name]) for name in ("frames", "stats", "graph_break")})
     assert frames[0]["frames"]
     assert frames[1] == frames[0]
+    # The hooks stay while a step is compiled.
+    torch._dynamo.reset()
+    training_hooks.listen(listener)
+    training_hooks.unlisten(listener)
 
 
 def test_calls_inside_of_others_are_heard_only_where_wanted():

@@ -32,7 +32,7 @@ for number in range(int(sys.argv[1])):
 
 def run(folder, *words, **environment):
     (folder / "train.py").write_text(TRAIN)
-    return finished(*words, cwd=folder, OMP_NUM_THREADS="1", **environment)
+    return finished(*words, cwd=folder, **environment)
 
 
 def wrapped(folder, *program, **environment):

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from every_trace import MADE_UP
 
 import tracekit
 from tracekit.comparison import places
@@ -188,17 +189,16 @@ def test_what_is_one_unit(opened, per, factor):
 
 
 def test_a_unit_that_nobody_tells_is_refused(opened):
-    run = opened(REPO / "docs" / "samples" / "made_up_step.json")
+    run = opened(MADE_UP)
     with pytest.raises(UsageError, match="the number of requests"):
         tracekit.compare(run, run, per="request")
 
 
 def test_statements_on_both_sides(cli):
-    step = REPO / "docs" / "samples" / "made_up_step.json"
     statement = "SELECT (SELECT count(*) FROM base.event) a, count(*) b FROM new.event"
-    asked = cli("compare", step, step, "--format", "csv", "--sql", statement)
+    asked = cli("compare", MADE_UP, MADE_UP, "--format", "csv", "--sql", statement)
     assert (asked.exit_code, asked.stdout) == (0, "a,b\n39,39\n")
-    assert cli("compare", step, step, "--sql", "COPY (SELECT 1) TO 'x.csv'").exit_code == 5
+    assert cli("compare", MADE_UP, MADE_UP, "--sql", "COPY (SELECT 1) TO 'x.csv'").exit_code == 5
 
 
 DIMS, OTHER_DIMS = "[[4,8],[8,8]]", "[[8,8],[8,8]]"

@@ -309,6 +309,7 @@ def test_equal_measurements_differ_by_nothing():
     assert shift_interval([7.0] * 2_000, [7.0] * 2_000) == (0.0, 0.0)
 
 
+@pytest.mark.nightly("measures memory")
 def test_memory_grows_with_measurements_and_not_with_pairs():
     base, new = _series(2_000, seed=1), _series(2_000, seed=2)
     tracemalloc.start()

@@ -23,7 +23,10 @@ _NOT_PROSE = re.compile(
 
 def found(text: str, phrases: dict[str, str]) -> Iterator[tuple[int, str, str]]:
     """Yield line, phrase, and replacement of each match; a match may span a line break."""
+    lowered = text.lower()
     for phrase, instead in phrases.items():
+        if not all(word in lowered for word in phrase.lower().split()):  # much faster than matching
+            continue
         words = r"[\s#*-]+".join(map(re.escape, phrase.split()))
         for match in re.finditer(rf"(?<![\w'])(?:{words})(?![\w'])", text, re.IGNORECASE):
             yield text.count("\n", 0, match.start()) + 1, phrase, instead

@@ -139,6 +139,7 @@ def test_arrows_between_ranks_lead_to_ranks_that_are_written(tmp_path):
         assert all(None not in arrow for arrow in arrows)
 
 
+@pytest.mark.nightly("deep modules; others are in the gate")
 def test_modules_are_drawn_a_hundred_levels_deep(tiny_trace, cli):
     events = []
     for depth in range(150):

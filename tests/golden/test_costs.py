@@ -54,7 +54,13 @@ def cache(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+IN_GATE = ("breakdown, warm", "query timeline, cold")
+nightly = pytest.mark.nightly("long commands, of the same parts as those of the gate")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_GATE else nightly) for name in COMMANDS]
+)
 def test_no_command_costs_more(name, cache):
     assert cost(name, cache) == json.loads(FILE.read_text("utf-8"))[name]
 

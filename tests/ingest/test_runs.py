@@ -125,30 +125,34 @@ def test_members_of_requests(make_run):
     assert counts == [(2, 0)]
 
 
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("junk", "JSON"),
-        ("[]", "array"),
-        ('{"outcome": "ok"}', "request_id"),
-        ('{"request_id": 1}', "outcome"),
-        ('{"request_id": 1, "outcome": "ok", "sent_ns": 1.5}', "sent_ns"),
-        ('{"request_id": 1, "outcome": "ok", "end_ns": 9223372036854775808}', "end_ns"),
-        ('{"request_id": 1, "outcome": "ok", "token_ns": [1, null]}', "token_ns[1]"),
-        ('{"request_id": 1, "outcome": "ok", "output_token_count": -1}', "output_token_count"),
-        ('{"request_id": 0, "outcome": "timeout"}', "request 0"),
-        ('{"request_id": 1, "outcome": ', "truncated"),
-        ("\0", "JSON"),
-    ],
-)
-def test_an_unreadable_line_is_rejected(make_run, line, word):
+UNREADABLE = {
+    "junk": "JSON",
+    "[]": "array",
+    '{"outcome": "ok"}': "request_id",
+    '{"request_id": 1}': "outcome",
+    '{"request_id": 1, "outcome": "ok", "sent_ns": 1.5}': "sent_ns",
+    '{"request_id": 1, "outcome": "ok", "end_ns": 9223372036854775808}': "end_ns",
+    '{"request_id": 1, "outcome": "ok", "token_ns": [1, null]}': "token_ns[1]",
+    '{"request_id": 1, "outcome": "ok", "output_token_count": -1}': "output_token_count",
+    '{"request_id": 0, "outcome": "timeout"}': "request 0",
+    '{"request_id": 1, "outcome": ': "truncated",
+    "\0": "JSON",
+}
+
+
+def test_unreadable_lines_are_rejected(make_run):
     first = json.dumps(OK)
-    folder = make_run("r", [first, line, {**OK, "request_id": 7}])
+    folder = make_run("r", [first, *UNREADABLE, {**OK, "request_id": 7}])
     assert table(folder, "SELECT request_id FROM request ORDER BY ALL") == [(0,), (7,)]
-    (row,) = table(folder, "SELECT trace_id, byte_offset, text, run_id, reason FROM rejected")
-    assert row[:4] == (None, len(first) + 1, f"{line}\n", "r")
-    assert word in row[4]
-    assert table(folder, "SELECT request_count, rejected_count FROM run") == [(2, 1)]
+    rows = table(
+        folder, "SELECT byte_offset, text, trace_id, run_id, reason FROM rejected ORDER BY ALL"
+    )
+    byte_offset = len(first) + 1
+    for (*row, reason), (line, word) in zip(rows, UNREADABLE.items(), strict=True):
+        assert row == [byte_offset, f"{line}\n", None, "r"]
+        assert word in reason
+        byte_offset += len(line) + 1
+    assert table(folder, "SELECT request_count, rejected_count FROM run") == [(2, len(UNREADABLE))]
 
 
 def test_odd_forms_of_lines(make_run):

@@ -152,6 +152,7 @@ def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli, write_run):
         assert row["mark"] == mark
 
 
+@pytest.mark.nightly("reads a complete run")
 def test_a_real_run_of_one_layer_beside_the_paper(cli, kept):
     rows = rows_of(cli, "table6", CUT, env=kept)
     found = rows_of_run(rows, CUT.name)

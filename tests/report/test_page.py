@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
+from every_trace import MADE_UP
 from traces_by_hand import kernel, span
 
 import tracekit
@@ -22,12 +23,11 @@ from tracekit.report.sections import RUN_SECTIONS, SECTIONS
 from tracekit.report.verdict import sentences
 
 REPO = Path(__file__).resolve().parents[2]
-SAMPLE = REPO / "docs" / "samples" / "made_up_step.json"
 
 
 @pytest.fixture(scope="module")
 def html(opened):
-    return report(opened(SAMPLE), ["runs/my run"])
+    return report(opened(MADE_UP), ["runs/my run"])
 
 
 def test_the_policy_allows_nothing_but_what_is_inside(html):
@@ -57,7 +57,7 @@ def test_commands_are_quoted_for_a_shell(html):
 def test_events_are_packed_without_loss(html, opened):
     packed = re.search(r'id="events-data">([^<]+)<', html)
     content = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    rows = opened(SAMPLE).query("timeline_events").to_dicts()
+    rows = opened(MADE_UP).query("timeline_events").to_dicts()
     found = []
     for track in content["tracks"]:
         if "host" in track["label"]:
@@ -118,7 +118,7 @@ def test_of_a_picture_the_largest_rows_stay_in_their_order():
 
 
 def test_the_page_has_the_verdict_of_the_analysis(html, opened):
-    trace = opened(SAMPLE)
+    trace = opened(MADE_UP)
     verdict = trace.query("verdict")
     told = {row["topic"]: row for row in verdict.to_dicts()}
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])

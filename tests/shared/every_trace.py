@@ -20,6 +20,7 @@ SAMPLES = sorted(
     if path.parent.name != "h200_finetune_L"
 )
 """The bundled runs except the 7B model; small traces test recordings of that GPU."""
+MADE_UP = REPO / "docs" / "samples" / "made_up_step.json"
 _ALSO_BUNDLED = {"cpu_llama_ckpt_module_ranges.json.gz", "cpu_llama_lora.json.gz"}
 """Public traces with identical copies in `tests/traces`."""
 _LIKE_ANOTHER = {

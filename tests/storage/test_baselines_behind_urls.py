@@ -54,6 +54,7 @@ def test_two_concurrent_saves(folder, monkeypatch):
     assert (folder / "main.baseline.json").read_bytes() == b"of another job"
 
 
+@pytest.mark.nightly("a local folder and a trace on a web server are in the gate")
 def test_a_baseline_on_a_web_server(web, tmp_path, capsys, no_waiting):
     assert (
         main(["check", "baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0

@@ -57,6 +57,8 @@ def command(
     from tracekit.report import check_output, overview_page, report, several_runs, write
 
     check_output(output, force=force)
+    if not output.parent.is_dir():
+        raise StoreError(f"{output}: the folder does not exist")
     html = ""
     if base is not None:
         html = compared(base, traces, reading)

@@ -134,7 +134,6 @@ def test_under_torchrun(tmp_path):
         *(*launcher, "--nproc-per-node", "3", "-m", "tracekit", "bench", *words),
         cwd=tmp_path,
         TRACEKIT_CACHE_DIR=str(tmp_path / "cache"),
-        OMP_NUM_THREADS="1",
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Launches") == 1

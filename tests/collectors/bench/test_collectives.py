@@ -15,8 +15,7 @@ from tracekit.collectors.process import launch
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(__file__).with_name("_ranks.py")
-    one = {"OMP_NUM_THREADS": "1"}
-    failure = launch.run_ranks([str(script), str(folder)], 2, folder, environment=one)
+    failure = launch.run_ranks([str(script), str(folder)], 2, folder)
     if failure is not None:
         pytest.fail(failure.log.read_text()[-4000:])
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]

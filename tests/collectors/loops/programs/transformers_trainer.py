@@ -6,7 +6,17 @@ Words: `compiled BACKEND` compiles the model, `callback` adds tracekit's callbac
 import sys
 
 import tiny
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+
+for name in ("bitsandbytes", "datasets", "deepspeed", "peft"):
+    sys.modules[name] = None  # what the Trainer imports if it is there takes longer than the loop
+
+from transformers import (  # noqa: E402
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 
 class Lines(TrainerCallback):
