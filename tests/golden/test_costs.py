@@ -54,13 +54,7 @@ def cache(tmp_path_factory):
     return folder
 
 
-IN_GATE = ("breakdown, warm", "query timeline, cold")
-nightly = pytest.mark.nightly("long commands, of the same parts as those of the gate")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in IN_GATE else nightly) for name in COMMANDS]
-)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_costs_more(name, cache):
     assert cost(name, cache) == json.loads(FILE.read_text("utf-8"))[name]
 
