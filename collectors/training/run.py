@@ -200,7 +200,8 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
         plain = [ns for repeat in run.repeats for ns in repeat.step_ns]
-        lines.append(f"{step_cost(overhead, plain)}; figures above are for plain steps")
+        basis = "the figures above are without the profiler and ranges"
+        lines.append(f"{step_cost(overhead, plain)}; {basis}")
     lines += [f"note: {note}" for note in run.notes]
     lines.append(f"show the time breakdown: tracekit breakdown {target}")
     return lines

@@ -15,15 +15,15 @@ WITH used AS (
 
 SELECT
     format(
-        'At most {:.1f} of {:.1f} GB of GPU memory is reserved', reserved_bytes / 1e9,
+        'At its peak, the run reserves {:.1f} of {:.1f} GB of GPU memory', reserved_bytes / 1e9,
         memory_bytes / 1e9
     ) AS what,
     'GPU memory' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,
-    'Record a second run with a larger batch: kernels get larger, and the number of launches '
-    || 'stays the same. Given traces of two batch sizes, tracekit predict --change batch=N '
-    || 'estimates other sizes.' AS remedy,
+    'Record a second run with a larger batch: each kernel does more work, and the number of '
+    || 'launches stays the same. Given traces of two batch sizes, tracekit predict '
+    || '--change batch=N estimates other sizes.' AS remedy,
     'tracekit query memory TRACE' AS evidence
 FROM used
 WHERE

@@ -105,7 +105,8 @@ SELECT
         if(
             any_value(h.pause_ns) > 0,
             format(
-                '. Host stalls cause another {} of idle time, which remains',
+                '. Host stalls cause another {} of idle time, which this change does not '
+                || 'remove',
                 in_ms(any_value(h.pause_ns))
             ), ''
         )

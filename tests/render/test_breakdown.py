@@ -91,7 +91,7 @@ def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
         for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
     ]
     text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
-    said = "3 warnings; 6 notes (query health)"
+    said = "3 warnings; 6 notes (tracekit query health)"
     assert text == f"Data quality  {said}\n"
 
 

@@ -225,7 +225,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
         lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
     lines += _joint(advised)
     if unclear:
-        lines.append(_wrapped("Considered, not clear: ", "; ".join(unclear), width, indent=2))
+        lines.append(_wrapped("Uncertain: ", "; ".join(unclear), width, indent=2))
     shown = advised.undecided[: SHOWN_UNDECIDED if full else 1]
     for advice, why in shown:
         what = advice.what if full else _begin(advice.what)
@@ -234,7 +234,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
         if not advice.changes:
             lines.append(_wrapped("  Next    ", advice.remedy, width))
     if not full and (advised.advice or len(advised.undecided) > len(shown)):
-        lines.append("Evidence, assumptions, and all changes considered: --full")
+        lines.append("Evidence, assumptions, and more changes: --full")
     if advised.advice:
         lines.append(printable(f"Verify a change: tracekit advise {traces} --against CHANGED"))
     return lines
@@ -250,15 +250,15 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
         _wrapped("   How      ", candidate.remedy, width),
     ]
     if one.brings:
-        lines.append(_wrapped("   Brings   ", one.brings, width))
+        lines.append(_wrapped("   Effect   ", one.brings, width))
     if full:
         assumptions = "; ".join(prediction.assumptions) or "the replay is accurate"
         lines.append(_wrapped("   Assumes  ", assumptions, width))
         if candidate.evidence:
-            lines.append(printable(f"   Show     {candidate.evidence.replace('TRACE', traces)}"))
+            lines.append(printable(f"   Evidence {candidate.evidence.replace('TRACE', traces)}"))
     if one.load is None:  # `predict` rejects loads with steps unlike the recorded ones
         changes = " ".join(f"--change {shlex.quote(change)}" for change in candidate.changes)
-        lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
+        lines.append(printable(f"   Predict  tracekit predict {traces} {changes}"))
     return lines
 
 
@@ -275,8 +275,9 @@ def _joint(advised: Advised) -> list[str]:
         several = [one for one in certain if (one.load is None) is is_replay]
         if len(several) > 1:
             of = f" of the {several[-1].figure}" if what else ""
-            gain = f"-{several[-1].joint_gain_pct:.1f} %{of}"
-            lines.append(f"All {len(several)}{what} together: {gain}")
+            gain = f"{several[-1].joint_gain_pct:.1f} %{of}"
+            number = "Both" if len(several) == 2 else f"All {len(several)}"
+            lines.append(f"{number}{what} together save {gain}")
     return lines
 
 

@@ -172,19 +172,19 @@ class Advised(ShownAsTable):
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
-    """Return the text of a gain with its interval, and the figure unless it is a step."""
+    """Return what a change saves, with the interval, and the figure unless it is a step."""
+    verb = "saves" if row["is_certain"] else "may save"
     if row["is_upper_bound"]:
-        return "up to {gain_pct:.1f} % of the profiled step".format(**row)
+        return f"{verb} up to {row['gain_pct']:.1f} % of the profiled step"
     if row["figure"] == STEP:
         low_ns, high_ns = (
             row[end] * row["before_step_ns"] / 100 for end in ("low_pct", "high_pct")
         )
         decimals = short_decimals((row["gain_ns"],))
         gain, low, high = (format_ms(ns, decimals) for ns in (row["gain_ns"], low_ns, high_ns))
-        text = f"-{row['gain_pct']:.1f} %, -{gain} ms ({low} to {high})"
-    else:
-        text = "-{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %) of the {figure}".format(**row)
-    return text if row["is_certain"] else f"{text}, uncertain"
+        return f"{verb} {gain} ms ({low} to {high}), {row['gain_pct']:.1f} %"
+    text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %) of the {figure}".format(**row)
+    return f"{verb} {text}"
 
 
 def recording_text(step: RunStep | None, step_count: int) -> str | None:

@@ -493,8 +493,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
         )
     return [
         (
-            f"{count} kernels between GEMMs in the trace become {fused_count}, each as long as "
-            f"the longest kernel that it replaces: {ms:.3f} ms become {fused_ms:.3f} ms"
+            f"{count:,} kernels between GEMMs in the trace become {fused_count:,}, each as long as "
+            f"the longest kernel that it replaces: {ms:,.1f} ms become {fused_ms:,.1f} ms"
         ),
         (
             f"the host takes {usual_us} µs per remaining kernel, as measured for two programs "

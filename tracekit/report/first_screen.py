@@ -132,7 +132,7 @@ def badge(results: Mapping[str, Result]) -> Iterator[str]:
 
     if "health" in results:
         (line,) = SECTIONS["health"].lines(results, 110)
-        text = escape(line.plain.replace(" (query health)", ""))
+        text = escape(line.plain.replace(" (tracekit query health)", ""))
         yield f'<p class="badge"><a href="#health">{text}</a></p>'
 
 
