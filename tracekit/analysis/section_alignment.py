@@ -10,7 +10,7 @@ Grids and blocks decide between equally long agreements. They need not agree, be
 do not record them without a launch.
 
 Only the events without a launch are read, and adjacent events up to a distance that grows linearly
-with their number. The number of comparisons is proportional to the number of events read.
+with their number. The maximum number of comparisons is proportional to the number of events read.
 """
 
 from __future__ import annotations
