@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Call = Callable[[], object]
 
-MOST_QUEUED = 500
+MAX_QUEUED = 500
 """Maximum number of calls queued at once, because a stream holds about a thousand launches."""
 
 # Time that the host needs to queue a call: about 10 µs, in cycles of a device at about 1.5 GHz.
 _CYCLES_PER_CALL = 15_000
-_LEAST_CYCLES = 75_000
-_MOST_CYCLES = 15_000_000
+_MIN_CYCLES = 75_000
+_MAX_CYCLES = 15_000_000
 
 
 class WallClock:
@@ -78,7 +78,7 @@ class EventClock:
         """Keep the device busy while the host queues the calls."""
         sleep = getattr(self._cuda, "_sleep", None)
         if sleep is not None:
-            sleep(min(max(count * _CYCLES_PER_CALL, _LEAST_CYCLES), _MOST_CYCLES))
+            sleep(min(max(count * _CYCLES_PER_CALL, _MIN_CYCLES), _MAX_CYCLES))
 
 
 def clock_of(timer: str, device: torch.device) -> WallClock | EventClock:

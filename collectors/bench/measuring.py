@@ -1,4 +1,4 @@
-"""Measures points sequentially; an error is recorded in the line of its point.
+"""Measures benchmark points sequentially; an error is recorded in the result line of its point.
 
 Clocks, power, and temperature come from NVML (nvml.h). They are null if NVML does not report them,
 as on a MIG slice.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..machine import memory
 from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
-from .clock import MOST_QUEUED, Call, clock_of
+from .clock import MAX_QUEUED, Call, clock_of
 from .launches import KERNELS
 from .point import Outcome, Point, UnsupportedError, line_of
 from .sampling import Budget, Timing, take_samples
@@ -101,15 +101,15 @@ def _wake(device: torch.device) -> None:
 
 
 def budget_of(point: Point, settings: Settings) -> Budget:
-    most_inner = MOST_QUEUED if "cuda_event" in point.timer or point.family == "launch" else 10_000
+    max_inner = MAX_QUEUED if "cuda_event" in point.timer or point.family == "launch" else 10_000
     if point.op == "graph_replay":
-        most_inner = max(1, MOST_QUEUED // int((point.series or "").removeprefix(KERNELS)))
+        max_inner = max(1, MAX_QUEUED // int((point.series or "").removeprefix(KERNELS)))
     return Budget(
         width_pct=settings.width_pct,
         seconds=settings.point_s,
         warmup_s=settings.point_s * _WARMUP_SHARE,
         sample_ns=_SAMPLE_NS.get(point.family, 1e6),
-        most_inner=most_inner,
+        max_inner=max_inner,
     )
 
 
@@ -125,7 +125,7 @@ def _line(
         timing = _timing(point, device, budget, group)
     except LostGroupError:
         raise
-    except _ElsewhereError as error:
+    except _FailedOnOtherRankError as error:
         return line_of(point, facts, outcome=error.outcome, reason=str(error))
     except Exception as error:  # noqa: BLE001 - a point's failure is its result
         outcome, reason = outcome_of(error)
@@ -154,7 +154,7 @@ def _timing(
             raise LostGroupError(outcome_of(error)[1]) from error
 
 
-class _ElsewhereError(Exception):
+class _FailedOnOtherRankError(Exception):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__("on another rank; see its log")
         self.outcome = outcome
@@ -163,13 +163,19 @@ class _ElsewhereError(Exception):
 @contextlib.contextmanager
 def _together(point: Point, device: torch.device, group: collectives.Group) -> Iterator[Call]:
     with contextlib.ExitStack() as stack:
-        call = _agreed(lambda: stack.enter_context(collectives.prepared(point, device)), group)
-        _agreed(call, group)
+        call = _run_on_all_ranks(
+            lambda: stack.enter_context(collectives.prepared(point, device)), group
+        )
+        _run_on_all_ranks(call, group)
         yield call
 
 
-def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
-    """Run a function on all ranks; raise this rank's error, or else the worst of other ranks."""
+def _run_on_all_ranks(action: Callable[[], Any], group: collectives.Group) -> Any:
+    """Run a function on all ranks.
+
+    If it fails on this rank, raise that error; otherwise raise the worst outcome of the other
+    ranks.
+    """
     error: Exception | None = None
     result = None
     try:
@@ -181,7 +187,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
     if error is not None:
         raise error
     if worst:
-        raise _ElsewhereError(_OUTCOMES[int(worst)])
+        raise _FailedOnOtherRankError(_OUTCOMES[int(worst)])
     return result
 
 

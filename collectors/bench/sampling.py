@@ -19,16 +19,16 @@ from tracekit.units import NS_PER_S
 
 CONFIDENCE_PCT = 95
 
-LEAST_SAMPLES = 6
+MIN_SAMPLES = 6
 """Minimum number of samples for an interval."""
 
 MOST_SAMPLES = 1000
 
-_MOST_OVERTIME = 4
+_MAX_OVERTIME = 4
 # Minimum number of warm-up batches for an estimate of the call's duration.
-_LEAST_BATCHES = 3
+_MIN_BATCHES = 3
 # Minimum fraction of the time limit to spend, because a few samples may agree by chance.
-_LEAST_SHARE = 0.2
+_MIN_SHARE = 0.2
 _GROWTH = 1.5
 
 Timed = Callable[[int], float]
@@ -43,14 +43,14 @@ class Budget:
     """Limits for measuring a point until its interval is at most `width_pct` of the median wide.
 
     Up to four times `seconds` may be spent to take the minimum number of samples, each at least
-    `sample_ns` long. The `most_inner` calls of a sample must fit into the device's queue.
+    `sample_ns` long. The `max_inner` calls of a sample must fit into the device's queue.
     """
 
     width_pct: float = 2.0
     seconds: float = 0.25
     warmup_s: float = 0.025
     sample_ns: float = 1e6
-    most_inner: int = 10_000
+    max_inner: int = 10_000
 
 
 @dataclass(slots=True)
@@ -97,11 +97,11 @@ def take_samples(
 ) -> Timing:
     """Measure a call; all ranks must run this function, and `agree` combines their figures."""
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
-    wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
-    inner_count = min(max(wanted, 1), budget.most_inner)
+    wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.max_inner
+    inner_count = min(max(wanted, 1), budget.max_inner)
     timing = Timing(warmup_count, inner_count)
     begin_s = now_s()
-    next_look = LEAST_SAMPLES
+    next_look = MIN_SAMPLES
     while True:
         took_ns = timed(inner_count)
         took_ns, elapsed_s = agree((took_ns, now_s() - begin_s))
@@ -110,14 +110,11 @@ def take_samples(
         if count >= MOST_SAMPLES:
             return timing
         if elapsed_s >= budget.seconds and (
-            count >= LEAST_SAMPLES or elapsed_s >= _MOST_OVERTIME * budget.seconds
+            count >= MIN_SAMPLES or elapsed_s >= _MAX_OVERTIME * budget.seconds
         ):
             return timing
         if count >= next_look:
-            if (
-                timing.width_pct() <= budget.width_pct
-                and elapsed_s >= _LEAST_SHARE * budget.seconds
-            ):
+            if timing.width_pct() <= budget.width_pct and elapsed_s >= _MIN_SHARE * budget.seconds:
                 return timing
             next_look = int(count * _GROWTH)
 
@@ -138,8 +135,8 @@ def _warm_up(
         # Keep the shortest time, because other load on the machine only lengthens a batch.
         call_ns = min(call_ns, took_ns / count)
         if elapsed_s >= budget.warmup_s and (
-            batches >= _LEAST_BATCHES or elapsed_s >= _MOST_OVERTIME * budget.warmup_s
+            batches >= _MIN_BATCHES or elapsed_s >= _MAX_OVERTIME * budget.warmup_s
         ):
             return done, call_ns
-        if took_ns < budget.warmup_s * NS_PER_S / _MOST_OVERTIME:
-            count = min(2 * count, budget.most_inner)
+        if took_ns < budget.warmup_s * NS_PER_S / _MAX_OVERTIME:
+            count = min(2 * count, budget.max_inner)

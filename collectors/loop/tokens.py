@@ -71,10 +71,10 @@ class TokenCounter:
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count the tokens of one training call.
 
-        If a loop calls parts of a model, the first part that receives tokens counts them. If the
-        same ids appear again in a step after the parameters have changed, as with SAM and closures,
-        they are the same tokens. Without such a change, they belong to another pass of gradient
-        accumulation.
+        If a loop calls parts of a model, only the tokens passed to the first part that receives any
+        are counted. If the same ids appear again in a step after the parameters have changed, as
+        with SAM and closures, they are the same tokens. Without such a change, they belong to
+        another pass of gradient accumulation.
         """
         # Determined only once, before steps are timed, because it visits every module.
         if self._is_batch_first is None:

@@ -19,9 +19,9 @@ CPU = torch.device("cpu")
 def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
-    This is the accelerator of the model or its engine, its parameters (on the host if offloaded),
-    its buffers, or the inputs; else the current CUDA device if the program uses CUDA, or else the
-    CPU.
+    Uses the first accelerator found among the model's `device`, its parameters (which may be
+    offloaded to the host), its buffers, and the inputs; otherwise the current CUDA device if the
+    program uses CUDA, or else the CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):
@@ -41,7 +41,10 @@ def synchronize(device: torch.device) -> None:
 
 
 def event(device: torch.device) -> Any:
-    """Return a timing event recorded on the device's current stream; None on a CPU."""
+    """Return a timing event recorded on the device's current stream.
+
+    Return None on a CPU or if the device's torch module has no `Event`.
+    """
     module = _module(device)
     if device.type == "cpu" or not hasattr(module, "Event"):
         return None

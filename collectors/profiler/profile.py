@@ -32,7 +32,7 @@ _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes these members last; a file without either of them is truncated.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
 
-# Messages that Kineto prints only for tracekit's profile.
+# Messages that Kineto prints only because tracekit profiles.
 _LINES = re.compile(
     rb"^(?:USDT|STAGE):.*\n|^ERROR: External init callback.*\n|^\[W[^\n]*\bcollection\.cpp.*\n",
     re.M,
@@ -89,8 +89,8 @@ class Profile:
     `trace_file.compress` can then run in the background.
 
     `metadata` describes the run: its values other than None become members `tracekit_<name>` next
-    to `traceEvents`. With `all_threads`, threads other than the starting one and those of autograd
-    are recorded, too. Without CPU among the `activities`, the trace has no ranges. Therefore, if
+    to `traceEvents`. With `all_threads`, all threads are recorded, not only the starting thread and
+    autograd's threads. Without CPU among the `activities`, the trace has no ranges. Therefore, if
     `activities` is given, `tracekit_step_bounds_unix_ns` contains the step boundaries on the host's
     clock: one more than the number of steps.
     """
@@ -204,8 +204,8 @@ class Profile:
     def _check_recorded(self) -> None:
         if not self.is_recorded:
             raise WorkloadError(
-                f"{self.path}: no trace was recorded: the workload ended before the "
-                f"{self._active} profiled steps, which follow {self._warmup} others",
+                f"{self.path}: no trace was recorded: the workload ended before the first "
+                f"profiled step was complete; warm-up steps before it: {self._warmup}",
                 hint="run more steps, or profile fewer",
             )
 
@@ -241,7 +241,7 @@ class Profile:
             tail = file.read().rstrip()
             if not tail.endswith(b"}") or not any(member in tail for member in _LAST_MEMBERS):
                 raise OSError(
-                    errno.ENOSPC, "the profiler wrote only a part of it; is the disk full?"
+                    errno.ENOSPC, "the profiler wrote only part of the trace; is the disk full?"
                 )
             # Kineto stores the path of the file, which is in a temporary folder.
             name = json.dumps(self.path.name).encode()
@@ -262,7 +262,7 @@ def end_without_destructors() -> None:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Start a profiler without torch's warning about cleared events (before torch 2.13)."""
+    """Suppress torch's warning about cleared events while a profiler starts (before torch 2.13)."""
     with _unwarned(
         "Warning: Profiler clears events", is_expected=torch.__version__ < _SILENT_SINCE
     ):

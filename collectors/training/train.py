@@ -93,6 +93,10 @@ def train(
         result.notes.append(f"the loss of rank {place.rank} ended as {result.last_loss}")
 
 
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
 def _train(
     spec: TrainingSpec,
     plan: LoopPlan,
@@ -109,12 +113,12 @@ def _train(
     step_count = measured_on + plan.after_count
     plain = [*range(plan.warmup_count, ranged), *range(measured_on, step_count)]
     repeats = plain[:: spec.measured_count]
-    lines = {0: f"warming up: {spec.warmup_count} steps"}
+    lines = {0: f"warming up: {_steps(spec.warmup_count)}"}
     lines[measured_on] = "measuring on"
     for repeat, first in enumerate(repeats, 1):
-        count = f"{spec.measured_count} steps"
+        count = _steps(spec.measured_count)
         lines[first] = f"measuring: repeat {repeat} of {spec.repeat_count}, {count}"
-    lines[ranged] = f"profiling: {spec.profiled_count} steps"
+    lines[ranged] = f"profiling: {_steps(spec.profiled_count)}"
     begins = {*repeats, ranged, profiled, plan.step_count, measured_on}
     repeat_ends = {last + 1 for last in plain[spec.measured_count - 1 :: spec.measured_count]}
     ends = {*repeat_ends, ranged, plan.step_count, measured_on}

@@ -1,6 +1,6 @@
 -- Imbalanced load of experts across ranks.
--- Compares the GPU time of modules and kernels with expert names on each rank with the mean over all ranks that take
--- part in all-to-alls.
+-- For modules and kernels that are named like experts, compares the GPU time of each rank to the mean of all ranks that
+-- take part in all-to-alls.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,5 +1,5 @@
 -- Chains of small kernels that torch.compile would fuse (`compile_chain`).
--- Chains are not reported where torch.compile is already used.
+-- No chains are reported if the run already uses torch.compile.
 --
 -- Kind:     advice
 -- Scope:    run

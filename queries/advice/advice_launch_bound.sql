@@ -1,7 +1,8 @@
 -- GPU idle time while the CPU launches kernels too late, by phase.
--- Excludes host stalls (1 ms or more without an open op, or within a single op), data loading, phases below 1 % of the
--- window, and phases in which graphs launch most of the work. The suggested change captures the complete training step
--- or the compiled regions in a CUDA graph. If neither is possible, a tenth of the host time is assumed to remain.
+-- Excludes host stalls (1 ms or more without an open op, or within a single op), data loading, phases whose idle time
+-- is at most 1 % of the window, phase `other`, and phases in which graphs launch half of the work or more. The
+-- suggested change captures the training step in a CUDA graph. If that is not possible, at most a tenth of the host
+-- time of the compiled regions, or else of these phases, is assumed to remain.
 --
 -- Kind:     advice
 -- Scope:    run

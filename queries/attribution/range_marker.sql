@@ -24,7 +24,7 @@ SELECT
     r.layer,
     coalesce(d.label, r.label, d.name) AS label,
     nullif(coalesce(d.module_class, r.class), '') AS module_class
-FROM scratch.ruled_range AS d
+FROM scratch.classified_range AS d
 LEFT JOIN range_rule AS r USING (rule_id)
 WHERE
     is_op(d.category) AND r.means IS DISTINCT FROM 'step'

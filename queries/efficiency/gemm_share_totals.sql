@@ -1,4 +1,4 @@
--- GEMM time as a share of each phase, over all devices.
+-- GEMM share of the kernel time of each phase, over all devices.
 -- Recompute counts as backward, as in the tables of arXiv 2311.03687.
 --
 -- Kind:     analysis

@@ -1,8 +1,8 @@
 -- Self time of CPU ops, which counts as device work in traces without accelerator work.
--- Time belongs to the innermost open op, so an op has one piece per interruption. A collective is always one piece.
--- Autograd nodes and Python ranges are host time and count as idle. native/self_time.c tracks the nesting depth per
--- thread, so no time is lost if ops overlap without nesting. If the work of an accelerator was not recorded, runtime
--- calls count as host work too.
+-- Time belongs to the innermost open op, so an op that nested work interrupts has several pieces. A collective is
+-- always one piece. Autograd nodes and Python ranges are host time and count as idle. The SELECT is the input of
+-- native/self_time.c, which tracks the nesting depth per thread, so no time is lost if ops overlap without nesting. If
+-- an accelerator was used but its work was not recorded, runtime calls are included too.
 --
 -- Kind:     table
 -- Access:   private

@@ -1,8 +1,8 @@
 -- Functions that map the device numbers in a file to the device numbers of its kernels.
 -- In ROCm, the device number of a kernel is the agent number, which includes CPUs. Device descriptions and allocator
--- events use torch's numbers. If the number of devices with work is the same in both, they correspond in order.
--- newer_kernels() lists traces with kernels built for a later architecture than the devices that the file names, so
--- those names are wrong.
+-- events use torch's numbers. If the file describes as many devices as have work, the two numberings are matched in
+-- order; likewise for the devices of allocator events. newer_kernels() lists traces with kernels built for a later
+-- architecture than the devices that the file names, so those names are wrong.
 --
 -- Kind:     function
 -- Columns:

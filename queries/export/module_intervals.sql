@@ -1,7 +1,7 @@
 -- Intervals of work per module, nested like the modules: module_intervals('walls', 'work').
--- An interval covers consecutive work of a module and its submodules in one phase, including gaps, up to 100 levels
--- deep. Work outside modules has the name of its named row, such as (optimizer). wall_ns adds up to total_wall_ns of
--- analysis `modules`.
+-- An interval covers consecutive work of a module and its submodules in one phase, including gaps. Work outside modules
+-- has the name of its named row, such as (optimizer). wall_ns adds up to total_wall_ns of analysis `modules`. Modules
+-- below depth 100 have no intervals of their own.
 --
 -- Kind:     function
 -- Params:
@@ -42,9 +42,9 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         SEMI JOIN section AS s USING (trace_id, module_id)
     ),
 
-    -- All enclosing modules of each module, including itself. Beyond 100 levels, only the outer
-    -- modules. In tree order, the enclosing module at a given depth is the last module at that
-    -- depth so far.
+    -- All enclosing modules of each module, including itself. For modules below depth 100, only the
+    -- enclosing modules down to that depth are listed. In tree order, the enclosing module at a
+    -- given depth is the last module at that depth so far.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
         FROM worked AS w

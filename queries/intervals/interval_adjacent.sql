@@ -1,6 +1,6 @@
 -- Window expressions for adjacent intervals: previous end, gap, and next start.
--- Intervals are ordered by start, then id. To use several columns as part or id, write (a, b). The non-negative gaps of
--- a part add up to the time that no interval covers.
+-- Intervals are ordered by start, then id. To use several columns as `part` or `id`, write (a, b). The non-negative
+-- gaps of a partition add up to the time that no interval covers.
 --
 -- Kind:   function
 -- Params:

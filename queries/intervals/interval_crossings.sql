@@ -1,11 +1,11 @@
 -- Pairs of overlapping intervals of two relations: interval_crossings('lefts', 'rights').
--- The intervals of `rights` are disjoint within a part, so those that an interval of `lefts` crosses are consecutive.
--- Looking up the first and the last of them makes the cost proportional to the result.
+-- The intervals of `rights` are disjoint within a partition, so the intervals that an interval of `lefts` crosses are
+-- consecutive. Looking up the first and the last of them makes the cost proportional to the result.
 --
 -- Kind:   function
 -- Params:
 --   lefts   VARCHAR  relation with part, id, start_ns, end_ns
---   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
+--   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a partition
 -- Columns:
 --   left_id   BIGINT  id in lefts
 --   right_id  BIGINT  id in rights of an interval that starts before the left one ends and ends after it starts

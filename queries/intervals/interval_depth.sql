@@ -1,6 +1,6 @@
--- Number of open intervals over time, per part: interval_depth('relation').
+-- Number of open intervals over time, per partition: interval_depth('relation').
 -- Each row is the time from one boundary to the next. Where intervals touch, a zero-length piece counts both as open.
--- Cost: one sort per part.
+-- Cost: one sort per partition.
 --
 -- Kind:   function
 -- Params:

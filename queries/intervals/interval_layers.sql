@@ -1,6 +1,6 @@
--- Interval in the topmost layer over time, per part: interval_layers('relation').
--- Intervals of a layer are disjoint. The layer with the lowest number is on top. The rows tile the
--- time from the first start to the last end.
+-- Interval in the topmost layer over time, per partition: interval_layers('relation').
+-- Intervals of a layer are disjoint. The layer with the lowest number is on top. The rows tile the time from the first
+-- start to the last end.
 --
 -- Kind:   function
 -- Params:

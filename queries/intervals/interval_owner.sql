@@ -1,5 +1,5 @@
--- Start of the part that an interval owns, if the first of concurrent intervals owns the time.
--- An interval owns its time after the latest end of all previous intervals. Owned parts are disjoint and add up to the
+-- Start of the time that an interval owns, if the first of concurrent intervals owns the time.
+-- An interval owns its time after the latest end of all previous intervals. Owned times are disjoint and add up to the
 -- union.
 --
 -- Kind:     function

@@ -1,10 +1,10 @@
 -- Overlap of each pair of intervals of two relations: interval_pairs('lefts', 'rights').
--- The intervals of each relation are disjoint within a part, so one sweep over all boundaries finds every pair.
+-- The intervals of each relation are disjoint within a partition, so one sweep over all boundaries finds every pair.
 --
 -- Kind:   function
 -- Params:
---   lefts   VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
---   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
+--   lefts   VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a partition
+--   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a partition
 -- Columns:
 --   left_id     BIGINT  id in lefts
 --   right_id    BIGINT  id in rights

@@ -3,10 +3,10 @@
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; disjoint within a part
+--   relation  VARCHAR  relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; disjoint per partition
 -- Columns:
 --   part      ANY
---   run       BIGINT  number within the part, from 1
+--   run       BIGINT  number within the partition, from 1
 --   label     ANY     label of the intervals
 --   start_ns  BIGINT  start of the first interval, ns
 --   end_ns    BIGINT  end of the last interval, ns

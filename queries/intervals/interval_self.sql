@@ -1,6 +1,6 @@
--- Parts of each interval outside nested intervals (self time): interval_self('relation').
--- Intervals that overlap without nesting are split as if they were a call stack. Parts are disjoint and add up to the
--- union. Cost: one sort per part.
+-- Pieces of each interval outside nested intervals (self time): interval_self('relation').
+-- Intervals that overlap without nesting are split as if they were a call stack. Pieces are disjoint and add up to the
+-- union. Cost: one sort per partition.
 --
 -- Kind:   function
 -- Params:

@@ -1,4 +1,4 @@
--- Time during which several intervals of a part run: interval_shared('relation').
+-- Time during which several intervals of a partition run: interval_shared('relation').
 -- Returns the overlap of each interval with the union of all previous intervals. Rows may overlap; their union is the
 -- shared time.
 --

@@ -1,5 +1,5 @@
--- Union of the intervals of each part, as disjoint intervals: interval_union('relation').
--- Intervals that touch are joined. Cost: one sort per part.
+-- Union of the intervals of each partition, as disjoint intervals: interval_union('relation').
+-- Intervals that touch are joined. Cost: one sort per partition.
 --
 -- Kind:   function
 -- Params:

@@ -10,10 +10,10 @@
 --   rule_id  INTEGER  rule that determined the class
 
 SELECT
-    ruled_work.category, ruled_work.name,
+    classified_work.category, classified_work.name,
     coalesce(kernel_rule.class, 'other') AS class,
     coalesce(kernel_rule.kind, 'compute') AS kind,
-    ruled_work.rule_id
-FROM scratch.ruled_work AS ruled_work
+    classified_work.rule_id
+FROM scratch.classified_work AS classified_work
 LEFT JOIN kernel_rule USING (rule_id)
-ORDER BY ruled_work.category, ruled_work.name
+ORDER BY classified_work.category, classified_work.name

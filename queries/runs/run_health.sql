@@ -1,5 +1,5 @@
 -- Data-quality checks of runs.
--- For a single run, analysis `health` also ends with these rows. Metrics that do not apply have no row.
+-- For a single run, analysis `health` appends these rows. Metrics that do not apply have no row.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -102,8 +102,8 @@ metric AS (
                     WHEN left_out_count > 0 THEN 'note'
                     ELSE 'ok'
                 END,
-                meaning: 'measured requests that failed and are excluded from all figures, of '
-                || measured_count
+                meaning: 'requests that failed, of ' || measured_count
+                || ' measured requests; excluded from all figures'
             },
             {
                 position: 8, metric: 'requests_missing',
@@ -140,8 +140,8 @@ metric AS (
                     WHEN wide_count > 0 THEN 'note'
                     ELSE 'ok'
                 END,
-                meaning: 'points with a 95 % interval of the median wider than 10 %, or without '
-                || 'one: other load on the machine, or too little time'
+                meaning: 'points whose 95 % interval is missing or wider than 10 % of the median; '
+                || 'possible causes: other load on the machine, too little time'
             }
         ]) AS fact
     FROM fact

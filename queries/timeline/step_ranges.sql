@@ -23,7 +23,7 @@ WITH step_range AS MATERIALIZED (
             ELSE 4
         END AS form
     FROM event AS e
-    INNER JOIN scratch.ruled_range AS d USING (category, name)
+    INNER JOIN scratch.classified_range AS d USING (category, name)
     INNER JOIN range_rule AS r USING (rule_id)
     WHERE r.means = 'step' OR (is_annotation(e.category) AND starts_with(e.name, 'Optimizer.step#'))
     QUALIFY form = min(form) OVER (PARTITION BY e.trace_id)

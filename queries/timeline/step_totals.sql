@@ -9,11 +9,11 @@
 --   step_count    BIGINT  number of steps with device work, counted per device
 --   rank_count    BIGINT  number of ranks with these steps
 --   mean_span_ns  DOUBLE  mean length, ns; NULL without steps
---   min_span_ns   BIGINT  shortest length, ns
---   max_span_ns   BIGINT  longest length, ns
+--   min_span_ns   BIGINT  length of the shortest step, ns
+--   max_span_ns   BIGINT  length of the longest step, ns
 --   wall_ns       BIGINT  exclusive busy time inside and outside steps, ns
---   outside_ns    BIGINT  part of wall_ns launched outside steps, ns
---   queued_ns     BIGINT  part of wall_ns launched before the recording, ns
+--   outside_ns    BIGINT  part of wall_ns of work that was launched outside steps, ns
+--   queued_ns     BIGINT  part of wall_ns of work that was launched before the recording, ns
 --   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps
 --   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns

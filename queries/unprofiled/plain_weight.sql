@@ -1,7 +1,7 @@
 -- Estimated weight of each edge without the profiler, with bounds.
--- Removes the cost of recording events and the host slowdown from the host's own time; at least a tenth of it remains.
--- The estimate attributes half of the slowdown to the profiler (its square root), the lower bound all of it, and the
--- upper bound a quarter.
+-- First divides the host's own time by the slowdown, then subtracts the cost of recording events; at least a tenth of
+-- the quotient remains. The estimate divides by the square root of the slowdown, the lower bound by the slowdown, and
+-- the upper bound by its fourth root.
 --
 -- Kind:     table
 -- Created:  on demand

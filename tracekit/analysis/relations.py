@@ -42,14 +42,14 @@ from tracekit.analysis.query_errors import store_error
 from tracekit.analysis.result import Column, columns_of
 from tracekit.analysis.rules import (
     CLASS_MACROS,
+    CLASSIFIED_RANGE,
+    CLASSIFIED_WORK,
     ROLE_MACROS,
-    RULED_RANGE,
-    RULED_WORK,
+    classify_ranges,
+    classify_work,
     create_class_macros,
     create_role_macros,
     create_rule_tables,
-    rule_ranges,
-    rule_work,
 )
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.sweeps import SWEEPS, sweep_table
@@ -112,8 +112,8 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     context_walk.WALK: (context_walk.walk_contexts, context_walk.REQUIRES),
     section_alignment.ALIGNMENT: (section_alignment.align_sections, section_alignment.REQUIRES),
     REPLAYED_OPS: (add_replayed_ops, ("replayed_event",)),
-    RULED_WORK: (rule_work, ("device_work",)),
-    RULED_RANGE: (rule_ranges, (DEVICE_MARK,)),
+    CLASSIFIED_WORK: (classify_work, ("device_work",)),
+    CLASSIFIED_RANGE: (classify_ranges, (DEVICE_MARK,)),
     DEVICE_PEAK: (fill_device_peaks, ()),
     DEVICE_MARK: (create_device_marks, ()),
     IMPLAUSIBLE: (judge_records, ()),
@@ -138,7 +138,7 @@ _AFTER = {"attribution": (REPLAYED_OPS,)}
 
 _OF_STEPS = (
     *context_walk.TABLES,
-    *(section_alignment.TABLE, RULED_WORK, RULED_RANGE),
+    *(section_alignment.TABLE, CLASSIFIED_WORK, CLASSIFIED_RANGE),
 )
 """Tables in database ``scratch`` that steps create for other steps."""
 

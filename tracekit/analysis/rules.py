@@ -44,8 +44,8 @@ ROLE_CALL = "role_rule_of_"
 CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
 """Steps that create session macros for the user's classes and for the role rules."""
 
-RULED_WORK = "ruled_work"
-RULED_RANGE = "ruled_range"
+CLASSIFIED_WORK = "classified_work"
+CLASSIFIED_RANGE = "classified_range"
 """Tables in database ``scratch`` that list the names in a store and the rules that match them."""
 
 CLASS_FLAGS = (
@@ -161,6 +161,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules that classify device work in order, with the kind of each class.
 
     The default kind of a class in a user's file is compute; ``[class]`` can set another one.
+    Raise UsageError if the file is invalid.
     """
     classes = load_classes(user_file)
     return [
@@ -175,7 +176,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Read the attributes of each class. Raises the errors of :func:`load_kernel_rules`."""
+    """Read the attributes of each class. Raise UsageError if the file is invalid."""
     classes = dict(builtin_classes())
     if user_file is None:
         return classes
@@ -194,7 +195,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load_range_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for ranges, calls, and ops. Raises the errors of :func:`load_kernel_rules`."""
+    """Read the rules for ranges, calls, and ops. Raise UsageError if the file is invalid."""
     return [
         {
             **rule,
@@ -209,7 +210,7 @@ def load_range_rules(user_file: Path | None = None) -> list[Rule]:
 def load_role_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules for roles in a decoder, with rules on classes last.
 
-    Raises the errors of :func:`load_kernel_rules`.
+    Raise UsageError if the file is invalid.
     """
     of_classes = [
         {"role": facts["role"], "applies_to": "class", "pattern": f"^{re.escape(name)}$"}
@@ -221,7 +222,7 @@ def load_role_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the fusible chains of kernels. Raises the errors of :func:`load_kernel_rules`."""
+    """Read the fusible chains of kernels. Raise UsageError if the file is invalid."""
     return [{"between": "", **rule} for rule in _load(FUSION_RULE, user_file)]
 
 
@@ -380,7 +381,9 @@ WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 def create_rule_tables(
     connection: duckdb.DuckDBPyConnection, user_file: Path | None = None
 ) -> None:
-    """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule`` in order.
+    """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule``.
+
+    Each table lists its rules in order of precedence.
 
     Also create ``class_attribute`` with the attributes of classes that the user's file defines or
     changes.
@@ -463,8 +466,9 @@ def first_match(conditions: Iterable[tuple[str, int]]) -> str:
     return f"CASE {cases} END" if cases else "NULL::INTEGER"
 
 
-_MOST_LETTERS = 300_000
-"""Maximum total length of the names of a subject that are searched for the words of patterns."""
+_MAX_LETTERS = 300_000
+"""If the names of a subject are longer than this in total, they are not searched for the literal
+words of patterns first."""
 
 
 def _fill_names(
@@ -475,7 +479,7 @@ def _fill_names(
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
         "SELECT DISTINCT applies_to, if("
-        f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MOST_LETTERS}, name, NULL) "
+        f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MAX_LETTERS}, name, NULL) "
         f"FROM {SCRATCH}.{table}"
     ).fetchall():
         result.setdefault(subject, []).append(name)
@@ -502,10 +506,10 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
     return f"CASE applies_to {' '.join(cases)} END" if grouped else "NULL::INTEGER"
 
 
-def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``ruled_work`` from table ``kernel_rule`` and view ``device_work``."""
+def classify_work(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``classified_work`` from table ``kernel_rule`` and view ``device_work``."""
     # Compiling a pattern takes half a millisecond, so only patterns that may match are compiled.
-    may_apply = _fill_names(connection, RULED_WORK, _WORK_NAMES)
+    may_apply = _fill_names(connection, CLASSIFIED_WORK, _WORK_NAMES)
     rules = connection.execute(
         "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
     ).fetchall()
@@ -520,14 +524,14 @@ def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
         if may_apply(applies_to, pattern)
     )
     connection.execute(
-        f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_WORK} AS "
-        f"SELECT category, name, {decided} AS rule_id FROM {SCRATCH}.{RULED_WORK}"
+        f"CREATE OR REPLACE TABLE {SCRATCH}.{CLASSIFIED_WORK} AS "
+        f"SELECT category, name, {decided} AS rule_id FROM {SCRATCH}.{CLASSIFIED_WORK}"
     )
 
 
-def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``ruled_range`` from table ``range_rule``."""
-    may_apply = _fill_names(connection, RULED_RANGE, _RANGE_NAMES)
+def classify_ranges(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``classified_range`` from table ``range_rule``."""
+    may_apply = _fill_names(connection, CLASSIFIED_RANGE, _RANGE_NAMES)
     rules = [
         rule
         for rule in connection.execute(
@@ -540,10 +544,11 @@ def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
     )
     # Match each distinct name once. Most of the many Python calls match no rule.
     connection.execute(
-        f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_RANGE} AS WITH ruled AS MATERIALIZED "
-        f"(SELECT *, {decided} AS rule_id FROM {SCRATCH}.{RULED_RANGE}) SELECT category, name, "
-        f"rule_id, {_templates((rule[0], rule[3], rule[2]) for rule in rules)} AS label, "
-        f"{_templates((rule[0], rule[4], rule[2]) for rule in rules)} AS module_class FROM ruled "
+        f"CREATE OR REPLACE TABLE {SCRATCH}.{CLASSIFIED_RANGE} AS WITH matched AS MATERIALIZED "
+        f"(SELECT *, {decided} AS rule_id FROM {SCRATCH}.{CLASSIFIED_RANGE}) "
+        "SELECT category, name, rule_id, "
+        f"{_templates((rule[0], rule[3], rule[2]) for rule in rules)} AS label, "
+        f"{_templates((rule[0], rule[4], rule[2]) for rule in rules)} AS module_class FROM matched "
         "WHERE applies_to <> 'call' OR rule_id IS NOT NULL"
     )
 

@@ -9,9 +9,8 @@ Two positions match if the names of the kernels around them agree, and the longe
 Grids and blocks decide between equally long agreements. They need not agree, because some profilers
 do not record them without a launch.
 
-Only the events without a launch and a proportional number of adjacent events are read, and the
-number of comparisons is limited in the same way. So time and memory are proportional to the number
-of events without a launch.
+Only the events without a launch are read, and adjacent events up to a distance that grows linearly
+with their number. The maximum number of comparisons is proportional to the number of events read.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ REQUIRES = ("device_events", "launch_link")
 TABLE = "aligned"
 """Table in database ``scratch`` with events without a launch and their counterparts."""
 
-# Number of adjacent events to read: a constant, plus a multiple of the events without a launch.
+# Maximum distance of adjacent events that are read: a constant, plus a multiple of the number of
+# events without a launch.
 _REACH, _REACH_FACTOR = 20_000, 4
 
 # Number of consecutive names by which a position is looked up, and the minimum number of distinct
@@ -158,7 +158,7 @@ class _Match:
 
 @dataclass(slots=True)
 class _Stream:
-    """The events of one stream in order, as numbers for names and grids."""
+    """The events of one stream in order, with names and grids as hashes."""
 
     key: tuple[int, str, int | None]
     event_ids: list[int] = field(default_factory=list)
@@ -226,8 +226,8 @@ class _Stream:
         of the following part.
         """
         best: _Match | None = None
-        # Try the names at the end of the sequence. If they do not repeat, try half of them, and
-        # then the names that start with its last event.
+        # Try the names at the end of the sequence. If they do not repeat, try the same number of
+        # names starting half as far from the end, then starting at the last event.
         for offset in (self.gram, self.gram // 2, 1):
             if best is not None:
                 break

@@ -28,7 +28,7 @@ _MAX_BYTES = 100_000_000
     default=30,
     show_default=True,
     metavar="N",
-    help="Number of calls with different arguments, slowest first.",
+    help="Maximum number of distinct calls, by total GPU time.",
 )
 @output_option
 @reading_options("rules", "no_cache")
@@ -42,7 +42,7 @@ def command(
 ) -> None:
     """Generate a PyTorch script that reruns recorded ops.
 
-    Arguments have the recorded shapes, types, strides, and numbers; a trace contains no tensor
+    Calls have the recorded shapes, types, strides, and scalar arguments; a trace contains no tensor
     data. The script needs only torch and prints the recorded and the new time of each call.
     """
     from tracekit.cli._open import open_traces
@@ -65,7 +65,7 @@ def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
     """Return a script that reruns ops of opened traces, and the number of its calls.
 
     It calls each op once per distinct combination of shapes, types, and strides of its arguments.
-    Without `op`, it reruns the ops with the longest time.
+    Without `op`, it reruns the ops with the most GPU time.
     """
     is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
     cases: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Reads traces of many ranks in units of work, and opens the resulting dataset."""
+"""Reads the traces of many ranks in batches, usually in parallel, and opens the dataset."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ class DistributedIngest:
     ) -> OpenStore:
         from tracekit.dataset.opening import open_dataset
 
-        place = self._cached_path() if is_cached else self._passing(resources)
+        place = self._cached_path() if is_cached else self._temporary_path(resources)
         dataset = Location.of(place)
-        is_there = is_cached and self._is_whole(dataset)
-        manifest = None if is_there else self._made(dataset)
+        is_there = is_cached and self._is_complete(dataset)
+        manifest = None if is_there else self._write_or_reuse(dataset)
         try:
             result = open_dataset(dataset, resources, unsafe=is_unsafe)
         except StoreError:
             if not is_there:
                 raise
-            self._forget(place)
-            manifest = self._made(dataset)
+            self._delete_damaged(place)
+            manifest = self._write_or_reuse(dataset)
             result = open_dataset(dataset, resources, unsafe=is_unsafe)
         if is_cached:
             from tracekit.database.cache import forget_older, touch
@@ -97,8 +97,8 @@ class DistributedIngest:
             touch(place)
 
         def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-            self._forget(place)
-            self._made(dataset)
+            self._delete_damaged(place)
+            self._write_or_reuse(dataset)
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
         missing = (manifest or result.manifest).missing
@@ -184,29 +184,29 @@ class DistributedIngest:
             store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return store.with_suffix(SUFFIX)
 
-    def _passing(self, resources: contextlib.ExitStack) -> Path:
+    def _temporary_path(self, resources: contextlib.ExitStack) -> Path:
         folder = temporary_folder()
         resources.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder / f"ranks{SUFFIX}"
 
-    def _is_whole(self, dataset: Location) -> bool:
+    def _is_complete(self, dataset: Location) -> bool:
         try:
             manifest = read_manifest(dataset)
         except StoreError:
             return False
         return manifest is not None and not manifest.missing
 
-    def _made(self, dataset: Location) -> Manifest:
-        """Write the dataset unless another process has already written it."""
+    def _write_or_reuse(self, dataset: Location) -> Manifest:
+        """Write the dataset, or return the one that another process has already written."""
         try:
             return self.make(dataset)
         except StoreError:
             manifest = read_manifest(dataset)
-            if manifest is None or not self._is_whole(dataset):
+            if manifest is None or not self._is_complete(dataset):
                 raise
             return manifest
 
-    def _forget(self, place: Path) -> None:
+    def _delete_damaged(self, place: Path) -> None:
         _log.warning("%s: the cached dataset is damaged; creating it again", self.sources.files[0])
         shutil.rmtree(place, ignore_errors=True)
 

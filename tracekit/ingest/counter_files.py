@@ -40,7 +40,7 @@ _DEVICE_NAMES = frozenset({"index", "gpu", "gpu_id", "device", "entity", "idx"})
 _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\d\s]\S*)?", re.ASCII)
 _DIGITS = "0123456789"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_MOST_NS = 2**63 - 1
+_MAX_NS = 2**63 - 1
 _UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 1e-6)}
 
 
@@ -54,7 +54,7 @@ def load_counters(
     def reject(offset: int, line: bytes) -> None:
         if len(rejected) < MAX_REJECTED:
             shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            rejected.append((None, offset, None, "no line with samples", shown, None))
+            rejected.append((None, offset, None, "not a line of samples", shown, None))
 
     with part.open("w", newline="") as out:
         writer = csv.writer(out)
@@ -94,12 +94,12 @@ class _Table:
         for line in lines:
             start, offset = offset, offset + len(line)
             if offset > _MAX_BYTES:
-                raise TraceError(f"{self._path}: samples with more than {_MAX_BYTES // GB} GB")
+                raise TraceError(f"{self._path}: the file is larger than {_MAX_BYTES // GB} GB")
             text = line.decode("utf-8-sig", "replace").strip()
             if _CONTROL.search(text):
                 reject(start, line)
                 continue
-            if not text or self._is_head(text):
+            if not text or self._read_header(text):
                 continue
             match = _TIME.search(text)
             samples = [*self._samples(text, match)]
@@ -131,8 +131,8 @@ class _Table:
                 hint="supported: tables written by nvidia-smi, dcgmi, rocm-smi, and amd-smi",
             )
 
-    def _is_head(self, text: str) -> bool:
-        """Store the column names or units of a header line; return False for other lines."""
+    def _read_header(self, text: str) -> bool:
+        """Return whether the line is a header, and store its names or units."""
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False
@@ -211,7 +211,7 @@ def _unix_ns(match: re.Match[str]) -> tuple[int, str] | None:
     if match["epoch"]:
         part = (match["epoch_part"] or "").ljust(9, "0")
         at_ns = int(match["epoch"]) * NS_PER_S + int(part)
-        return (at_ns, "UTC") if at_ns <= _MOST_NS else None
+        return (at_ns, "UTC") if at_ns <= _MAX_NS else None
     day = match["day"].replace("/", "-")
     part = (match["part"] or "").ljust(9, "0")
     try:
@@ -219,4 +219,4 @@ def _unix_ns(match: re.Match[str]) -> tuple[int, str] | None:
         at_ns = int(at.timestamp()) * NS_PER_S + int(part)
     except (ValueError, OverflowError, OSError):
         return None
-    return (at_ns, "UTC" if match["zone"] else "local") if abs(at_ns) <= _MOST_NS else None
+    return (at_ns, "UTC" if match["zone"] else "local") if abs(at_ns) <= _MAX_NS else None

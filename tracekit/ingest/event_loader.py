@@ -36,13 +36,19 @@ class EventLoader:
         self._insert: Future[None] | None = None
 
     def add(self, rows: EventRows) -> None:
-        """Queue events, waiting for room if necessary. Raise an exception of the loading thread."""
+        """Queue events, waiting for room if necessary.
+
+        Re-raise an exception from the loading thread.
+        """
         if self._insert is None:
             self._insert = self._pool.submit(self._run)
         self._put(rows)
 
     def wait(self) -> None:
-        """Wait until all queued events are loaded. Raise an exception of the loading thread."""
+        """Wait until all queued events are loaded.
+
+        Re-raise an exception from the loading thread.
+        """
         if self._insert is not None:
             self._put(None)
             self._insert.result()

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 UNREADABLE = "unreadable"
 
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
-"""JSON Lines files of a run folder, with their formats. Table run has their numbers of lines."""
+"""JSON Lines files of a run folder, with their formats. Table `run` has a column with the line
+count of each."""
 
 _MAX_NOTES, _MAX_TEXT = 100, 10_000
 """Maximum number of notes of a run, and maximum length of a string from a manifest."""

@@ -12,10 +12,10 @@ from tracekit.plot._encoding import Drawing, Rows
 
 
 class Draw(Protocol):
-    """Draws the rows of analyses; returns None without data."""
+    """Draws the rows of analyses; returns None if there is no data."""
 
     def __call__(self, *rows: Rows) -> Drawing | None:
-        """Return the drawing, or None without data."""
+        """Return the drawing, or None if there is no data."""
         ...
 
 
@@ -32,7 +32,7 @@ class ChartKind:
     description: str
 
     def chart(self, data: Mapping[str, Result]) -> Chart | None:
-        """Return the chart for results by analysis name, or None without data."""
+        """Return the chart for results by analysis name, or None if there is no data."""
         need = self.needs[0]
         if not data[need]:
             return None

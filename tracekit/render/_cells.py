@@ -33,8 +33,8 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""Minimum value, in units of the last decimal, for which a column has a common unit. Otherwise,
-each cell has its own unit."""
+"""A column has one unit only if its smallest nonzero value is at least this many times the last
+displayed decimal. Otherwise, each cell has its own unit."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tracekit.analysis.result import Result, picked
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
-from tracekit.render._text import cell_width, fit, printable, shortened, without_middle
+from tracekit.render._text import cell_width, fit, printable, shortened, truncate_middle
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
@@ -227,7 +227,7 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
         yield Text(f"─ row {index + 1} ".ljust(min(width, label_width + 20), "─"), style="dim")
         for column in columns:
             cell = column.cells[index]
-            shown = cell if column.is_number else without_middle(cell, room)
+            shown = cell if column.is_number else truncate_middle(cell, room)
             yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)
 
 

@@ -27,7 +27,7 @@ _NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 # Combining characters have no width: without a limit, one cell could cover the screen.
 _MAX_COMBINING = 4
 
-_LEAST_OWN = 30
+_MIN_OWN = 30
 """Minimum number of characters that are shown after the common prefix of names."""
 
 _COMMON = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
@@ -104,7 +104,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return padding + short if right else short + padding
 
 
-def without_middle(text: str, width: int) -> str:
+def truncate_middle(text: str, width: int) -> str:
     """Return the text in at most `width` cells, with its middle replaced by `…`."""
     if cell_width(text) <= width:
         return text
@@ -120,14 +120,14 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     name. If names would look equal, the middle of their common prefix is removed instead.
     """
     names = [name if cell_width(name) <= width else _COMMON.sub("", name) for name in names]
-    short = [without_middle(name, width) for name in names]
+    short = [truncate_middle(name, width) for name in names]
     owners = defaultdict(set)
     for name, text in zip(names, short, strict=True):
         owners[text].add(name)
     alike = {name for one in owners.values() if len(one) > 1 for name in one}
     shared = _shared_starts(alike)
     return [
-        _without_middle(name, shared[name], width) if name in alike else text
+        _truncate_prefix(name, shared[name], width) if name in alike else text
         for name, text in zip(names, short, strict=True)
     ]
 
@@ -144,9 +144,9 @@ def _shared_starts(names: Iterable[str]) -> dict[str, int]:
     return shared
 
 
-def _without_middle(name: str, shared: int, width: int) -> str:
-    """Return a shortened name: its beginning, and its end from the first word that differs."""
-    least = min(_LEAST_OWN, width * 3 // 5)
+def _truncate_prefix(name: str, shared: int, width: int) -> str:
+    """Return a name whose shared prefix is truncated before the first word that differs."""
+    least = min(_MIN_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
     # The search stops at `least`, because longer words are not shown completely.
     match = _WORD_END.search(name[max(0, start - least) : start])

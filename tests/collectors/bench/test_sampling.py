@@ -8,7 +8,7 @@ import pytest
 
 from tracekit.collectors.bench.clock import EventClock, WallClock
 from tracekit.collectors.bench.sampling import (
-    LEAST_SAMPLES,
+    MIN_SAMPLES,
     MOST_SAMPLES,
     Budget,
     Timing,
@@ -16,7 +16,7 @@ from tracekit.collectors.bench.sampling import (
     take_samples,
 )
 
-BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, most_inner=500)
+BUDGET = Budget(width_pct=2, seconds=1.0, warmup_s=0.1, sample_ns=1e6, max_inner=500)
 
 
 class Machine:
@@ -73,7 +73,7 @@ def test_an_unsteady_call_takes_all_the_time():
 
 def test_a_slow_call_has_as_many_samples_as_an_interval_needs():
     timing = Machine(itertools.repeat(0.5e9)).sample()
-    assert len(timing.sample_ns) == LEAST_SAMPLES
+    assert len(timing.sample_ns) == MIN_SAMPLES
     assert timing.interval() is not None
 
 
@@ -97,7 +97,7 @@ def test_one_slow_batch_of_the_warm_up_does_not_decide_how_many_calls_a_sample_h
 def test_a_call_too_short_for_the_clock_is_made_as_often_as_allowed():
     ticks = itertools.count()
     timing = take_samples(lambda _: 0.0, BUDGET, tuple, lambda: next(ticks) * 0.01)
-    assert timing.inner_count == BUDGET.most_inner
+    assert timing.inner_count == BUDGET.max_inner
     assert timing.median() == 0.0
 
 
