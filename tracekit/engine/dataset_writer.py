@@ -104,8 +104,10 @@ def make_dataset(
                         progress(state)
             if not shards:
                 # Report a full disk rather than a fault of a trace.
-                first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
-                if first.is_of_disk:
+                first = min(
+                    state.failures, key=lambda one: (not one.is_disk_full, one.rank.trace_id)
+                )
+                if first.is_disk_full:
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)

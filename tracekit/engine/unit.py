@@ -193,7 +193,7 @@ class Worker:
                 place = shown
             reason = f"{place}: the disk is full: {os.strerror(errno.ENOSPC)}"
             hint = "free space and run the command again: it continues from the completed ranks"
-            return Failure(rank, reason, hint, is_of_disk=True)
+            return Failure(rank, reason, hint, is_disk_full=True)
         if isinstance(error, TracekitError):
             return Failure(rank, error.message, error.hint)
         return Failure(rank, f"{rank.location.shown}: {text}")

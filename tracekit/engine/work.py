@@ -73,9 +73,9 @@ class JobSpec:
 class Shard:
     """Result of some traces of a batch, in the order of their ids, with distinct ranks.
 
-    `small` has small tables and rows of analyses, each as the bytes of one Parquet file, by names
-    such as ``tables/trace`` or ``analyses/timeline``. `files` has the files that were written to
-    the dataset, by table.
+    `small` maps names such as ``tables/trace`` or ``analyses/timeline`` to the bytes of one Parquet
+    file each, for small tables and rows of analyses. `files` maps tables to the files that were
+    written to the dataset.
     """
 
     ranks: tuple[Rank, ...]
@@ -85,12 +85,12 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Trace without a result. `is_of_disk` means that a full disk, not the trace, is the cause."""
+    """Trace without a result. `is_disk_full`: a full disk, not the trace, is the cause."""
 
     rank: Rank
     reason: str
     hint: str | None = None
-    is_of_disk: bool = False
+    is_disk_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
