@@ -7,9 +7,13 @@
 -- Created:  on demand
 -- Access:   private
 -- Columns:
---   trace_id BIGINT -> trace, replayed_ns BIGINT, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
---   recorded_ns BIGINT
---   factor_millionths  BIGINT  host slowdown factor × 1,000,000, at most 4,000,000; NULL without a measured step
+--   trace_id           BIGINT -> trace
+--   replayed_ns        BIGINT           step time with the recorded edge weights, ns
+--   plain_ns           BIGINT           step time with the unprofiled edge weights, ns
+--   low_ns             BIGINT           step time with the lower bounds of the unprofiled weights, ns
+--   high_ns            BIGINT           step time with the upper bounds of the unprofiled weights, ns
+--   recorded_ns        BIGINT           step time from the recorded times, ns
+--   factor_millionths  BIGINT           host slowdown factor × 1,000,000, at most 4,000,000; NULL without a measured step
 
 SELECT
     e.source_node, e.target_node, e.target_ns,
