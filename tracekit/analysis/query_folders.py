@@ -35,7 +35,7 @@ class OwnFile:
 
 @dataclass(frozen=True, slots=True)
 class RefusedFile:
-    """A SQL file that cannot be used, and the reason."""
+    """An SQL file that cannot be used, and the reason."""
 
     name: str
     reason: str

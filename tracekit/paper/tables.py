@@ -143,6 +143,6 @@ def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[S
         return
     at = names.index("platform")
     for cells in content["rows"]:
-        for platform, figures in zip(platforms, cells[at:], strict=True):
+        for platform, values in zip(platforms, cells[at:], strict=True):
             missing = [_NO_VALUE] * (len(names) - at - 1)
-            yield [*cells[:at], platform, *(missing if figures == _NO_VALUE else figures)]
+            yield [*cells[:at], platform, *(missing if values == _NO_VALUE else values)]
