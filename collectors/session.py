@@ -365,7 +365,7 @@ class Collection(Observer):
         self._watch.stop()
         if recorder is None or folder is None:
             return
-        is_recorded = recorder.is_timed_again
+        is_recorded = recorder.is_past_profiled_steps
         recorder.close()
         if error is not None:
             recorder.report.note_error(error)

@@ -431,9 +431,9 @@ const SweepKind MOMENTS = {
 };
 
 /* Step time of each trace as recorded and in four replays, and the host slowdown factor at which the mean
- * step of all traces takes the target time. A step is the mean of at least ten consecutive steps: a
- * shorter recording is extended by the mean interval between its step ends. prediction/predicting.py has
- * the same formula for replays under changes. */
+ * step of all traces takes the target time. A step is the mean of at least ten consecutive steps. A
+ * shorter recording is extended to ten steps, with the mean interval between its step ends.
+ * prediction/predicting.py has the same formula for replays under changes. */
 
 #define MIN_FACTOR 0.2
 #define MAX_FACTOR 4.0

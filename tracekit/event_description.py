@@ -44,7 +44,7 @@ class Kind:
     Attributes:
         name: name of the kind and its view.
         phases: letters of the phases (``ph``) of its events.
-        event_name: required name of the event, or None for all names that no other kind requires.
+        event_name: required name of the event, or None: any name, unless another kind requires it.
     """
 
     name: str
@@ -233,7 +233,8 @@ EVENT_COLUMNS = (
     EventColumn(
         "event_id",
         "BIGINT",
-        "position among the well-formed events of the file, from 0, including rejected ones",
+        "position among all events of the file that are valid JSON, from 0; rejected events are "
+        "counted",
         "reader",
     ),
     EventColumn(

@@ -301,7 +301,7 @@ class EventColumns:
 
     @contextmanager
     def stream(self, next_array: Callable[[], CapsuleType | None]) -> Iterator[CapsuleType]:
-        """Return an Arrow stream of arrays from :meth:`take`, which DuckDB reads as a table.
+        """Yield an Arrow stream of arrays from :meth:`take`, which DuckDB reads as a table.
 
         Args:
             next_array: returns the next array, or None at the end. It is called from any thread.

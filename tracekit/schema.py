@@ -547,7 +547,7 @@ TABLES: tuple[Table, ...] = (
         "one part of a file that could not be parsed",
         _TRACE_ID,
         ("byte_offset", "BIGINT", "offset in the JSON text, bytes"),
-        ("event_id", "BIGINT", "position among the events, if it is well-formed JSON"),
+        ("event_id", "BIGINT", "position among the events, if it is valid JSON"),
         ("reason", "VARCHAR", "parse error"),
         ("text", "VARCHAR", "its first 2048 bytes"),
         (

@@ -100,7 +100,7 @@ class _Loop(Observer):
         recorder = self.recorder
         if recorder is None:
             self._called = WeakKeyDictionary(dict.fromkeys(called))
-        elif not recorder.is_done and recorder.is_timed_again:
+        elif not recorder.is_done and recorder.is_past_profiled_steps:
             if recorder.end_loop():
                 self._watch_for_longer()
                 if self._later is not None:

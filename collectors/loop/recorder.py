@@ -41,8 +41,8 @@ class LoopRecorder(ProfilerListener):
 
     The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
     does not call the complete model. `optimizer` is passed only if it is not a torch optimizer.
-    `publish` is called when `report` has changed. Built-in workloads need no observer: they provide
-    a `report` with their description and their `device`, and mark their phases with `phase`.
+    `publish` is called when `report` has changed. Built-in workloads describe themselves: they pass
+    `report` and `device`, and mark their phases with `phase`.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class LoopRecorder(ProfilerListener):
             models, optimizer, watch.thread, has_backward_ranges=plan.has_backward_ranges
         )
         self._times = LoopTimes(self.report, device)
-        self._theirs = profilers
-        self._theirs.listener = self
+        self._user_profilers = profilers
+        self._user_profilers.listener = self
         self._windows = Windows(plan, place)
         self._is_first_call = True
         self._traces = LoopTraces(plan, place, self.report)
-        self._is_under_theirs = False
+        self._is_under_user_profiler = False
         self._has_begun = self._has_trained = False
         self._optimized_ns = 0
         # Number of completed steps of the plan, excluding those under the loop's own profiler.
-        self._planned = 0
+        self._completed_count = 0
         measured = plan.warmup_count
         ranged = measured + plan.measured_count
         profiled = ranged + plan.profiled_count
@@ -102,7 +102,7 @@ class LoopRecorder(ProfilerListener):
         self._is_light = False
         self._light_end = plan.step_count
         # False if an error has left a profiler running.
-        self._is_plain = True
+        self._is_profiler_stopped = True
         # Only ranges observe an engine's own methods and the steps of non-torch optimizers.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
         self._sees_phases = not is_engine and optimizer is None
@@ -111,10 +111,10 @@ class LoopRecorder(ProfilerListener):
 
     @property
     def has_profiled(self) -> bool:
-        return self._traces.has_begun or self._theirs.was_seen
+        return self._traces.has_begun or self._user_profilers.was_seen
 
     @property
-    def is_timed_again(self) -> bool:
+    def is_past_profiled_steps(self) -> bool:
         """Whether only light steps or the timed steps after the profiled ones remain."""
         return self._is_light or self._is_after
 
@@ -146,7 +146,7 @@ class LoopRecorder(ProfilerListener):
             self._publish()
         if not self.is_done and self._begin_part():
             self._has_trained = False
-            self._times.begin_step(is_under_theirs=self._theirs.is_active)
+            self._times.begin_step(is_under_user_profiler=self._user_profilers.is_active)
             self._ranges.begin_step(self.report.step_count if number is None else number)
 
     def optimizer_stepped(self) -> None:
@@ -159,7 +159,7 @@ class LoopRecorder(ProfilerListener):
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
         self._times.is_evaluating = False
-        is_last |= self._planned + 1 == self.plan.loop_length
+        is_last |= self._completed_count + 1 == self.plan.loop_length
         if is_last:
             self._ranges.mark_end(
                 self.report.step_count, time.perf_counter_ns() - self._optimized_ns
@@ -175,21 +175,21 @@ class LoopRecorder(ProfilerListener):
                 raise
             self._drop_light(sentence(error))
         self.report.step_count += 1
-        if self._is_under_theirs or self._theirs.is_active:
+        if self._is_under_user_profiler or self._user_profilers.is_active:
             self._times.drop_step()
-            self._is_under_theirs = self._theirs.is_active
+            self._is_under_user_profiler = self._user_profilers.is_active
         else:
             self._times.tokens.keep_step()
-            self._planned += 1
+            self._completed_count += 1
         if self._windows.is_open:
             if self._windows.step_ended():
                 self._end_window()
         elif not self._windows.is_waiting:
-            if self._planned == self.plan.step_count and not self._profiled_end:
+            if self._completed_count == self.plan.step_count and not self._profiled_end:
                 self._end_profiled()
-            if self._planned == self._light_end:
+            if self._completed_count == self._light_end:
                 self._end_light()
-            if self._planned == self._light_end + self.plan.after_count:
+            if self._completed_count == self._light_end + self.plan.after_count:
                 self._end_window()
         if self._traces.file_count > file_count:
             self._traces.note_stall(time.perf_counter_ns() - began_ns)
@@ -197,13 +197,13 @@ class LoopRecorder(ProfilerListener):
 
     def join_steps(self) -> None:
         """Merge the last two steps, which were parts of one iteration."""
-        if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
+        if self.report.step_count > 1 and 1 < self._completed_count <= self.plan.warmup_count + 1:
             self.report.step_count -= 1
-            self._planned -= 1
+            self._completed_count -= 1
 
     def restart(self) -> None:
         """Start over, because the steps so far were only parts of steps."""
-        is_early = self._planned <= self.plan.warmup_count
+        is_early = self._completed_count <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
         count = self.report.step_count
@@ -213,11 +213,11 @@ class LoopRecorder(ProfilerListener):
         self._detach()
         self._ranges.accumulated.clear()
         self._times.restart()
-        self._planned = 0
+        self._completed_count = 0
 
     def skip_first(self) -> None:
         self.report.step_count = 1
-        self._planned = min(1, self.plan.warmup_count)
+        self._completed_count = min(1, self.plan.warmup_count)
 
     def cancel_step(self) -> None:
         self._ranges.close_step()
@@ -232,11 +232,12 @@ class LoopRecorder(ProfilerListener):
             if not self._times.is_evaluating:
                 self._ranges.close_step()
                 self._times.begin_evaluation()
-                if self._planned >= self.plan.warmup_count:
+                if self._completed_count >= self.plan.warmup_count:
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "detected":
-                # A later pipeline stage begins its step early, and has waited for the evaluation.
+                # A later pipeline stage has already begun its step, and was waiting while the
+                # evaluation ran.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
@@ -246,7 +247,7 @@ class LoopRecorder(ProfilerListener):
             self._times.clock.resume()
             if kind == "training":
                 self._note_training(module, args, kwargs)
-            elif kind == "gradless" and self._planned >= self.plan.warmup_count:
+            elif kind == "gradless" and self._completed_count >= self.plan.warmup_count:
                 self.report.note(GRADLESS_NOTE)
         phase = self._phase_of(kind)
         self.phase_begins(phase)
@@ -275,13 +276,13 @@ class LoopRecorder(ProfilerListener):
         if self._traces.is_light:
             self._drop_light("the loop started its own profiler")
         elif self._traces.is_open:
-            self._end_for_theirs()
+            self._end_for_user_profiler()
         if self._lacks_trace():
-            self._is_under_theirs = True
+            self._is_under_user_profiler = True
             if not self.is_done:
                 self._attach()
 
-    def _end_for_theirs(self) -> None:
+    def _end_for_user_profiler(self) -> None:
         # If the optimizer has stepped, the profiler starts between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "detected"
         if is_between:
@@ -300,8 +301,8 @@ class LoopRecorder(ProfilerListener):
 
     def on_user_profiler_stop(self) -> None:
         ranged = self.plan.warmup_count + self.plan.measured_count
-        is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
-        if not is_ranged_part and not self._theirs.is_active:
+        is_ranged_part = 0 <= self._completed_count - ranged < self.plan.profiled_count
+        if not is_ranged_part and not self._user_profilers.is_active:
             self._ranges.close_step()
             self._detach()
 
@@ -312,7 +313,7 @@ class LoopRecorder(ProfilerListener):
         self.report.note(
             "the loop has its own profiler: its trace is used, and tracekit's profiler did not run"
         )
-        if self._planned >= self.plan.step_count:
+        if self._completed_count >= self.plan.step_count:
             self._end_window()
         self._publish()
 
@@ -327,11 +328,11 @@ class LoopRecorder(ProfilerListener):
         self._publish()
 
     def close(self, *, is_over: bool = False) -> None:
-        """Detach everything and write the trace; if `is_over`, the last step is complete."""
+        """Write everything recorded, and detach; if `is_over`, the last step is complete."""
         if self.is_done:
             return
         if self._watch.thread.is_elsewhere:
-            self.report.note("the loop's thread is still running, and was recorded up to here")
+            self.report.note("recording stopped while the loop's thread was still running")
             self.leave(is_ended=True)
             return
         if is_over and self._watch.steps.is_over:
@@ -346,18 +347,21 @@ class LoopRecorder(ProfilerListener):
             self.abandon()
 
     def give_up(self) -> None:
-        """Keep only the step times, because another loop has begun."""
+        """Keep only the step times: another loop has begun before the end of the profiled steps."""
         self._times.clock.cut_last()
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
-        if self._planned == ranged:
+        if self._completed_count == ranged:
             self._times.keep_again()
-        elif self._planned == ranged + self.plan.profiled_count:
+        elif self._completed_count == ranged + self.plan.profiled_count:
             self.report.ranges_step_ns = warm_ns(self._times.end_again())
         self.abandon()
 
     def end_loop(self) -> bool:
-        """End the recording because another loop has begun; return whether it is complete."""
+        """Write everything recorded: another loop has begun after the profiled steps.
+
+        Return whether the recording is done, that is, no later window is due.
+        """
         self._times.clock.cut_last()
         self._end_window()
         return self.is_done
@@ -372,24 +376,25 @@ class LoopRecorder(ProfilerListener):
         return True
 
     def abandon(self) -> None:
+        """Detach, and drop the profile if its trace is not written."""
         if self.is_done:
             return
         self.is_done = True
         self._ranges.close_step()
         self._times.is_evaluating = False
         self._traces.abandon()
-        self._theirs.detach()
+        self._user_profilers.detach()
         self._detach()
         self._ranges.forget()
-        self._times.keep_theirs()
-        if self._theirs.was_seen and self._lacks_trace():
+        self._times.keep_user_profiled()
+        if self._user_profilers.was_seen and self._lacks_trace():
             self.report.note(OWN_PROFILER_NOTE)
 
     def leave(self, *, is_ended: bool = False) -> None:
         """Stop without cleanup, because the state belongs to a fork's parent or another thread."""
         self.is_done = True
         self._traces.leave(is_ended=is_ended)
-        self._theirs.detach()
+        self._user_profilers.detach()
         self._ranges.leave()
 
     def _describe(self) -> None:
@@ -401,8 +406,8 @@ class LoopRecorder(ProfilerListener):
         """Begin the part of the plan that starts at this step; return whether recording goes on."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
-        elif not self._is_under_theirs:
-            begin = self._parts_begin.get(self._planned)
+        elif not self._is_under_user_profiler:
+            begin = self._parts_begin.get(self._completed_count)
             if begin is not None:
                 begin()
         return not self.is_done
@@ -448,7 +453,7 @@ class LoopRecorder(ProfilerListener):
     def _begin_profiled(self) -> None:
         self.report.ranges_step_ns = warm_ns(self._times.end())
         self.report.note_accumulation(self._ranges.accumulated)
-        if not self.report.is_traced or self._theirs.was_seen:
+        if not self.report.is_traced or self._user_profilers.was_seen:
             self._detach()
         else:
             self._traces.begin(self.plan.profiled_count, self._folder)
@@ -458,7 +463,7 @@ class LoopRecorder(ProfilerListener):
             self._times.begin()
 
     def _end_profiled(self) -> None:
-        if self._theirs.was_seen and self._lacks_trace():
+        if self._user_profilers.was_seen and self._lacks_trace():
             return
         self._write_trace()
         self._times.clock = StepClock()
@@ -475,7 +480,7 @@ class LoopRecorder(ProfilerListener):
         self._publish()
 
     def _begin_light(self) -> None:
-        if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
+        if self._traces.is_open or self._user_profilers.was_seen or self.report.trace is None:
             return
         activities = accelerator.device_activities(self._times.device)
         try:
@@ -497,11 +502,11 @@ class LoopRecorder(ProfilerListener):
         self._publish()
 
     def _drop_light(self, reason: str) -> None:
-        self._is_plain = self._traces.drop_light()
+        self._is_profiler_stopped = self._traces.drop_light()
         self.report.note(f"no light trace: {reason}")
 
     def _begin_after(self) -> None:
-        if self._is_after and self._is_plain and not self._times.clock.step_count:
+        if self._is_after and self._is_profiler_stopped and not self._times.clock.step_count:
             self._times.tokens.resume()
             self._times.begin()
 
@@ -513,10 +518,10 @@ class LoopRecorder(ProfilerListener):
             self.report.after_count = len(self.report.step_ns) - count
 
     def _end_window(self) -> None:
-        if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
+        if self._user_profilers.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own profiler may write its trace at any time until the program ends.
             return
-        end = self._profiled_end if self.is_timed_again else self.report.step_count
+        end = self._profiled_end if self.is_past_profiled_steps else self.report.step_count
         self._end_light()
         self._keep_after()
         self._write_trace()
@@ -535,7 +540,7 @@ class LoopRecorder(ProfilerListener):
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)
-        if count is None or self._theirs.is_active or not self.report.is_traced:
+        if count is None or self._user_profilers.is_active or not self.report.is_traced:
             return
         folder = self._folder / f"step-{self.report.step_count + PROFILER_WARMUP_COUNT}"
         folder.mkdir(exist_ok=True)
@@ -543,6 +548,6 @@ class LoopRecorder(ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        count = self._planned - self.plan.warmup_count
+        count = self._completed_count - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

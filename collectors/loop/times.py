@@ -150,7 +150,7 @@ class LoopTimes:
         self.is_evaluating = False
         self._report = report
         self.clock = self._ended = StepClock()
-        self._their_clock: StepClock | None = None
+        self._user_profiler_clock: StepClock | None = None
         # Time, phases, and kind of each step, by block of timed steps.
         self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
@@ -176,15 +176,15 @@ class LoopTimes:
         self._blocks.clear()
         report.gradient_accumulation = None
 
-    def begin_step(self, *, is_under_theirs: bool) -> None:
+    def begin_step(self, *, is_under_user_profiler: bool) -> None:
         self.clock.resume()
-        if is_under_theirs and self._their_clock is None:
-            self._their_clock = StepClock(self.device)
+        if is_under_user_profiler and self._user_profiler_clock is None:
+            self._user_profiler_clock = StepClock(self.device)
 
     def drop_step(self) -> None:
         self.clock.drop()
-        if self._their_clock is not None:
-            self._their_clock.tick()
+        if self._user_profiler_clock is not None:
+            self._user_profiler_clock.tick()
         self.tokens.drop_step()
 
     def begin_evaluation(self) -> None:
@@ -237,10 +237,10 @@ class LoopTimes:
         report.plain_ns = [ns for ns, _, _ in rows]
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
 
-    def keep_theirs(self) -> None:
-        if self._their_clock is not None and self._report.profiled_step_ns is None:
-            self._report.profiled_count = self._their_clock.step_count
-            self._report.profiled_step_ns = median_ns(self._their_clock.stop())
+    def keep_user_profiled(self) -> None:
+        if self._user_profiler_clock is not None and self._report.profiled_step_ns is None:
+            self._report.profiled_count = self._user_profiler_clock.step_count
+            self._report.profiled_step_ns = median_ns(self._user_profiler_clock.stop())
 
 
 def _are_apart(before: list[int], after: list[int]) -> bool:

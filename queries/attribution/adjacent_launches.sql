@@ -16,8 +16,8 @@
 --   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, and the last label before it is forward
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
---   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer, if a product follows
---   is_evaluation      BOOLEAN                   a model runs without gradients in the block: in a complete module call, or not next to a forward pass
+--   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer, if an element-wise multiplication follows
+--   is_evaluation      BOOLEAN                   a model runs without gradients in the block, either in a complete outermost module call, or with no forward pass before or after the block
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
@@ -32,7 +32,7 @@ WITH launched AS (
         ) AS is_norm,
         bool_or(
             regexp_matches(d.name, '^aten::(_foreach_)?mul_?\b|\bMulFunctor\b|\bmultiplies\b')
-        ) AS is_product
+        ) AS is_multiplication
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL
@@ -41,7 +41,7 @@ WITH launched AS (
 
 launch_fact AS (
     SELECT
-        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, l.is_norm, l.is_product,
+        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, l.is_norm, l.is_multiplication,
         s.marked_phase, s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
         -- In a trace whose ops have sequence numbers in grad mode, an op without one ran outside
@@ -114,9 +114,10 @@ called_whole AS (
 ),
 
 -- Launches of unknown phase.
-silent AS MATERIALIZED (
+unclassified AS MATERIALIZED (
     SELECT
-        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_norm, p.is_product, p.is_in_grad_mode,
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_norm, p.is_multiplication,
+        p.is_in_grad_mode,
         p.is_module_call AND c.launch_id IS NOT NULL AS is_whole_call,
         p.is_model AND p.is_without_gradients AS is_model_without_gradients,
         n.tid IS NOT NULL AS is_on_node_thread
@@ -129,9 +130,9 @@ silent AS MATERIALIZED (
 
 -- Classified launches, calls of zero_grad (which may launch nothing), and model work of unknown
 -- phase.
-instant AS (
+labeled_time AS (
     SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
-    FROM silent
+    FROM unclassified
     WHERE is_model
     UNION ALL
     SELECT
@@ -167,7 +168,7 @@ instant AS (
 -- follows before the backward pass. Such a zero_grad is not a boundary.
 boundary AS (
     SELECT trace_id, at_ns, label
-    FROM instant
+    FROM labeled_time
     WINDOW other AS (PARTITION BY trace_id ORDER BY at_ns, label)
     QUALIFY
         label <> 'model'
@@ -187,7 +188,7 @@ numbered AS (
         p.trace_id, p.launch_id, p.launch_ts_ns, p.is_on_node_thread, b.label AS label_before,
         a.label AS label_after,
         bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
-    FROM silent AS p
+    FROM unclassified AS p
     ASOF LEFT JOIN boundary AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
     ASOF LEFT JOIN boundary AS a
@@ -212,7 +213,7 @@ numbered_forward AS (
         END
 ),
 
-labelled_boundary AS (
+labeled_boundary AS (
     SELECT trace_id, at_ns, label
     FROM boundary
     UNION ALL
@@ -224,10 +225,10 @@ between AS (
     SELECT
         p.*, b.label AS label_before, b.at_ns AS before_ts_ns, a.label AS label_after,
         a.at_ns AS after_ts_ns
-    FROM silent AS p
-    ASOF LEFT JOIN labelled_boundary AS b
+    FROM unclassified AS p
+    ASOF LEFT JOIN labeled_boundary AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
-    ASOF LEFT JOIN labelled_boundary AS a
+    ASOF LEFT JOIN labeled_boundary AS a
         ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
 )
 
@@ -240,7 +241,7 @@ SELECT
         p.label_before IN ('backward', 'recompute', 'derivative')
         AND p.label_after = 'optimizer'
         AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (p.is_norm) OVER block
-        AND max(p.launch_ts_ns) FILTER (p.is_product) OVER block
+        AND max(p.launch_ts_ns) FILTER (p.is_multiplication) OVER block
         > min(p.launch_ts_ns) FILTER (p.is_norm) OVER block,
         FALSE
     ) AS is_clipping,

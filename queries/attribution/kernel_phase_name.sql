@@ -1,6 +1,6 @@
 -- Training phase in the name of a kernel; NULL if the name contains none.
 -- Recognizes names of PyTorch, cuDNN, FlashAttention, CUTLASS, and Triton (backward, bwd, bprop, dgrad, wgrad; forward,
--- fwd, fprop). Optimizer kernels and multi_tensor_apply are optimizer.
+-- fwd, fprop). Optimizer kernels and multi_tensor_apply count as phase optimizer.
 --
 -- Kind:   function
 -- Access: private

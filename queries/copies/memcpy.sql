@@ -40,7 +40,7 @@ WITH summed AS (
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
--- Corresponding kind of copy in tracekit bench, if the name of the copy tells.
+-- Corresponding kind of copy in tracekit bench, if the name shows it.
 named AS (
     SELECT
         *,
@@ -49,13 +49,14 @@ named AS (
             WHEN contains(lower(name), 'pinned') THEN 'pinned'
             WHEN contains(lower(name), 'pageable') THEN 'pageable'
         END AS memory, CASE
-            WHEN op IS NULL THEN 'copies no bytes'
+            WHEN op IS NULL THEN 'a memset copies no bytes'
             WHEN memory IS NULL
-                THEN 'its name does not show whether the host memory is pinned'
+                THEN 'the name does not show whether the host memory is pinned'
             WHEN regexp_matches(name, '(?i)P(?:to|2)P')
                 THEN 'no benchmark covers copies between two devices'
-            WHEN bytes IS NULL THEN 'its bytes were not recorded'
-            WHEN bandwidth_bytes_per_s IS NULL THEN 'shorter than the clock resolution'
+            WHEN bytes IS NULL THEN 'the bytes were not recorded'
+            WHEN bandwidth_bytes_per_s IS NULL
+                THEN 'the copies are shorter than the clock resolution'
         END AS why
     FROM summed
 )

@@ -46,7 +46,7 @@ WITH peak_rate AS MATERIALIZED (
     INNER JOIN peak_rate_point AS p ON c.point_id = p.point_id
 ),
 
--- In tracekit's own workloads, only this variable determines the number of threads of a rank.
+-- In tracekit's own workloads, only OMP_NUM_THREADS determines the number of threads of a rank.
 host AS (
     SELECT
         a.trace_id,
@@ -150,7 +150,10 @@ refused AS MATERIALIZED (
         o.origin = 'given' AS is_given,
         CASE
             WHEN n.trace_id IS NULL AND is_given
-                THEN 'the peak rates are from ' || if(p.is_cpu, 'no CPU', 'a CPU alone')
+                THEN format(
+                    'the peak rates contain {}',
+                    if(p.is_cpu, 'no CPU measurement', 'only CPU measurements')
+                )
             WHEN n.trace_id IS NULL THEN NULL
             WHEN p.name IS NULL AND NOT is_given
                 THEN format(
@@ -158,14 +161,16 @@ refused AS MATERIALIZED (
                 )
             WHEN p.name IS NULL AND n.name_count > 1
                 THEN format(
-                    'the peak rates are from several devices, and the {} of the run is unknown',
+                    'the peak rates were measured on several devices, '
+                    'and the {} of the run is unknown',
                     kind_of_device
                 )
             WHEN NOT n.has_own AND is_given
                 THEN format(
-                    'the peak rates are from {}{}, this is {}',
+                    'the peak rates were measured on {}{}, but this {} is {}',
                     array_to_string(n.names[:3], ' and '),
                     if(len(n.names) > 3, format(' and {} more', len(n.names) - 3), ''),
+                    kind_of_device,
                     trim(p.name)
                 )
         END AS reason

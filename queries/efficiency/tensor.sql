@@ -5,7 +5,6 @@
 -- Kind:   function
 -- Params:
 --   dims    BIGINT[]   shape of a tensor
---   nelems  BIGINT     number of elements, as recorded
 --   shapes  VARCHAR[]  shapes as text: [2,350,256], or [[256],[256]] for a tensor list
 --   type    VARCHAR    type name of PyTorch (c10::BFloat16) or NCCL (BFloat16)
 --   dtype   VARCHAR    type name of tracekit (bf16)

@@ -10,7 +10,7 @@
 --   is_recorded   BOOLEAN  the trace contains the work of the accelerator; TRUE for cpu
 --   launch_count  BIGINT   number of launch calls if the work was not recorded, else NULL
 --   reason        VARCHAR  evidence of unrecorded work, and why it may be missing; NULL if recorded
---   unknown       VARCHAR  description of unrecognized processes that look like a device; NULL if none
+--   unknown       VARCHAR  description of unrecognized processes that look like devices; NULL if none
 -- Invariant: is_recorded = (reason IS NULL)
 
 WITH trace_work AS (
@@ -58,13 +58,13 @@ unknown_device AS (
         trace_id,
         CASE WHEN process_count > 1 THEN 'processes ' ELSE 'process ' END || names
         || ' with ' || event_count || ' events look'
-        || CASE WHEN process_count > 1 THEN '' ELSE 's' END || ' like a device; '
+        || CASE WHEN process_count > 1 THEN ' like devices; ' ELSE 's like a device; ' END
         || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
             AS reason
     FROM unknown_process
 ),
 
-uncategorised_trace AS (
+uncategorized_trace AS (
     SELECT
         trace_id, CASE
             WHEN NOT has_categories
@@ -121,5 +121,5 @@ LEFT JOIN trace_work AS w USING (trace_id)
 LEFT JOIN marked_trace AS m USING (trace_id)
 LEFT JOIN unrecorded_run AS x USING (trace_id)
 LEFT JOIN unknown_device AS u USING (trace_id)
-LEFT JOIN uncategorised_trace AS c USING (trace_id)
+LEFT JOIN uncategorized_trace AS c USING (trace_id)
 ORDER BY t.trace_id

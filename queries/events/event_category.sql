@@ -29,7 +29,7 @@ CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';
 
 CREATE OR REPLACE MACRO is_python_call(category) AS category = 'python_function';
 
--- All known categories: device work, launch calls, and others.
+-- Categories that known profilers write.
 CREATE OR REPLACE MACRO is_known_category(category) AS (
     is_device_work(category)
     OR is_launch_call(category)
@@ -50,6 +50,6 @@ coalesce(
     nullif(array_to_string((args ->> '$.call_stack[*]')[2:-2], '/'), '')
 );
 
--- Memory sizes above 48 bits are invalid and would overflow sums.
-CREATE OR REPLACE MACRO addressable(nelems) AS
-if(nelems BETWEEN 0 AND 281474976710656, nelems, NULL);
+-- Byte and element counts above 2^48 are invalid and would overflow sums.
+CREATE OR REPLACE MACRO addressable(amount) AS
+if(amount BETWEEN 0 AND 281474976710656, amount, NULL);

@@ -1,5 +1,5 @@
--- Binding edges from the end of each trace back to the origin.
--- This statement provides the edges. Native code walks the path, from place 0 at the end.
+-- Critical path: the edges that determined each start, from the end of each trace back to its origin.
+-- Place 0 is the last edge. This statement provides the edges, and native code walks the path.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,7 +1,8 @@
 -- Longest idle gap segments with their cause and the op or Python line that kept the CPU busy.
--- Adjacent segments of a gap with the same cause form one row. For late launches, op and python_line describe the
--- midpoint of host_ns, the part of the gap before the launch call returned: the innermost op on the busy thread (NULL
--- between ops), and the innermost Python function outside torch and builtins on the launching thread.
+-- Adjacent segments of a gap with the same cause form one row. For late launches, op and python_line were in progress in
+-- the middle of host_ns, the part of the gap before the launch call returned (of the longest segment, if a row has
+-- several). They are the innermost op on the busy thread (NULL between ops), and the innermost Python function outside
+-- torch and builtins on the launching thread.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -12,9 +12,9 @@
 --   start_ns             BIGINT  start, ns since the start of the load
 --   dur_ns               BIGINT
 --   output_token_count   BIGINT  output tokens received; NULL if their times are unknown
---   output_tokens_per_s  DOUBLE  output tokens per second
+--   output_tokens_per_s  DOUBLE  output tokens received per second
 --   sent_count           BIGINT  number of measured requests sent
---   ended_count          BIGINT  number of measured requests ended, successful or not
+--   ended_count          BIGINT  number of measured requests that ended, successful or not
 --   ok_count             BIGINT  number of ended requests that were successful
 --   running_count        BIGINT  number of requests in flight at the end of the part
 -- View:

@@ -1,8 +1,9 @@
 -- Host slowdown over time, per thread.
 -- The slowdown compares the dispatch time from the start of an op to its first nested op with the reference in
--- `nested_op_time`. 1.18 × the reference is normal on autograd threads, and 1.7 × on Python threads because Python
--- evicts the caches between ops. There is one row per 1.5 ms that contain at least 12 pairs of ops, or one per thread
--- if no such interval exists.
+-- `nested_op_time`. 1.18 × the reference is normal on autograd threads, and on all threads of a trace with tracekit's
+-- backward ranges. Elsewhere, 1.7 × is normal, because Python evicts the caches between ops. There is one row per
+-- interval of 1.5 ms with at least 12 pairs of ops. A thread without such an interval has one row if it has at least 12
+-- pairs in total.
 --
 -- Kind:     table
 -- Created:  on demand

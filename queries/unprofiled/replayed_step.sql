@@ -1,15 +1,19 @@
 -- Step time of each trace in replays of the dependency graph: recorded, unprofiled, and bounds.
 -- Also contains the host slowdown factor at which the replay matches the measured step. The step time is the mean of at
--- least ten consecutive steps. If fewer are recorded, the mean interval between step ends extends them. This statement
--- provides the edges, and native code replays them.
+-- least ten consecutive steps. A shorter recording is extended to ten steps, with the mean interval between its step
+-- ends. This statement provides the edges, and native code replays them.
 --
 -- Kind:     table
 -- Created:  on demand
 -- Access:   private
 -- Columns:
---   trace_id BIGINT -> trace, replayed_ns BIGINT, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
---   recorded_ns BIGINT
---   factor_millionths  BIGINT  host slowdown factor × 1,000,000, at most 4,000,000; NULL without a measured step
+--   trace_id           BIGINT -> trace
+--   replayed_ns        BIGINT           step time with the recorded edge weights, ns
+--   plain_ns           BIGINT           step time with the unprofiled edge weights, ns
+--   low_ns             BIGINT           step time with the lower bounds of the unprofiled weights, ns
+--   high_ns            BIGINT           step time with the upper bounds of the unprofiled weights, ns
+--   recorded_ns        BIGINT           step time from the recorded times, ns
+--   factor_millionths  BIGINT           host slowdown factor × 1,000,000, at most 4,000,000; NULL without a measured step
 
 SELECT
     e.source_node, e.target_node, e.target_ns,

@@ -77,7 +77,7 @@ def test_hostile_texts_are_shown_as_text(cli, trace, make_bench):
     assert "measured: b\\x1b[31m\\nd, 2026-01-31: d2d [bold]\\x1b[2J, 2,000 bytes" in done.stdout
     other = make_bench("c", [COPY | {"device_name": "\x1b[31mX"}])
     done = cli("query", "memcpy", trace, "--peak-rates", other, env={"COLUMNS": "200"})
-    assert f"the peak rates are from \\x1b[31mX, this is {NAME}" in done.stdout
+    assert f"the peak rates were measured on \\x1b[31mX, but this device is {NAME}" in done.stdout
     assert "\x1b" not in done.stdout
 
 

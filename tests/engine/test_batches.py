@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from tracekit.engine import choice
-from tracekit.engine.work import Rank, make_batches
+from tracekit.engine.work import TraceFile, make_batches
 from tracekit.storage import Location
 from tracekit.units import MB
 
 
 def ranks_of(*sizes_mb):
     place = Location.of(Path("trace.json"))
-    return [Rank(number, place, size * MB) for number, size in enumerate(sizes_mb)]
+    return [TraceFile(number, place, size * MB) for number, size in enumerate(sizes_mb)]
 
 
 def sizes(count, *sizes_mb, memory_mb=512):
     batches = make_batches(ranks_of(*sizes_mb), memory_mb * MB, count)
-    together = [rank.trace_id for batch in batches for rank in batch.ranks]
+    together = [trace.trace_id for batch in batches for trace in batch.traces]
     assert together == list(range(len(sizes_mb)))
-    return [len(batch.ranks) for batch in batches]
+    return [len(batch.traces) for batch in batches]
 
 
 def test_ranks_share_batches_as_their_bytes_allow():

@@ -21,7 +21,7 @@ from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import make_dataset, recipe_of
 from tracekit.engine.many_ranks import ingest_dataset
-from tracekit.engine.work import Batch, BatchResult, JobSpec, Rank
+from tracekit.engine.work import Batch, BatchResult, JobSpec, TraceFile
 from tracekit.engine.worker_process import do_batch
 from tracekit.errors import UsageError
 from tracekit.storage import Location
@@ -45,7 +45,7 @@ def ranks(tmp_path):
     files = write_ranks(tmp_path / "run", 16)
     files[11].write_bytes(b"no trace at all")
     places = map(Location.of, files)
-    return [Rank(rank, place, 18 * MB, place.identity()) for rank, place in enumerate(places)]
+    return [TraceFile(rank, place, 18 * MB, place.identity()) for rank, place in enumerate(places)]
 
 
 class Watched:
@@ -134,7 +134,7 @@ def test_a_killed_worker_changes_nothing(ray, ranks, tmp_path):
         killer.join()
     # The four ranks of its batch are read again sequentially, unless the signal came too late.
     assert len(killed) == 1
-    done = sorted(len(result.batch.ranks) for result in engine.results)
+    done = sorted(len(result.batch.traces) for result in engine.results)
     assert done in (4 * [1] + 3 * [4], 4 * [4])
     expect_same(made, expected)
     assert not ray.is_initialized()

@@ -94,6 +94,15 @@ def test_requests_of_which_none_succeeded():
     assert texts("throughput", result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
 
 
+def test_an_incomplete_load_shows_its_share():
+    row = {"request_count": 5, "ok_count": 2, "outcome": "incomplete", "answered_pct": 40.0}
+    assert texts("throughput", result("throughput", row)) == [
+        "Throughput  2 of 5 requests ok · only 40.0 % of the load"
+    ]
+    row = {"metric": "e2e", "outcome": "incomplete", "mean_ns": 2.0 * MS, "max_ns": 3 * MS}
+    assert texts("latency", result("latency", row))[0].startswith("Latency (load incomplete)")
+
+
 def test_what_the_phases_of_serving_were_spent_on(totalled):
     rows = [
         {"phase": phase, "task_group": group, "task": task, "wall_ns": ms * MS}

@@ -142,7 +142,7 @@ def _ranks_described(state: RunProgress, seconds: float) -> str:
         parts.append(f"{len(state.failures):,} failed")
     slow = state.slowest
     if slow is not None and slow.seconds > SLOW_S:
-        name = slow.batch.ranks[0].location.name
-        more = f" and {len(slow.batch.ranks) - 1} more" if len(slow.batch.ranks) > 1 else ""
+        name = slow.batch.traces[0].location.name
+        more = f" and {len(slow.batch.traces) - 1} more" if len(slow.batch.traces) > 1 else ""
         parts.append(f"slowest {slow.seconds:,.1f} s: {name}{more}")
     return printable(" · ".join(parts))

@@ -12,7 +12,8 @@ from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
 Per = Literal["step", "window", "layer", "token", "request"]
-"""Unit of figures: a step (of each device separately), a device window, …"""
+"""Unit of figures: a step (of each device separately), a device window, a model layer, a token, or
+a request."""
 
 PARTS = tuple(part.name for part in palette.PARTS)
 """Categories of device time, in the order of the split."""
@@ -50,7 +51,7 @@ ORDER BY place NULLS LAST
 class Cell:
     """Time of one kind at one location, summed over all samples; columns as in analysis `split`.
 
-    `samples` has the time of each sample, by its index in the side's list.
+    `samples` maps the index of a sample in the side's list to its time, ns.
     """
 
     part: str
@@ -115,7 +116,8 @@ class SplitRow:
 class SplitRows:
     """Cells of one run, and the devices in each step.
 
-    `idle_only` are devices with only idle time in the step, because it is after their last work.
+    `idle_only` are devices that are idle in the complete step, because their last work ended
+    before it.
     """
 
     rows: Sequence[SplitRow]

@@ -20,7 +20,7 @@ from tracekit.dataset.manifest import Manifest, Missing, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
 from tracekit.engine.engines import Engine
-from tracekit.engine.work import BatchResult, Failure, JobSpec, Rank, make_batches
+from tracekit.engine.work import BatchResult, Failure, JobSpec, TraceFile, make_batches
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
@@ -46,7 +46,7 @@ class RunProgress:
 
     def take(self, result: BatchResult) -> None:
         self.failures += result.failures
-        self.done_count += sum(len(shard.ranks) for shard in result.shards)
+        self.done_count += sum(len(shard.traces) for shard in result.shards)
         self.done_bytes += result.batch.text_bytes
         self.read_bytes += result.batch.text_bytes
         if self.slowest is None or result.seconds > self.slowest.seconds:
@@ -64,7 +64,7 @@ def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
 
 
 def make_dataset(
-    ranks: Sequence[Rank],
+    traces: Sequence[TraceFile],
     job: JobSpec,
     engine: Engine,
     progress: Callable[[RunProgress], None] | None = None,
@@ -80,23 +80,23 @@ def make_dataset(
     """
     dataset = job.dataset
     before = None if replaces else read_manifest(dataset)
-    if before is not None and not _is_continued(before, ranks, job):
+    if before is not None and not _is_continued(before, traces, job):
         raise exists_already(dataset)
     folder = temporary_folder()
     try:
         small = SmallFiles(folder / "small", job.memory_bytes)
-        state = RunProgress(len(ranks), sum(rank.text_bytes for rank in ranks))
+        state = RunProgress(len(traces), sum(trace.text_bytes for trace in traces))
         try:
-            shards = _complete_shards(ranks, job, small)
+            shards = _complete_shards(traces, job, small)
             done = {one for ids, _ in shards for one in ids}
-            open_ranks = [rank for rank in ranks if rank.trace_id not in done]
+            open_traces = [trace for trace in traces if trace.trace_id not in done]
             state.done_count = len(done)
-            state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
-            batches = make_batches(open_ranks, job.memory_bytes, worker_count)
+            state.done_bytes = state.text_bytes - sum(trace.text_bytes for trace in open_traces)
+            batches = make_batches(open_traces, job.memory_bytes, worker_count)
             with contextlib.closing(engine.run(batches, job)) as results:
                 for result in results:
                     for shard in result.shards:
-                        ids = tuple(rank.trace_id for rank in shard.ranks)
+                        ids = tuple(trace.trace_id for trace in shard.traces)
                         small.add(ids, shard.small)
                         shards.append((ids, shard.files))
                     state.take(result)
@@ -104,11 +104,13 @@ def make_dataset(
                         progress(state)
             if not shards:
                 # Report a full disk rather than a fault of a trace.
-                first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
-                if first.is_of_disk:
+                first = min(
+                    state.failures, key=lambda one: (not one.is_disk_full, one.trace.trace_id)
+                )
+                if first.is_disk_full:
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
-            manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
+            manifest = _manifest(traces, job, sorted(shards), state.failures, small, folder)
             analyses = dict(manifest.analyses)
             for name, path, row_count in write_run_rows(dataset, manifest, folder):
                 folder_name = f"analyses/{name}"
@@ -124,9 +126,9 @@ def make_dataset(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool:
+def _is_continued(before: Manifest, traces: Sequence[TraceFile], job: JobSpec) -> bool:
     """Return whether a dataset with the same recipe is incomplete and has only these traces."""
-    sources = {rank.location.shown for rank in ranks}
+    sources = {trace.location.shown for trace in traces}
     of_before = {trace.location for trace in before.traces}
     of_before |= {missing.location for missing in before.missing}
     return bool(before.missing) and before.recipe == job.recipe and of_before <= sources
@@ -136,10 +138,10 @@ _Shard = tuple[tuple[int, ...], dict[str, "File"]]
 """Trace ids of a shard, and its files by table."""
 
 
-def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
+def _complete_shards(traces: Sequence[TraceFile], job: JobSpec, small: SmallFiles) -> list[_Shard]:
     shards: list[_Shard] = []
-    traces = {rank.trace_id: rank.entry for rank in ranks}
-    for description, files in read_shards(job.dataset, job.recipe, traces):
+    entries = {trace.trace_id: trace.entry for trace in traces}
+    for description, files in read_shards(job.dataset, job.recipe, entries):
         ids = tuple(trace.trace_id for trace in description.traces)
         small.add(ids, files)
         shards.append((ids, description.files))
@@ -147,7 +149,7 @@ def _complete_shards(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> 
 
 
 def _manifest(
-    ranks: Sequence[Rank],
+    traces: Sequence[TraceFile],
     job: JobSpec,
     shards: Sequence[_Shard],
     failures: Sequence[Failure],
@@ -179,13 +181,13 @@ def _manifest(
         recipe=job.recipe,
         tracekit_version=__version__,
         traces=[
-            replace(rank.entry, rank=numbers.get(rank.trace_id))
-            for rank in ranks
-            if rank.trace_id in read
+            replace(trace.entry, rank=numbers.get(trace.trace_id))
+            for trace in traces
+            if trace.trace_id in read
         ],
         missing=sorted(
             (
-                Missing(one.rank.trace_id, one.rank.location.shown, one.reason, one.hint)
+                Missing(one.trace.trace_id, one.trace.location.shown, one.reason, one.hint)
                 for one in failures
             ),
             key=lambda missing: missing.trace_id,

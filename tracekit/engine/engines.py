@@ -83,10 +83,10 @@ def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
     """Return the result of a batch whose workers died on every attempt."""
     failures = tuple(
         Failure(
-            rank,
-            f"{rank.location.shown}: {how_often} ({reason})",
+            trace,
+            f"{trace.location.shown}: {how_often} ({reason})",
             "increase --memory or reduce --workers",
         )
-        for rank in batch.ranks
+        for trace in batch.traces
     )
     return BatchResult(batch, (), failures)

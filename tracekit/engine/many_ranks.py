@@ -21,7 +21,7 @@ from tracekit.dataset.layout import SUFFIX
 from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import RunProgress, make_dataset, recipe_of
-from tracekit.engine.work import JobSpec, Rank
+from tracekit.engine.work import JobSpec, TraceFile
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.sources import (
     find_sources,
@@ -65,7 +65,7 @@ class DistributedIngest:
             memory_bytes=memory_bytes,
         )
         return make_dataset(
-            self._ranks(),
+            self._trace_files(),
             job,
             engine,
             self.progress,
@@ -112,7 +112,7 @@ class DistributedIngest:
     def _of_breakdown(self) -> list[str]:
         return [*BREAKDOWN, *(SERVED_BREAKDOWN if self.contents.has_requests else ())]
 
-    def _ranks(self) -> list[Rank]:
+    def _trace_files(self) -> list[TraceFile]:
         if self.sources.counters:
             raise UsageError(
                 f"{self.sources.counters[0]}: counter samples cannot be read together "
@@ -126,7 +126,7 @@ class DistributedIngest:
                 hint="use -o NAME.duckdb to create a store, which supports them",
             )
         run_ids = self._run_ids()
-        ranks = []
+        files = []
         for trace_id, trace in enumerate(self.sources.traces):
             location = Location.of(trace)
             try:
@@ -136,8 +136,10 @@ class DistributedIngest:
                     f"{location.shown}: cannot be read: {error.strerror or error}"
                 ) from error
             text_bytes = usual_text_bytes(trace)
-            ranks.append(Rank(trace_id, location, text_bytes, identity, run_ids.get(trace.parent)))
-        return ranks
+            files.append(
+                TraceFile(trace_id, location, text_bytes, identity, run_ids.get(trace.parent))
+            )
+        return files
 
     def _run_ids(self) -> dict[Place, str]:
         if not self.sources.runs:

@@ -57,8 +57,8 @@ _OWN_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
-# Starting a cluster is slow on a busy machine.
-_OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
+# Additional variables for a local cluster, which starts slowly on a busy machine.
+_LOCAL_ENVIRONMENT = {"RAY_raylet_start_wait_time_s": "180"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
 
 def import_ray(*, is_cluster: bool) -> ModuleType:
     """Import Ray with settings that it reads only during import."""
-    settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _OF_A_START
+    settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _LOCAL_ENVIRONMENT
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     if not (is_cluster or "RAY_AUTH_MODE" in os.environ or "ray" in sys.modules):
-        # The ports of a local cluster are reachable from the network, so a token, known only to
-        # this process and its children, protects them.
+        # Ray listens on all network interfaces, so a token, known only to this process and its
+        # children, protects the local cluster.
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     try:
         import ray
@@ -268,7 +268,8 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
     resources.callback(ray.shutdown)
     options: dict[str, object] = {}
     if sys.platform == "linux":
-        # Do not make the cluster reachable from the network.
+        # The processes of the cluster connect through loopback. They still listen on all
+        # interfaces: the token protects them.
         options["_node_ip_address"] = "127.0.0.2"
     for start in range(1, _MOST_STARTS + 1):
         try:

@@ -25,7 +25,7 @@ from tracekit.analysis.rules import create_rule_tables
 from tracekit.database.connections import SCRATCH, SESSION, create_tables
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS, File, put_file
 from tracekit.dataset.shards import Description, key_of, write_shard
-from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
+from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Shard, TraceFile
 from tracekit.errors import TracekitError
 from tracekit.ingest.load import THREAD, fill_threads, forget_trace, load_trace
 from tracekit.ingest.reading import Reading
@@ -82,20 +82,20 @@ class Worker:
 
     def _do(self, batch: Batch) -> tuple[list[Shard], list[Failure]]:
         failures: list[Failure] = []
-        later: Sequence[Rank] = ()
+        later: Sequence[TraceFile] = ()
         shards: list[Shard] = []
         try:
             with self._new_database() as connection:
-                loaded, later, failures = self._load(connection, batch.ranks)
+                loaded, later, failures = self._load(connection, batch.traces)
                 if loaded:
                     shards.append(self._finish(connection, loaded))
         except _BAD_DATA as error:
-            if len(batch.ranks) == 1:
-                return [], [self._failure(batch.ranks[0], error)]
+            if len(batch.traces) == 1:
+                return [], [self._failure(batch.traces[0], error)]
             # Retry each trace alone: a single trace may be faulty, or the batch may be too large.
-            failures, later, shards = [], batch.ranks, []
-        for rank in later:
-            more_shards, more_failures = self._do(Batch(batch.number, (rank,)))
+            failures, later, shards = [], batch.traces, []
+        for trace in later:
+            more_shards, more_failures = self._do(Batch(batch.number, (trace,)))
             shards += more_shards
             failures += more_failures
         return shards, failures
@@ -117,37 +117,37 @@ class Worker:
             yield connection
 
     def _load(
-        self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]
-    ) -> tuple[list[Rank], list[Rank], list[Failure]]:
+        self, connection: duckdb.DuckDBPyConnection, traces: Sequence[TraceFile]
+    ) -> tuple[list[TraceFile], list[TraceFile], list[Failure]]:
         """Read traces; return loaded traces, traces with a duplicate rank, and failures.
 
         Rows of analyses are identified by rank, so a shard may have only one trace per rank.
         """
-        loaded: list[Rank] = []
-        later: list[Rank] = []
+        loaded: list[TraceFile] = []
+        later: list[TraceFile] = []
         failures: list[Failure] = []
         used_numbers: set[int | None] = set()
-        for rank in ranks:
+        for trace in traces:
             try:
-                with Reading(place_of(rank.location)) as reading:
-                    number = load_trace(connection, reading, rank.trace_id)
+                with Reading(place_of(trace.location)) as reading:
+                    number = load_trace(connection, reading, trace.trace_id)
             except duckdb.Error:
                 raise
             except _BAD_DATA as error:
-                forget_trace(connection, rank.trace_id)
-                failures.append(self._failure(rank, error))
+                forget_trace(connection, trace.trace_id)
+                failures.append(self._failure(trace, error))
                 continue
             if number in used_numbers:
-                forget_trace(connection, rank.trace_id)
-                later.append(rank)
+                forget_trace(connection, trace.trace_id)
+                later.append(trace)
             else:
                 used_numbers.add(number)
-                loaded.append(rank)
+                loaded.append(trace)
         return loaded, later, failures
 
-    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Shard:
-        self._load_runs(connection, ranks)
-        text_bytes = sum(rank.text_bytes for rank in ranks)
+    def _finish(self, connection: duckdb.DuckDBPyConnection, traces: list[TraceFile]) -> Shard:
+        self._load_runs(connection, traces)
+        text_bytes = sum(trace.text_bytes for trace in traces)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
         relations.make_store()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
@@ -158,31 +158,33 @@ class Worker:
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
         }
-        traces = tuple(rank.entry for rank in ranks)
-        key = key_of(self._job.recipe, traces)
+        entries = tuple(trace.entry for trace in traces)
+        key = key_of(self._job.recipe, entries)
         files: dict[str, File] = {}
         for name, count in counts.items():
             if count:
                 self._write(connection, name)
                 folder = f"tables/{name}"
                 files[name] = put_file(self._job.dataset, folder, key, self._file, count)
-        description = Description(self._job.recipe, traces, files)
+        description = Description(self._job.recipe, entries, files)
         write_shard(self._job.dataset, key, description, small)
-        return Shard(tuple(ranks), small, files)
+        return Shard(tuple(traces), small, files)
 
-    def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
+    def _load_runs(
+        self, connection: duckdb.DuckDBPyConnection, traces: Sequence[TraceFile]
+    ) -> None:
         if not self._job.runs:
             return
         load_runs(connection, self._job.runs, self._folder)
         fill_named_peaks(connection)
-        of_ranks = [(rank.trace_id, rank.run_id) for rank in ranks if rank.run_id is not None]
-        if of_ranks:
+        run_ids = [(trace.trace_id, trace.run_id) for trace in traces if trace.run_id is not None]
+        if run_ids:
             connection.execute(
-                f"UPDATE trace SET run_id = given.run_id FROM (VALUES {rows(of_ranks)}) "
+                f"UPDATE trace SET run_id = given.run_id FROM (VALUES {rows(run_ids)}) "
                 "AS given (trace_id, run_id) WHERE trace.trace_id = given.trace_id"
             )
 
-    def _failure(self, rank: Rank, error: BaseException) -> Failure:
+    def _failure(self, trace: TraceFile, error: BaseException) -> Failure:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         if isinstance(error, OSError | duckdb.IOException) and (
             getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
@@ -193,10 +195,10 @@ class Worker:
                 place = shown
             reason = f"{place}: the disk is full: {os.strerror(errno.ENOSPC)}"
             hint = "free space and run the command again: it continues from the completed ranks"
-            return Failure(rank, reason, hint, is_of_disk=True)
+            return Failure(trace, reason, hint, is_disk_full=True)
         if isinstance(error, TracekitError):
-            return Failure(rank, error.message, error.hint)
-        return Failure(rank, f"{rank.location.shown}: {text}")
+            return Failure(trace, error.message, error.hint)
+        return Failure(trace, f"{trace.location.shown}: {text}")
 
     @property
     def _file(self) -> Path:

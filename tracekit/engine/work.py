@@ -17,8 +17,8 @@ from tracekit.units import MB
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """One trace file, usually of one rank.
+class TraceFile:
+    """A trace file, usually of one rank.
 
     `trace_id` is the id in the complete run. `text_bytes` approximates the JSON text and determines
     the size of batches. `identity` changes whenever the file does; None if unknown.
@@ -40,16 +40,16 @@ class Batch:
     """Traces that one unit reads into one database. `number` is the index of the batch, from 0."""
 
     number: int
-    ranks: tuple[Rank, ...]
+    traces: tuple[TraceFile, ...]
 
     @property
     def text_bytes(self) -> int:
         """Approximate size of the JSON text, bytes."""
-        return sum(rank.text_bytes for rank in self.ranks)
+        return sum(trace.text_bytes for trace in self.traces)
 
     def split(self) -> list[Batch]:
         """Return one batch per trace; each has the number of this batch."""
-        return [Batch(self.number, (rank,)) for rank in self.ranks]
+        return [Batch(self.number, (trace,)) for trace in self.traces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +73,24 @@ class JobSpec:
 class Shard:
     """Result of some traces of a batch, in the order of their ids, with distinct ranks.
 
-    `small` has small tables and rows of analyses, each as the bytes of one Parquet file, by names
-    such as ``tables/trace`` or ``analyses/timeline``. `files` has the files that were written to
-    the dataset, by table.
+    `small` maps names such as ``tables/trace`` or ``analyses/timeline`` to the bytes of one Parquet
+    file each, for small tables and rows of analyses. `files` maps tables to the files that were
+    written to the dataset.
     """
 
-    ranks: tuple[Rank, ...]
+    traces: tuple[TraceFile, ...]
     small: dict[str, bytes] = field(repr=False)
     files: dict[str, File] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Trace without a result. `is_of_disk` means that a full disk, not the trace, is the cause."""
+    """Trace without a result. `is_disk_full`: a full disk, not the trace, is the cause."""
 
-    rank: Rank
+    trace: TraceFile
     reason: str
     hint: str | None = None
-    is_of_disk: bool = False
+    is_disk_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,32 +110,33 @@ LEAST_BATCH_BYTES = 48 * MB
 """Approximate minimum cost of a batch; smaller batches are not worth another worker."""
 
 
-def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
+def make_batches(traces: Sequence[TraceFile], memory_bytes: int, worker_count: int) -> list[Batch]:
     """Group adjacent traces into batches; a large trace gets its own batch."""
     most_bytes = memory_bytes * _TEXT_SHARE
     workers = max(1, worker_count)
-    cost = cost_bytes([rank.text_bytes for rank in ranks])
+    cost = cost_bytes([trace.text_bytes for trace in traces])
     # The memory and the cost determine the number of batches, which is rounded up to a multiple of
     # the number of workers. Batches have similar costs, so that workers finish together.
-    for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
+    for_memory = -int(-sum(trace.text_bytes for trace in traces) // most_bytes)
     count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:
         count = -(-count // workers) * workers
     even_cost = cost / count
     batches: list[Batch] = []
-    waiting: list[Rank] = []
+    waiting: list[TraceFile] = []
     taken_bytes = taken_cost = 0
-    for rank in ranks:
-        rank_cost = cost_bytes([rank.text_bytes])
+    for trace in traces:
+        trace_cost = cost_bytes([trace.text_bytes])
         # End a batch where its cost is nearest to an equal share.
         if waiting and (
-            taken_cost + rank_cost / 2 > even_cost or taken_bytes + rank.text_bytes / 2 > most_bytes
+            taken_cost + trace_cost / 2 > even_cost
+            or taken_bytes + trace.text_bytes / 2 > most_bytes
         ):
             batches.append(Batch(len(batches), tuple(waiting)))
             waiting, taken_bytes, taken_cost = [], 0, 0
-        waiting.append(rank)
-        taken_bytes += rank.text_bytes
-        taken_cost += rank_cost
+        waiting.append(trace)
+        taken_bytes += trace.text_bytes
+        taken_cost += trace_cost
     if waiting:
         batches.append(Batch(len(batches), tuple(waiting)))
     return batches

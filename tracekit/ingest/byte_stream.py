@@ -78,7 +78,7 @@ class ByteStream:
 
     @contextmanager
     def local_file(self) -> Iterator[Path]:
-        """Return a local file with the plain bytes: the file itself, or a temporary copy."""
+        """Yield a local file with the plain bytes: the file itself, or a temporary copy."""
         self.head()
         path = self._location.local_path
         if path is not None and path.is_file() and not self._is_packed:

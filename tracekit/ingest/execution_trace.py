@@ -31,8 +31,10 @@ _ROWS_AT_ONCE = 10_000
 _JOINED = """
 SELECT
     count(*),
-    first(event.name || ' there, ' || node.name || ' here, number ' || node.id ORDER BY node.id)
-        FILTER (event.name <> node.name),
+    first(
+        'op ' || node.id || ' is ' || event.name || ' in the trace, but ' || node.name
+        || ' in the execution trace' ORDER BY node.id
+    ) FILTER (event.name <> node.name),
     count(DISTINCT event.trace_id)
 FROM node
 INNER JOIN event ON
@@ -111,9 +113,9 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
         ) from error
     row = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
     if row[0] == 0 or row[1] is not None:
-        unlike = row[1] or f"both have no op of process {pid} in common"
+        unlike = row[1] or f"they have no op of process {pid} in common"
         raise TraceError(
-            f"{path}: the execution trace has other ops than the trace: {unlike}",
+            f"{path}: the execution trace does not match the trace: {unlike}",
             hint="record both together: "
             "profile(execution_trace_observer=ExecutionTraceObserver()), with a torch version that "
             "writes `Record function id`; others may renumber the ops",

@@ -24,7 +24,7 @@ from tracekit.ingest.sources import BENCHMARKS_NAME, COUNTERS_NAME, REQUESTS_NAM
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote
-from tracekit.storage import Place, lies_in
+from tracekit.storage import Place, contains_file
 
 if TYPE_CHECKING:
     import duckdb
@@ -81,7 +81,7 @@ def load_runs(
         row["rejected_count"] = 0
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
-            if lies_in(folder, name):
+            if contains_file(folder, name):
                 # Load a file completely or not at all: from a partial one, the request rate would
                 # be wrong.
                 connection.begin()
@@ -99,7 +99,7 @@ def load_runs(
             if problem:
                 row["notes"] = [*row.get("notes", ()), problem]
         for one in run.folders:
-            if lies_in(one, COUNTERS_NAME):
+            if contains_file(one, COUNTERS_NAME):
                 try:
                     load_counters(connection, one / COUNTERS_NAME, work_folder, one)
                 except TraceError as error:
@@ -131,7 +131,7 @@ class _Run:
     def missing_trace_count(self) -> int:
         """Return the number of traces that the manifest lists but that do not exist."""
         return sum(
-            not _lies_in(folder, name)
+            not _contains_file(folder, name)
             for folder, fragment in zip(self.folders, self.fragments, strict=False)
             for name in fragment.traces
         )
@@ -157,9 +157,9 @@ def _merged_runs(folders: Sequence[Place]) -> list[_Run]:
     return runs
 
 
-def _lies_in(folder: Place, name: str) -> bool:
+def _contains_file(folder: Place, name: str) -> bool:
     try:
-        return lies_in(folder, name)
+        return contains_file(folder, name)
     except OSError:
         # For example, the name is too long.
         return False

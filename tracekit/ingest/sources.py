@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tracekit.errors import TraceError, UsageError, did_you_mean
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
-from tracekit.storage import Location, Place, lies_in, natural, place_of
+from tracekit.storage import Location, Place, contains_file, natural, place_of
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
@@ -52,16 +52,16 @@ class Sources(NamedTuple):
         files += self.annotations
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
-            files += [run / name for name in _OF_RUNS if lies_in(run, name)]
+            files += [run / name for name in _OF_RUNS if contains_file(run, name)]
         return files
 
 
 def has_requests(run: Place) -> bool:
-    return lies_in(run, REQUESTS_NAME)
+    return contains_file(run, REQUESTS_NAME)
 
 
 def has_benchmarks(run: Place) -> bool:
-    return lies_in(run, BENCHMARKS_NAME)
+    return contains_file(run, BENCHMARKS_NAME)
 
 
 def _is_execution_trace(path: Place) -> bool:
@@ -122,7 +122,7 @@ def resolved(place: Place) -> Place:
 
 
 def is_run(folder: Place) -> bool:
-    return lies_in(folder, MANIFEST_NAME)
+    return contains_file(folder, MANIFEST_NAME)
 
 
 def are_fragments_of_one(folders: Sequence[Place]) -> bool:

@@ -4,15 +4,16 @@ Members of a file:
 
     title, source   what the table shows, and its place in the paper
     missing         meaning of `-` in a cell: `oom` adds the column `outcome`
-    notes           notes for readers of the figures
+    notes           notes for readers of the values
     columns         name (with the unit), DuckDB type, meaning
-    rows            one list per row, in the order of the paper; `-` is a cell without a figure
-    by_platform     platforms whose figures are in one row, as one list each; `-` is a
-                    platform without figures
-    as_printed      impossible cells: the row, the column, and the reason
+    rows            one list per row, in the order of the paper; `-` is a cell without a value
+    by_platform     platforms whose values are in one row, as one list each; `-` is a
+                    platform without values
+    as_printed      cells with an implausible value, printed as in the paper: row, column, and
+                    reason
     setup           facts that are the same for the entire table
 
-A marked cell keeps its figure; column `as_printed` has the reason.
+A marked cell keeps its value; column `as_printed` has the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tracekit.errors import UsageError, did_you_mean
 Cell = str | int | float | None
 Row = dict[str, Cell]
 
-_NO_FIGURE = "-"
+_NO_VALUE = "-"
 
 FIGURE_ANALYSES = {
     "figure4": "scaling",
@@ -46,7 +47,7 @@ FIGURE_ANALYSES = {
     "figure14": "bench_collectives",
     "figure15": "bench_collectives",
 }
-"""Analysis with the data of runs for a figure, whether or not the paper prints its numbers."""
+"""Analysis whose rows correspond to a figure, whether or not the paper prints its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
     columns = [Column(name, kind) for name, kind, _ in content["columns"]]
     names = [column.name for column in columns]
     rows: list[Row] = [
-        {key: None if cell == _NO_FIGURE else cell for key, cell in zip(names, cells, strict=True)}
+        {key: None if cell == _NO_VALUE else cell for key, cell in zip(names, cells, strict=True)}
         for cells in _single_rows(content, names)
     ]
     if content.get("missing") == "oom":
@@ -142,6 +143,6 @@ def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[S
         return
     at = names.index("platform")
     for cells in content["rows"]:
-        for platform, figures in zip(platforms, cells[at:], strict=True):
-            missing = [_NO_FIGURE] * (len(names) - at - 1)
-            yield [*cells[:at], platform, *(missing if figures == _NO_FIGURE else figures)]
+        for platform, values in zip(platforms, cells[at:], strict=True):
+            missing = [_NO_VALUE] * (len(names) - at - 1)
+            yield [*cells[:at], platform, *(missing if values == _NO_VALUE else values)]

@@ -24,7 +24,7 @@ D = TypeVar("D", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class ChartKind:
-    """A chart of tracekit; `needs` has the analyses whose rows it shows."""
+    """A chart of tracekit; `needs` names the analyses whose rows it shows."""
 
     name: str
     needs: tuple[str, ...]

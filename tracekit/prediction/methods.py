@@ -1,7 +1,7 @@
 """Training methods, such as checkpointing and fusion, as changes to graph edges.
 
-The predicted step consists of recorded work: repeated forward work, one kernel that moves the same
-bytes, or GEMMs without the kernels between them.
+All predicted times derive from recorded work. For example, recomputation repeats forward work, and
+a fused kernel moves the same bytes as the kernels that it replaces.
 """
 
 from __future__ import annotations
@@ -212,8 +212,7 @@ WHERE edge_id = latest_id
 # Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
-# Excess of the gap between recomputation and the backward pass over the usual gap before such an
-# op.
+# How much longer the gap before a backward op is after recomputation than usual.
 _BACK = """
 WITH gap AS (
     SELECT e.edge_id, e.trace_id, e.op, e.usual_ns, s.phase = 'recompute' AS is_back, s.is_chosen
@@ -297,7 +296,7 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
         )
         hooks = [
             (
-                "the repeated DeepSpeed hooks remain (the low end of the interval removes the "
+                "the repeated DeepSpeed hooks remain (the low end of the step time removes the "
                 "time of one forward pass)"
             )
         ]
@@ -308,8 +307,8 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
             f"{gap_ms or 0:.3f} ms of the gaps before the backward pass continues"
         ),
         (
-            "the time of checkpointing itself in the forward pass remains (the interval "
-            "allows the same reduction there)"
+            "the time of checkpointing itself in the forward pass remains (the low end of the "
+            "step time assumes the same reduction there)"
         ),
     ]
 
@@ -609,8 +608,8 @@ def _accumulate(edges: Edges, change: Change) -> list[str]:
 
 
 # DeepSpeed's stage 3 runs hooks around each module. In the backward pass, they are autograd nodes.
-# In the forward pass, their time is the time between two numbered ops with one of DeepSpeed's marks
-# between them, minus the usual time without a mark.
+# In the forward pass, their time is the time between two ops with sequence numbers that have a
+# DeepSpeed hook op between them, minus the usual time without a hook.
 _ZERO_HOOKS = f"""
 WITH op AS (
     SELECT {HOST_SPAN},

@@ -66,7 +66,7 @@ WITH node AS (
     GROUP BY ALL
 ),
 
--- What began before the first node of its thread keeps its distance.
+-- Events before the first node of a thread move with that node.
 point AS (
     FROM node
     UNION ALL
@@ -119,7 +119,8 @@ ASOF INNER JOIN piece AS q ON h.part = q.part AND h.end_ns > q.recorded_ns
 ORDER BY h.trace_id, begin_ns, h.event_id
 """
 
-# Copies of calls with their op and links, of work, and of CPU ops; batches of workers.
+# Added events: copies of launch calls (with op and links), GPU work, and CPU ops, and the batches
+# of added data loader workers.
 _ADDED = f"""
 WITH added AS (
     SELECT

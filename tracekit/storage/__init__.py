@@ -1,5 +1,5 @@
 """Files on local disks, object stores, and web servers."""
 
-from tracekit.storage.location import Location, Place, lies_in, natural, place_of
+from tracekit.storage.location import Location, Place, contains_file, natural, place_of
 
-__all__ = ["Location", "Place", "lies_in", "natural", "place_of"]
+__all__ = ["Location", "Place", "contains_file", "natural", "place_of"]

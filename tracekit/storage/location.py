@@ -227,7 +227,7 @@ def place_of(given: str | Place) -> Place:
     return location.local_path or location
 
 
-def lies_in(folder: Place, name: str) -> bool:
+def contains_file(folder: Place, name: str) -> bool:
     """Return whether a folder directly contains a file of a name.
 
     For URLs, the result is cached. It is False if access is denied, because permission to read one

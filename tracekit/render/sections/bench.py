@@ -46,8 +46,8 @@ def _moved(
         best = [row for row in rows if row["is_best"]]
         smallest = [_smallest_of(rows, row, kind) for row in best]
         columns = [
-            *figures(smallest, {"median_ns": "latency", "message_bytes": "of"}),
-            *figures(best, {**rates, "message_bytes": "of"}),
+            *figures(smallest, {"median_ns": "latency", "message_bytes": "at size"}),
+            *figures(best, {**rates, "message_bytes": "at size"}),
         ]
         return _points(screen, title, rows, best, _labels(best, kind, of=rows), columns)
     result: dict[str, dict[int, float]] = {}
@@ -59,7 +59,7 @@ def _moved(
         _interval(rows),
         *figures(rows, rates),
     ]
-    axes = ("Bandwidth over bytes", "GB = 1e9 bytes")
+    axes = ("Bandwidth by message size", "GB = 1e9 bytes")
     return [
         *_drawn(screen, result, axes, lambda size: format_bytes(round(size)), format_bytes_per_s),
         *_points(screen, title, rows, rows, labels, columns),
@@ -93,7 +93,7 @@ def bench_gemm(screen: Screen) -> list[Text]:
     for row, label in zip(rows, _labels(rows, ("series", "dtype"), " · "), strict=True):
         if row["series"] and row["flop_per_s"] is not None:
             result.setdefault(label, {})[row["m"]] = row["flop_per_s"]
-    axes = ("Rate over M", "operations per second")
+    axes = ("Rate by M", "operations per second")
     return [
         *_drawn(screen, result, axes, lambda size: f"M {size:,.0f}", format_flop_per_s),
         *out,
@@ -108,7 +108,7 @@ def _shape(row: Row) -> str:
 
 
 def bench_launches(screen: Screen) -> list[Text]:
-    """Return the time of each kind of launch; the same with `full`."""
+    """Return the time of each kind of launch; `full` changes nothing."""
     rows = screen.rows("bench_launches")
     timed = [row | {"timer": _CLOCKS.get(row["timer"], row["timer"])} for row in rows]
     columns = [*figures(rows, {"median_ns": "time of a call"}), _interval(rows)]

@@ -30,7 +30,7 @@ _MEANINGS = {
 _CDF_TITLES = {
     "e2e": "share of the requests that were answered within",
     "ttft": "share of the requests whose first token came within",
-    "tpot": "share of the requests whose tokens came within, each",
+    "tpot": "share of the requests whose mean time per token after the first was at most",
     "itl": "share of the tokens that followed the previous token within",
     "client_wait": "share of the requests that the client delayed by at most",
 }
@@ -48,7 +48,7 @@ def throughput(screen: Screen) -> list[Text]:
                 parts.insert(0, f"{row['output_tokens_per_s']:,.1f} output tokens/s")
             parts.append(f"in {format_short(row['interval_ns'])}")
         if row["outcome"] == "incomplete":
-            parts.append(f"only {format_pct(row['answered_pct'])} of the load")
+            parts.append(f"only {format_pct(row['answered_pct'])} % of the load")
         out.append(screen.ended(screen.heading("Throughput"), " · ".join(parts)))
     return out
 
@@ -60,7 +60,7 @@ def latency(screen: Screen) -> list[Text]:
         return []
     title = Text("Latency", style="bold")
     if any(row["outcome"] == "incomplete" for row in rows):
-        title.append(", of an incomplete load", style="dim")
+        title.append(" (load incomplete)", style="dim")
     names = {"mean_ns": "mean", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99", "max_ns": "max"}
     return screen.block(
         title,
