@@ -76,7 +76,7 @@ def options(params: tuple[Param, ...]) -> str:
 
 
 def columns(spec: Spec) -> str:
-    """Return the table of a SQL file's columns."""
+    """Return the table of an SQL file's columns."""
     return table(
         ("column", "type", "meaning"),
         ((f"`{c.name}`", _type(c), prose(c.meaning)) for c in spec.columns),

@@ -85,7 +85,7 @@ def command(
     'phase.backward.wall_ns <= +2%', 'cause.host_sync.idle_ns <= 1 ms',
     'module("*.self_attn").wall_ns <= +5%', 'health.device_time_linked >= 95',
     "count(kernel LIKE '%nchwToNhwc%') = 0", a column of any analysis ('timeline.idle_pct <= 20'),
-    or a SQL statement that must return no rows. A bound with a sign and % is relative to the
+    or an SQL statement that must return no rows. A bound with a sign and % is relative to the
     baseline and tested over steps. Exit codes: 0 all rules hold, 1 a rule failed, 7 inconclusive
     because of noise.
     """
