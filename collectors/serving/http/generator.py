@@ -225,10 +225,17 @@ class LoadGenerator:
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._limit_s)
-        opened = await asyncio.gather(
-            *(asyncio.wait_for(self._client.connect(), limit_s) for _ in range(count)),
-            return_exceptions=True,
-        )
+        connects = [
+            asyncio.create_task(asyncio.wait_for(self._client.connect(), limit_s))
+            for _ in range(count)
+        ]
+        try:
+            opened = await asyncio.gather(*connects, return_exceptions=True)
+        except asyncio.CancelledError:
+            for one in await asyncio.gather(*connects, return_exceptions=True):
+                if isinstance(one, Connection):
+                    one.close()
+            raise
         # A connection that fails now is retried by its request, which records the outcome.
         connections = [item if isinstance(item, Connection) else None for item in opened]
         path, length = self._dialect.generate_path, self._plan.max_new_token_count

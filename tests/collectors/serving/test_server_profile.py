@@ -158,6 +158,28 @@ def test_a_profile_is_stopped_if_its_start_is_interrupted(after, stand_in):
     assert "GET /profiler_stop" in server.seen()["calls"]
 
 
+def test_an_interrupted_load_leaves_no_connection_open(stand_in):
+    opened = []
+
+    class Slow(HttpClient):
+        count = 0
+
+        async def connect(self):
+            self.count += 1
+            if self.count == 3:
+                while len(opened) < 2:
+                    await asyncio.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(3600)
+            opened.append(await super().connect())
+            return opened[-1]
+
+    plan = LoadPlan([Prompt(2, [5, 6])] * 3, [0] * 3, 4)
+    result = LoadGenerator(LightLlm(), Slow(stand_in("lightllm").url), plan, lambda _: None).run()
+    assert result.interrupted
+    assert [one.is_open for one in opened] == [False] * 2
+
+
 def test_a_trace_that_is_never_complete_is_not_taken(stand_in, serve, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
