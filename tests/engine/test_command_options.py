@@ -1,12 +1,10 @@
 """Options of engines on commands that read traces."""
 
-import pytest
 from run_of_ranks import write_ranks
 
 from tracekit.errors import TraceError
 
 
-@pytest.mark.nightly("the rows of engines are compared in the gate")
 def test_an_engine_prints_the_same(tmp_path, cli):
     write_ranks(tmp_path / "run", 2)
     arguments = ("query", "timeline", tmp_path / "run", "--format", "csv", "--no-cache")
