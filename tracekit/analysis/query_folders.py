@@ -18,7 +18,7 @@ from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError
 from tracekit.schema import TABLES
 
-Origin = Literal["given", "configuration"]
+Origin = Literal["--queries", "configuration"]
 """Origin of a file: a given folder, or the user's configuration."""
 
 ENVIRONMENT = "TRACEKIT_QUERIES"
@@ -72,19 +72,19 @@ def load_library(given: Sequence[Path] = ()) -> Library:
     If two files have the same name, the file in a given folder is used, and the file in the
     configuration is rejected.
     """
-    places: list[tuple[Path, Origin]] = [(folder, "given") for folder in dict.fromkeys(given)]
+    places: list[tuple[Path, Origin]] = [(folder, "--queries") for folder in dict.fromkeys(given)]
     places.append((config_folder(), "configuration"))
     files: dict[str, OwnFile] = {}
     refused: list[RefusedFile] = []
     for folder, origin in places:
-        if origin == "given" and not folder.is_dir():
+        if origin == "--queries" and not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", hint="--queries expects a folder")
         for path in _sql_files(folder, origin):
             try:
                 own = OwnFile(_read(path), origin)
                 _check_name(own.spec, files)
             except QueryError as error:
-                if origin == "given":
+                if origin == "--queries":
                     raise
                 refused.append(RefusedFile(path.stem, error.message, error.hint))
             else:
@@ -150,7 +150,7 @@ def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
             if path.suffix == ".sql" and not path.name.startswith(("_", ".")) and path.is_file()
         ]
     except OSError as error:
-        if origin == "given":
+        if origin == "--queries":
             raise UsageError(f"{folder}: cannot be read: {error.strerror or error}") from error
 
 
