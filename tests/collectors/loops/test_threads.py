@@ -23,7 +23,7 @@ nightly = pytest.mark.nightly("threads are covered in process by the tests of `B
         ("first", [6, 7], ""),
         ("short", [6], "the loop's thread ended"),
         ("moving", [], "the loop's thread ended"),
-        ("daemon", [], "the loop's thread is still running"),
+        ("daemon", [], "the loop's thread was still running"),
     ],
 )
 def test_a_loop_on_a_thread(kind, steps, note, loops):
