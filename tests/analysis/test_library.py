@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tracekit.analysis import library
+from tracekit.database.connections import EMPTY_STORE, create_tables
+from tracekit.sql_text import quote
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,22 @@ from tracekit.analysis import library
 )
 def test_names_in_a_statement(text, names):
     assert {*library.names_in(text)} == names
+
+
+def test_a_new_store_has_all_rows_of_the_empty_store():
+    empty = library.library_file().with_name(EMPTY_STORE)
+    with duckdb.connect() as connection:
+        create_tables(connection, library.library_file())
+        connection.execute(f"ATTACH {quote(str(empty))} AS empty (READ_ONLY)")
+        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'empty' ORDER BY 1"
+        names = [name for (name,) in connection.sql(tables).fetchall()]
+        differing = [
+            name
+            for name in names
+            if connection.sql(f"(FROM empty.{name} EXCEPT ALL FROM {name}) LIMIT 1").fetchall()
+        ]
+    assert "kernel_rule" in names
+    assert differing == []
 
 
 PROGRAM = """
