@@ -1,8 +1,8 @@
 """`--stage serve`: puts a serving engine under load and profiles a window of it.
 
 If some requests fail, or after Ctrl-C or the loss of the engine, a run folder with outcome
-`incomplete` covers the answered requests; if none was answered, the outcome is `failed`. After
-Ctrl-C before the first answer, or a second Ctrl-C, there is no run folder.
+`incomplete` covers the answered requests; if none was answered, the outcome is `failed`. If
+Ctrl-C is pressed before the first answer, or twice, no run folder is left.
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 

@@ -243,7 +243,7 @@ def _block_sizes(
             if block["state"].startswith("active") and address not in allocated:
                 blocks[address] = _integer(block["size"])
             address += _integer(block["size"])
-    # All addresses, sorted; `used` marks those of current blocks.
+    # All addresses, sorted. `used` is true for addresses in current blocks.
     addresses = sorted({_integer(entry.get("addr", 0)) for entry in entries} | blocks.keys())
     order = {address: at for at, address in enumerate(addresses)}
     used = bytearray(address in blocks for address in addresses)

@@ -221,7 +221,7 @@ class LoadGenerator:
             )
 
     async def _ready(self, part: Pass) -> list[tuple[bytes, Connection | None]]:
-        """Encode all requests and connect those of a burst, which would otherwise spread out."""
+        """Encode all requests, and open the connections of a burst in advance to keep it short."""
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._limit_s)
