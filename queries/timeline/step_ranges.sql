@@ -40,6 +40,19 @@ updated AS (
     QUALIFY ts_ns >= before_ns OR before_ns IS NULL
 ),
 
+-- The span of the profiler itself starts milliseconds before the program continues.
+program_start AS (
+    SELECT trace_id, min(ts_ns) AS ts_ns
+    FROM event
+    SEMI JOIN updated USING (trace_id)
+    WHERE
+        is_op(category)
+        OR is_launch_call(category)
+        OR is_annotation(category)
+        OR is_python_call(category)
+    GROUP BY trace_id
+),
+
 marked AS (
     SELECT
         trace_id, name, ts_ns, form,
@@ -56,13 +69,13 @@ marked AS (
     UNION ALL
     SELECT
         u.trace_id, u.name,
-        coalesce(u.before_ns, t.first_ts_ns) AS ts_ns,
+        coalesce(u.before_ns, p.ts_ns) AS ts_ns,
         4 AS form,
         row_number() OVER (PARTITION BY u.trace_id ORDER BY u.end_ns) AS step,
         NULL AS over_ns,
         u.end_ns
     FROM updated AS u
-    INNER JOIN trace AS t USING (trace_id)
+    INNER JOIN program_start AS p USING (trace_id)
 ),
 
 chosen AS (
