@@ -200,6 +200,6 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(cli, tiny_trace):
         events += [call(number, number + 1, number), kernel(name, at, at + length, number)]
         at += length
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
-    (section,) = (part for part in shown.split("\n\n") if part.startswith("Parts of the decoder"))
+    (section,) = (part for part in shown.split("\n\n") if part.startswith("Parts of the model"))
     found = {line.split()[0]: line.split()[-2] for line in section.splitlines()[1:]}
     assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}

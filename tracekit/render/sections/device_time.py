@@ -382,15 +382,19 @@ def _busy(
 
 
 def _roles(screen: Screen) -> list[Text]:
-    """Return the parts of a decoder, and the share of their time that is inferred."""
+    """Return the parts of the model, and the share of their time that is inferred.
+
+    Role RMSNorm, a name from the paper, covers all norms.
+    """
     rows = screen.rows(ROLES)
     if screen.has_steps:
         rows = screen.of_work(rows)
     shown = rows if screen.full else rows[: MAX_MODULES[screen.has_steps]]
     kernel_ns = sum(row["kernel_ns"] for row in rows) or 1
     inferred = 100 * sum(row["inferred_ns"] for row in rows) / kernel_ns
-    title = per_step(f"Parts of the decoder, {format_pct(inferred)} % inferred,", screen)
-    labels = [row["role"] for row in shown]
+    title = per_step("Parts of the model", screen)
+    title.append(f", {format_pct(inferred)} % inferred", style="not bold dim")
+    labels = [row["role"].replace("RMSNorm", "Norm") for row in shown]
     return _busy(screen, title, labels, shown, "wall_ns", len(rows))
 
 
