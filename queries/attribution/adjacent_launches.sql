@@ -202,8 +202,12 @@ numbered_forward AS (
         coalesce(label_before = 'forward', FALSE) AS is_proven_forward
     FROM numbered
     WHERE
-        coalesce(label_before, 'none') NOT IN ('backward', 'recompute', 'derivative')
-        OR CASE
+        CASE
+            -- Averages of parameters (EMA) are updated in grad mode too.
+            WHEN label_before = 'optimizer' AND label_after = 'zero_grad' THEN is_model_block
+            WHEN
+                coalesce(label_before, 'none') NOT IN ('backward', 'recompute', 'derivative')
+                THEN TRUE
             WHEN label_after IN ('backward', 'recompute', 'derivative')
                 THEN is_model_block AND NOT is_on_node_thread
             -- GEMMs between a backward pass and the optimizer process gradients (PowerSGD,
