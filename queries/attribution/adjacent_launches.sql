@@ -203,8 +203,10 @@ numbered_forward AS (
     FROM numbered
     WHERE
         CASE
-            -- Averages of parameters (EMA) are updated in grad mode too.
-            WHEN label_before = 'optimizer' AND label_after = 'zero_grad' THEN is_model_block
+            -- Averages of parameters (EMA) are updated in grad mode too, and so are gradients
+            -- unscaled between two optimizers.
+            WHEN label_before = 'optimizer' AND label_after IN ('zero_grad', 'optimizer')
+                THEN is_model_block
             WHEN
                 coalesce(label_before, 'none') NOT IN ('backward', 'recompute', 'derivative')
                 THEN TRUE

@@ -1,8 +1,9 @@
 -- Marked steps of training or serving, on the host.
 -- Sources, in order of preference: tk/step/N of tracekit's collectors, ranges that user rules define as steps,
--- ProfilerStep#N of torch.profiler, and the time up to the end of each Optimizer.step. If a step continues after an
--- evaluation, it restarts there ("anew" in the range name). The last step may have ended early ("ended T ns ago"). If
--- step numbers recur, steps are renumbered in time order.
+-- ProfilerStep#N of torch.profiler, and the time up to the end of Optimizer.step. Several optimizers without a forward
+-- and backward pass in between end one step. If a step continues after an evaluation, it restarts there ("anew" in the
+-- range name). The last step may have ended early ("ended T ns ago"). If step numbers recur, steps are renumbered in
+-- time order.
 --
 -- Kind:     table
 -- Columns:
@@ -30,7 +31,7 @@ WITH step_range AS MATERIALIZED (
 ),
 
 -- Of nested optimizers, the outer one counts.
-updated AS (
+outer_optimizer AS (
     SELECT
         trace_id, name,
         latest_end_before_ns(trace_id, ts_ns, end_ns, name) AS before_ns,
@@ -38,6 +39,64 @@ updated AS (
     FROM step_range
     WHERE form = 4
     QUALIFY ts_ns >= before_ns OR before_ns IS NULL
+),
+
+numbered_op AS (
+    SELECT
+        trace_id, pid, tid, event_id, ts_ns,
+        ts_ns + dur_ns AS end_ns,
+        contains(name, 'GraphLaunch') AS is_replay,
+        starts_with(name, 'autograd::engine::') OR coalesce(forward_thread, 0) > 0 AS is_node
+    FROM event
+    SEMI JOIN outer_optimizer USING (trace_id)
+    WHERE
+        is_op(category) AND (sequence_number IS NOT NULL OR starts_with(name, 'autograd::engine::'))
+        OR is_launch_call(category) AND contains(name, 'GraphLaunch')
+),
+
+-- Forward ops outside nodes, where a checkpoint runs them again. A graph may contain both passes.
+forward_op AS (
+    SELECT trace_id, ts_ns
+    FROM numbered_op
+    QUALIFY
+        is_replay
+        OR NOT is_node
+        AND coalesce(
+            ts_ns >= max(end_ns) FILTER (is_node) OVER (
+                PARTITION BY trace_id, pid, tid ORDER BY ts_ns, event_id ROWS UNBOUNDED PRECEDING
+            ),
+            TRUE
+        )
+),
+
+backward_pass AS (
+    SELECT n.trace_id, n.ts_ns, f.ts_ns AS forward_ns
+    FROM numbered_op AS n
+    ASOF INNER JOIN forward_op AS f ON n.trace_id = f.trace_id AND n.ts_ns >= f.ts_ns
+    WHERE n.is_node OR n.is_replay
+),
+
+-- Optimizers of different parameters end one step together: those after one backward pass, and those
+-- that run in its hooks. So an optimizer begins a step only if a forward pass and its backward pass
+-- follow the optimizer before it.
+begun_step AS (
+    SELECT
+        o.trace_id, o.name, o.end_ns,
+        count_if(coalesce(b.forward_ns >= o.before_ns, TRUE)) OVER (
+            PARTITION BY o.trace_id ORDER BY o.end_ns, o.name
+        ) AS step
+    FROM outer_optimizer AS o
+    ASOF LEFT JOIN backward_pass AS b ON o.trace_id = b.trace_id AND o.end_ns >= b.ts_ns
+),
+
+updated AS (
+    SELECT
+        trace_id, step,
+        arg_max(name, end_ns) AS name,
+        lag(max(end_ns)) OVER (PARTITION BY trace_id ORDER BY step) AS before_ns,
+        max(end_ns) AS end_ns
+    FROM begun_step
+    GROUP BY trace_id, step
 ),
 
 -- The span of the profiler itself starts milliseconds before the program continues.
@@ -71,7 +130,7 @@ marked AS (
         u.trace_id, u.name,
         coalesce(u.before_ns, p.ts_ns) AS ts_ns,
         4 AS form,
-        row_number() OVER (PARTITION BY u.trace_id ORDER BY u.end_ns) AS step,
+        u.step,
         NULL AS over_ns,
         u.end_ns
     FROM updated AS u
