@@ -54,7 +54,13 @@ def cache(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+_SLOW = pytest.mark.nightly("counting takes 6 CPU-s; a breakdown creates most of these tables")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=_SLOW) if one == "advise, cold" else one for one in COMMANDS],
+)
 def test_no_command_costs_more(name, cache):
     assert cost(name, cache) == json.loads(FILE.read_text("utf-8"))[name]
 
