@@ -13,13 +13,11 @@ from tracekit.render.sections.device_time import idle_of_step
 REPO = Path(__file__).resolve().parents[1]
 SHARED = REPO.parent / "shared"
 _LARGE = pytest.mark.nightly("replays graphs of complete recordings")
+LARGE = ("llama_base", "llama_bs8", "moe", "ddp", "conv", "small_graph", "streams")
 RECORDINGS = (
-    *(
-        pytest.param(f"h200/{name}.json.gz", marks=_LARGE)
-        for name in ("llama_base", "llama_bs8", "moe", "ddp", "conv", "small_graph", "streams")
-    ),
-    *("h200/memory_snapshot.json.gz", "untrusted/t01_kernels", "untrusted/t02_a_step"),
-    *("untrusted/t09_first", "field2/43_idle", "field2/14_three"),
+    *(pytest.param(f"h200/{name}.json.gz", marks=_LARGE) for name in (*LARGE, "memory_snapshot")),
+    *("untrusted/t01_kernels", "untrusted/t02_a_step", "untrusted/t09_first"),
+    *("field2/43_idle", "field2/14_three"),
 )
 
 

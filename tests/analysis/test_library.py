@@ -57,7 +57,16 @@ print(library.library_file())
 """
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_no_library_is_in_a_folder_that_others_can_write(cache, monkeypatch):
+    monkeypatch.setattr(library.os, "access", lambda *_: False)
+    assert list(library._places()) == [cache]
+    cache.chmod(0o777)
+    assert list(library._places()) == []
+
+
+@pytest.mark.parametrize(
+    "mode", [0o700, pytest.param(0o777, marks=pytest.mark.nightly("builds another library"))]
+)
 def test_a_package_that_cannot_be_written(tmp_path, mode):
     """The library is in the user's cache, or in a temporary folder if others can write there.
 
