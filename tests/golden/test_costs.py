@@ -54,10 +54,7 @@ def cache(tmp_path_factory):
     return folder
 
 
-ADVISE = pytest.param("advise, cold", marks=pytest.mark.nightly("counting takes 6 CPU-s"))
-
-
-@pytest.mark.parametrize("name", [ADVISE, *sorted(COMMANDS.keys() - {"advise, cold"})])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_costs_more(name, cache):
     assert cost(name, cache) == json.loads(FILE.read_text("utf-8"))[name]
 
