@@ -41,7 +41,8 @@ def test_the_screen_of_24_ranks(tmp_path, cli):
     assert (done.exit_code, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
-    assert all(len(line) <= 104 for line in lines)
+    # A command is never wrapped, and the temporary folder may be long.
+    assert all(len(line) <= 104 for line in lines if str(file.parent) not in line)
     # Groups instead of a list of ranks.
     assert "rank 1 · device" not in done.stdout
     assert "  23 ranks like rank 0  " in done.stdout
