@@ -76,6 +76,15 @@ judged AS (
                     || 'step is from another program, or the machine was in another state',
                     factor
                 )
+            WHEN
+                basis = 'constants'
+                AND (estimated_low_ns > recorded_ns OR estimated_high_ns < work_ns)
+                THEN printf(
+                    'no estimate: the replayed step (%.1f to %.1f ms) is not between its GPU '
+                    || 'work (%.1f ms) and the recorded step (%.1f ms)',
+                    estimated_low_ns / 1e6, estimated_high_ns / 1e6,
+                    work_ns / 1e6, recorded_ns / 1e6
+                )
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
                 THEN printf(
                     'no estimate: too few nested ops (%.0f %% of the host time) to derive the '
