@@ -29,7 +29,7 @@ first_step AS (
     GROUP BY trace_id
 )
 
--- A range on a thread that launches nothing has no mark; the first work stands for it.
+-- A range on a thread that launches nothing has no mark; the step then starts with its first work.
 SELECT
     trace_id, arg_min(s.span_id, (s.kind = 'work', s.start_ns, s.span_id)) * 2 AS node, 0 AS bound
 FROM graph_span AS s

@@ -42,11 +42,10 @@ CAUSES = {
     "allocator": "memory is allocated or freed",
     "dependency": "other streams must finish first",
     "comm_wait": "other ranks arrive later",
+    "not_recorded": "the device may have worked",
+    "profiler": "the CPU waits for the profiler",
 }
 """Explanations of idle causes."""
-
-_NO_LOSS = frozenset({"not_recorded", "profiler"})
-"""Causes of idle time that an unprofiled run does not have."""
 
 _CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
 
@@ -131,7 +130,7 @@ def _lengths(row: Row) -> str:
 
 def main_cause(screen: Screen) -> str:
     """Return the cause of most of the idle time in the recording."""
-    causes = [row for row in screen.rows("idle_cause_totals") if row["cause"] not in _NO_LOSS]
+    causes = screen.rows("idle_cause_totals")
     if not causes:
         return ""
     cause = causes[0]["cause"]
