@@ -15,7 +15,7 @@
 --   after_ts_ns        BIGINT                    start of that launch, ns
 --   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, and the last label before it is forward
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
---   is_on_engine_thread  BOOLEAN                 that thread runs nothing but backward passes
+--   is_on_engine_thread  BOOLEAN                 that thread runs only backward passes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
 --   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer, if an element-wise multiplication follows
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block, either in a complete outermost module call, or with no forward pass before or after the block

@@ -475,7 +475,8 @@ class Predictor:
     def _base_step_ns(self) -> float:
         step = self.run_step
         if step is None:
-            return self._before[0].step_ns
+            rows = self._connection.execute("SELECT avg(recorded_ns) FROM recorded_step").fetchall()
+            return float(rows[0][0] or self._before[0].step_ns)
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:

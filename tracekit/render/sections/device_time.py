@@ -316,15 +316,15 @@ def phases(screen: Screen) -> list[Text]:
         # These also include the idle time of the first step before any GPU work is recorded.
         idles = {
             row["phase"]: {
-                "run_idle_ns": row["run_ns"] - row["work_ns"],
+                "run_idle_ns": None if row["run_ns"] is None else row["run_ns"] - row["work_ns"],
                 idle: row["recorded_ns"] - row["work_ns"],
             }
             for row in (screen.rows("run_phases") if screen.of_run else ())
-            if row["run_ns"] is not None
         }
         if idles.keys() >= {row["phase"] for row in shown}:
             shown = [row | idles[row["phase"]] for row in shown]
-            titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
+            if all(row["run_idle_ns"] is not None for row in shown):
+                titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
         columns += figures(shown, {"span_pct": "share"})
