@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
 -- chosen_name replaces characters with a special meaning in a change by `?`; `*` still matches any text. in_ms formats
 -- a time with three or more digits. at_rank adds the rank to a location. is_user_python recognizes Python calls outside torch and builtins.
--- count_of returns a number with its noun. of_ranks returns the number of ranks that a sum covers as text, and mean_ns the mean over the traces.
+-- count_of returns a number with its noun. of_ranks returns the number of ranks or traces that a sum covers as text, and mean_ns the mean over the traces.
 --
 -- Kind:     function
 
@@ -29,7 +29,15 @@ CREATE OR REPLACE MACRO is_user_python(category, name) AS (
 );
 
 CREATE OR REPLACE MACRO of_ranks() AS (
-    SELECT if(count(*) > 1, format(' across {} ranks', count(*)), '') FROM trace
+    SELECT
+        if(
+            count(*) > 1,
+            format(
+                ' across {} {}', count(*), if(count(*) = count(DISTINCT rank), 'ranks', 'traces')
+            ),
+            ''
+        )
+    FROM trace
 );
 
 CREATE OR REPLACE MACRO mean_ns(ns) AS (ns // (SELECT count(*) FROM trace))::BIGINT;

@@ -15,6 +15,7 @@
 --   after_ts_ns        BIGINT                    start of that launch, ns
 --   is_proven_forward  BOOLEAN                   the launch is in an op with a sequence number, and the last label before it is forward
 --   is_on_node_thread  BOOLEAN                   the thread of the launch runs autograd nodes
+--   is_on_engine_thread  BOOLEAN                 that thread runs only backward passes
 --   is_model_block     BOOLEAN                   the block contains work of a model, such as GEMMs or attention
 --   is_clipping        BOOLEAN                   work after the first norm between a backward pass and the optimizer, if an element-wise multiplication follows
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block, either in a complete outermost module call, or with no forward pass before or after the block
@@ -66,10 +67,20 @@ launch_phase AS MATERIALIZED (
 ),
 
 node_thread AS (
-    SELECT DISTINCT l.trace_id, l.pid, l.tid
+    SELECT
+        l.trace_id, l.pid, l.tid,
+        bool_and(
+            s.node_id IS NOT NULL
+            OR (
+                coalesce(s.marked_phase IN ('backward', 'recompute'), TRUE)
+                AND s.module_id IS NULL
+                AND NOT coalesce(s.is_in_grad_mode, FALSE)
+            )
+        ) AS is_engine
     FROM launch_context AS s
     INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
-    WHERE s.node_id IS NOT NULL
+    GROUP BY l.trace_id, l.pid, l.tid
+    HAVING bool_or(s.node_id IS NOT NULL)
 ),
 
 -- Outermost module calls, and whether they contain launches in grad mode. Rotary embeddings and
@@ -120,7 +131,8 @@ unclassified AS MATERIALIZED (
         p.is_in_grad_mode,
         p.is_module_call AND c.launch_id IS NOT NULL AS is_whole_call,
         p.is_model AND p.is_without_gradients AS is_model_without_gradients,
-        n.tid IS NOT NULL AS is_on_node_thread
+        n.tid IS NOT NULL AS is_on_node_thread,
+        coalesce(n.is_engine, FALSE) AS is_on_engine_thread
     FROM launch_phase AS p
     INNER JOIN launch AS l USING (trace_id, launch_id)
     LEFT JOIN called_whole AS c USING (trace_id, launch_id)
@@ -241,7 +253,7 @@ between AS (
 SELECT
     p.trace_id, p.launch_id, p.label_before, p.before_ts_ns, p.label_after, p.after_ts_ns,
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
-    p.is_on_node_thread,
+    p.is_on_node_thread, p.is_on_engine_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
     coalesce(
         p.label_before IN ('backward', 'recompute', 'derivative')

@@ -186,12 +186,15 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 )
                 OR (label_before IS NULL AND label_after = 'zero_grad')
                 THEN {rule: 21, reason: 'none', phase: NULL}
-            -- Sends at this point carry gradients to the previous stage.
+            -- Sends at this point carry gradients to the previous stage. Hooks on the thread of the
+            -- autograd engine end the backward pass.
             WHEN label_before IN ('backward', 'derivative')
                 THEN {
                     rule: 22,
                     reason: 'adjacent launches',
-                    phase: if(collective_of(class) = 'p2p', 'backward', 'optimizer')
+                    phase: if(
+                        collective_of(class) = 'p2p' OR is_on_engine_thread, 'backward', 'optimizer'
+                    )
                 }
             WHEN 'data' IN (label_before, label_after)
                 THEN {rule: 23, reason: 'adjacent launches', phase: 'data'}

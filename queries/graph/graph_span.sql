@@ -101,10 +101,16 @@ op_bounds AS (
     GROUP BY t.trace_id, t.pid, t.tid
 ),
 
+-- A step may start before its range (Optimizer.step), or end before it ("ended T ns ago").
 step_range AS (
     SELECT e.trace_id, min(e.event_id) AS event_id, e.pid, e.tid, s.ts_ns, s.end_ns, s.step
     FROM step_ranges AS s
-    INNER JOIN event AS e USING (trace_id, ts_ns, name, dur_ns)
+    INNER JOIN event AS e
+        ON
+            s.trace_id = e.trace_id
+            AND s.name = e.name
+            AND if(starts_with(s.name, 'Optimizer.step#'), s.end_ns, s.ts_ns)
+            = if(starts_with(e.name, 'Optimizer.step#'), e.ts_ns + e.dur_ns, e.ts_ns)
     SEMI JOIN thread AS t ON e.trace_id = t.trace_id AND e.pid = t.pid AND e.tid = t.tid
     WHERE is_annotation(e.category) OR is_op(e.category)
     GROUP BY ALL

@@ -17,7 +17,7 @@
 -- Invariant: (offset_ns IS NULL) = (reason IS NOT NULL)
 
 WITH device_count AS (
-    SELECT count(DISTINCT trace_id) AS trace_count
+    SELECT count(DISTINCT coalesce(rank, -trace_id - 1)) AS trace_count
     FROM trace
 ),
 

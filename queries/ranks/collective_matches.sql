@@ -93,15 +93,25 @@ keyed AS (
     FROM ordered
 ),
 
+-- Several traces may be of one rank: copies, or later recordings. Only the first counts.
+first_of_rank AS (
+    SELECT
+        *,
+        rank IS NOT NULL AND trace_id > min(trace_id) OVER (PARTITION BY match_id, rank)
+            AS is_again
+    FROM keyed
+),
+
 met AS (
     SELECT
         *,
-        count(*) OVER match AS rank_count,
-        min(dur_ns) OVER match AS min_dur_ns,
+        count(*) FILTER (NOT is_again) OVER match AS rank_count,
+        min(dur_ns) FILTER (NOT is_again) OVER match AS min_dur_ns,
         CASE
+            WHEN is_again THEN 'another trace of the rank recorded it'
             WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
                 THEN 'no collective spans a complete group'
-            WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
+            WHEN count(*) FILTER (NOT is_again) OVER match < 2 THEN 'no other rank recorded it'
             WHEN
                 matched_by = 'order'
                 AND min(family_count) OVER family_calls < max(family_count) OVER family_calls
@@ -112,9 +122,9 @@ met AS (
                 THEN 'ranks recorded different message sizes'
         END AS reason,
         row_number() OVER (
-            PARTITION BY match_id ORDER BY dur_ns, rank NULLS LAST, trace_id, device
+            PARTITION BY match_id ORDER BY is_again, dur_ns, rank NULLS LAST, trace_id, device
         ) AS place
-    FROM keyed
+    FROM first_of_rank
     WINDOW match AS (PARTITION BY match_id), family_calls AS (PARTITION BY family)
 )
 

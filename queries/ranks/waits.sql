@@ -17,7 +17,7 @@
 --   wait_ns               BIGINT   sum of waits of other ranks, ns
 --   passed_on_ns          BIGINT   part explained by waits of the straggler itself since the previous collective of the group, ns
 --   behind_rank           INTEGER  rank that the straggler mostly waited for; NULL if none
---   waiting_rank_count    BIGINT   number of ranks that waited
+--   waiting_rank_count    BIGINT   number of ranks that waited; of devices if the ranks are unknown
 --   longest_waiting_rank  INTEGER  rank with the longest single wait
 --   max_wait_ns           BIGINT   longest single wait, ns
 --   wait_pct              DOUBLE   share of all waits of the run, 0 to 100
@@ -75,8 +75,8 @@ straggler AS (
 
 one AS (
     SELECT
-        m.match_id, m.rank AS waiting_rank, m.pg_name, m.class, m.wait_ns, s.trace_id,
-        s.rank AS straggler_rank, s.behind_rank,
+        m.match_id, m.rank AS waiting_rank, (m.trace_id, m.device) AS waiting_device,
+        m.pg_name, m.class, m.wait_ns, s.trace_id, s.rank AS straggler_rank, s.behind_rank,
         least(m.wait_ns, greatest(s.own_wait_ns, 0)) AS passed_on_ns
     FROM matched AS m
     INNER JOIN straggler AS s USING (match_id)
@@ -96,7 +96,9 @@ summed AS (
         sum(wait_ns)::BIGINT AS wait_ns,
         sum(passed_on_ns)::BIGINT AS passed_on_ns,
         mode(behind_rank ORDER BY behind_rank) FILTER (passed_on_ns > 0) AS behind_rank,
-        count(DISTINCT waiting_rank) AS waiting_rank_count,
+        coalesce(
+            nullif(count(DISTINCT waiting_rank), 0), count(DISTINCT waiting_device)
+        ) AS waiting_rank_count,
         arg_max(waiting_rank, (wait_ns, -waiting_rank)) AS longest_waiting_rank,
         max(wait_ns) AS max_wait_ns
     FROM one

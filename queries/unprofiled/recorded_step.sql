@@ -7,6 +7,7 @@
 -- Columns:
 --   trace_id    INTEGER -> trace
 --   step_count  BIGINT  number of steps with device work; 0 if the window is used
+--   spanned_count  BIGINT  number of steps from the first to the last with device work
 --   recorded_ns  DOUBLE
 --   work_ns     DOUBLE  GPU busy time per step; NULL on cpu
 
@@ -15,20 +16,29 @@ WITH work AS (
     FROM attributed_events
     WHERE step IS NOT NULL
     GROUP BY trace_id, device, step
+),
+
+numbered AS (
+    SELECT trace_id, step, row_number() OVER (PARTITION BY trace_id ORDER BY min(ts_ns)) AS number
+    FROM step_ranges
+    GROUP BY trace_id, step
 )
 
 SELECT
     d.trace_id,
     count(DISTINCT d.step) AS step_count,
+    max(n.number) - min(n.number) + 1 AS spanned_count,
     avg(d.span_ns) AS recorded_ns,
     avg(w.wall_ns) FILTER (d.device <> 'cpu') AS work_ns
 FROM device_steps AS d
 INNER JOIN work AS w USING (trace_id, device, step)
+INNER JOIN numbered AS n USING (trace_id, step)
 GROUP BY d.trace_id
 UNION ALL
 SELECT
     d.trace_id,
     0 AS step_count,
+    1 AS spanned_count,
     avg(d.window_ns) AS recorded_ns,
     avg(d.busy_ns) FILTER (d.device <> 'cpu') AS work_ns
 FROM device_windows AS d

@@ -19,7 +19,7 @@ SELECT
     e.source_node, e.target_node, e.target_ns,
     m.trace_id,
     m.bound,
-    r.step_count,
+    r.spanned_count,
     e.weight_ns, w.plain_ns, w.low_ns, w.high_ns, w.host_ns, p.plain_ns AS wanted_ns
 FROM graph_edge AS e
 INNER JOIN plain_weight AS w USING (edge_id)

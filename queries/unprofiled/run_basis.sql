@@ -44,7 +44,10 @@ estimate AS (
             coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
         round(
-            coalesce(p.low_ns, p.plain_ns, greatest(estimated_low_ns, least(r.work_ns, usual_ns)))
+            coalesce(
+                p.low_ns, p.plain_ns,
+                greatest(estimated_low_ns, least(coalesce(r.work_ns, 0), usual_ns))
+            )
         )::BIGINT AS least_ns,
         round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
     FROM recorded_step AS r
@@ -75,6 +78,15 @@ judged AS (
                     'the host would have to be %.2f times slower than its events imply: the '
                     || 'step is from another program, or the machine was in another state',
                     factor
+                )
+            WHEN
+                basis = 'constants'
+                AND (estimated_low_ns > recorded_ns OR estimated_high_ns < work_ns)
+                THEN printf(
+                    'no estimate: the replayed step (%.2f to %.2f ms) is not between its GPU '
+                    || 'work (%.2f ms) and the recorded step (%.2f ms)',
+                    estimated_low_ns / 1e6, estimated_high_ns / 1e6,
+                    work_ns / 1e6, recorded_ns / 1e6
                 )
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
                 THEN printf(

@@ -17,16 +17,10 @@ WITH work AS (
     QUALIFY (device <> 'cpu') = bool_or(device <> 'cpu') OVER (PARTITION BY trace_id)
 ),
 
-marked AS (
-    SELECT trace_id, step, span_id, start_ns
-    FROM graph_span
-    WHERE kind = 'mark' AND name = 'step start'
-),
-
 in_step AS (
-    SELECT w.*
-    FROM work AS w
-    SEMI JOIN marked USING (trace_id, step)
+    SELECT *
+    FROM work
+    WHERE step IS NOT NULL
 ),
 
 first_step AS (
@@ -35,9 +29,12 @@ first_step AS (
     GROUP BY trace_id
 )
 
-SELECT trace_id, arg_min(span_id, (start_ns, span_id)) * 2 AS node, 0 AS bound
-FROM marked
-SEMI JOIN in_step USING (trace_id)
+-- A range on a thread that launches nothing has no mark; the step then starts with its first work.
+SELECT
+    trace_id, arg_min(s.span_id, (s.kind = 'work', s.start_ns, s.span_id)) * 2 AS node, 0 AS bound
+FROM graph_span AS s
+SEMI JOIN first_step USING (trace_id, step)
+WHERE (s.kind = 'mark' AND s.name = 'step start') OR s.span_id IN (SELECT span_id FROM in_step)
 GROUP BY trace_id
 UNION ALL
 SELECT w.trace_id, arg_max(w.span_id, (w.end_ns, w.span_id)) * 2 + 1 AS node, 0 AS bound

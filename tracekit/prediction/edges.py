@@ -54,7 +54,7 @@ SELECT
         0
     )::BIGINT AS other_ns,
     coalesce(b.instant, m.instant * (e.target_node % 2)) AS instant,
-    m.step AS instant_step
+    if(b.instant IS NULL, m.step, NULL) AS instant_step
 FROM graph_edge AS e
 INNER JOIN {{weights}} AS w USING (edge_id)
 INNER JOIN edge_fact AS f USING (edge_id)

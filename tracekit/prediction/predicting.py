@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _READ = (
     "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_bound, "
-    "step_ranges, graph_breaks, host_pauses, attributed_events, compile_chain, launch, run, "
-    "run_repeat "
+    "recorded_step, step_ranges, graph_breaks, host_pauses, attributed_events, compile_chain, "
+    "launch, run, run_repeat "
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
 )
@@ -299,19 +299,18 @@ class _Replayed:
     window_ns: int
     # End of the last GPU work of each marked step, per trace.
     step_ends_ns: tuple[tuple[int, ...], ...]
-    # Start of the first marked step, per trace.
-    begins_ns: tuple[int | None, ...]
+    # Start of the first step with GPU work, and the number of steps up to the last one, per trace.
+    begins: tuple[tuple[int, int] | None, ...]
 
     @property
     def step_ns(self) -> float:
         """Step time as in table replayed_step, averaged over traces; without steps, the window."""
-        pairs = zip(self.step_ends_ns, self.begins_ns, strict=True)
-        steps = [_step_ns(begin, ends) for ends, begin in pairs if begin is not None]
+        traces = zip(self.begins, self.step_ends_ns, strict=True)
+        steps = [_step_ns(*begin, ends) for begin, ends in traces if begin is not None]
         return fmean(steps) if steps else self.window_ns
 
 
-def _step_ns(begin_ns: int, ends_ns: Sequence[int]) -> float:
-    count = len(ends_ns)
+def _step_ns(begin_ns: int, count: int, ends_ns: Sequence[int]) -> float:
     all_ns = max(ends_ns) - begin_ns
     if not 1 < count < _STEPS_OF_LOOP:
         return all_ns / count
@@ -358,13 +357,14 @@ class Predictor:
             "SELECT trace_id, list(DISTINCT instant ORDER BY instant) FROM changed_edge "
             "WHERE instant > 0 AND instant_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
         )
-        self._begins = dict(
-            self._edges.run(
-                "SELECT DISTINCT e.trace_id, e.instant FROM changed_edge AS e "
-                "INNER JOIN step_bound ON target_node = node AND step_bound.bound = 0 "
-                "WHERE e.instant > 0"
+        self._begins = {
+            trace_id: (instant, count)
+            for trace_id, instant, count in self._edges.run(
+                "SELECT DISTINCT e.trace_id, e.instant, r.spanned_count FROM changed_edge AS e "
+                "INNER JOIN step_bound AS s ON e.target_node = s.node AND s.bound = 0 "
+                "INNER JOIN recorded_step AS r ON e.trace_id = r.trace_id WHERE e.instant > 0"
             )
-        )
+        }
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
         self.before_ns = self._before[0].window_ns
@@ -475,7 +475,8 @@ class Predictor:
     def _base_step_ns(self) -> float:
         step = self.run_step
         if step is None:
-            return self._before[0].step_ns
+            rows = self._connection.execute("SELECT avg(recorded_ns) FROM recorded_step").fetchall()
+            return float(rows[0][0] or self._before[0].step_ns)
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
@@ -571,8 +572,8 @@ class Predictor:
                 max(end[i] for end in ends if end[i] is not None) - first[i],
                 tuple(tuple(ends[step - 1][i] for step in steps) for _, steps in self._moments),
                 tuple(
-                    ends[self._begins[trace_id] - 1][i] if trace_id in self._begins else None
-                    for trace_id, _ in self._moments
+                    (ends[begin[0] - 1][i], begin[1]) if begin is not None else None
+                    for begin in (self._begins.get(trace_id) for trace_id, _ in self._moments)
                 ),
             )
             for i in range(1, 1 + len(VARIANTS))

@@ -42,11 +42,10 @@ CAUSES = {
     "allocator": "memory is allocated or freed",
     "dependency": "other streams must finish first",
     "comm_wait": "other ranks arrive later",
+    "not_recorded": "the device may have worked",
+    "profiler": "the CPU waits for the profiler",
 }
 """Explanations of idle causes."""
-
-_NO_LOSS = frozenset({"not_recorded", "profiler"})
-"""Causes of idle time that an unprofiled run does not have."""
 
 _CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
 
@@ -131,7 +130,7 @@ def _lengths(row: Row) -> str:
 
 def main_cause(screen: Screen) -> str:
     """Return the cause of most of the idle time in the recording."""
-    causes = [row for row in screen.rows("idle_cause_totals") if row["cause"] not in _NO_LOSS]
+    causes = screen.rows("idle_cause_totals")
     if not causes:
         return ""
     cause = causes[0]["cause"]
@@ -317,15 +316,15 @@ def phases(screen: Screen) -> list[Text]:
         # These also include the idle time of the first step before any GPU work is recorded.
         idles = {
             row["phase"]: {
-                "run_idle_ns": row["run_ns"] - row["work_ns"],
+                "run_idle_ns": None if row["run_ns"] is None else row["run_ns"] - row["work_ns"],
                 idle: row["recorded_ns"] - row["work_ns"],
             }
             for row in (screen.rows("run_phases") if screen.of_run else ())
-            if row["run_ns"] is not None
         }
         if idles.keys() >= {row["phase"] for row in shown}:
             shown = [row | idles[row["phase"]] for row in shown]
-            titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
+            if all(row["run_idle_ns"] is not None for row in shown):
+                titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
         columns += figures(shown, {"span_pct": "share"})

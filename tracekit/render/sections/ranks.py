@@ -161,8 +161,9 @@ def _wait(row: Row, screen: Screen) -> Text:
     group = "" if row["pg_name"] is None else f" group {row['pg_name']}"
     kind = row["dimension"] or row["class"].removeprefix("comm_")
     count = row["waiting_rank_count"]
-    who = f"rank {row['longest_waiting_rank']} waits" if count == 1 else f"{count:,} ranks wait"
-    longest = "" if count == 1 else f" · rank {row['longest_waiting_rank']} longest"
+    waiting = rank_text(row["longest_waiting_rank"])
+    who = f"{waiting} waits" if count == 1 else f"{count:,} ranks wait"
+    longest = "" if count == 1 else f" · {waiting} longest"
     text = (
         f"  {who} for {rank_text(row['straggler_rank'])} in {kind}{group}: "
         f"{format_short(row['wait_ns'])} in all, "

@@ -302,10 +302,16 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
     return [
-        f"{printable(metric.replace('_', ' '))} {health_value(same[0])}"
-        + (f" (on {len(same):,} ranks)" if len(same) > 1 else "")
+        f"{printable(metric.replace('_', ' '))} {health_value(same[0])}" + _on(same)
         for metric, same in by_metric.items()
     ]
+
+
+def _on(rows: list[dict[str, Any]]) -> str:
+    if len(rows) == 1:
+        return ""
+    is_of_ranks = len({row["rank"] for row in rows}) == len(rows)
+    return f" (on {len(rows):,} {'ranks' if is_of_ranks else 'traces'})"
 
 
 def health_value(row: Mapping[str, Any]) -> str:
