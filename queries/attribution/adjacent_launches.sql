@@ -69,7 +69,9 @@ launch_phase AS MATERIALIZED (
 node_thread AS (
     SELECT
         l.trace_id, l.pid, l.tid,
-        bool_and(
+        -- On a CPU, the thread that runs the forward pass may also run the nodes.
+        arg_min(s.node_id IS NOT NULL, (l.ts_ns, l.launch_id))
+        AND bool_and(
             s.node_id IS NOT NULL
             OR (
                 coalesce(s.marked_phase IN ('backward', 'recompute'), TRUE)

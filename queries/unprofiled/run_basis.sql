@@ -33,6 +33,7 @@ estimate AS (
         p.plain_ns AS measured_ns,
         m.factor_millionths / 1e6 AS factor,
         abs(m.replayed_ns / m.recorded_ns - 1) AS replay_error,
+        m.recorded_ns AS loop_step_ns,
         coalesce(c.share, 0) AS paired_share,
         c.ratio,
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
@@ -78,6 +79,14 @@ judged AS (
                     'the host would have to be %.2f times slower than its events imply: the '
                     || 'step is from another program, or the machine was in another state',
                     factor
+                )
+            WHEN
+                basis = 'constants'
+                AND loop_step_ns NOT BETWEEN 0.8 * recorded_ns AND 1.25 * recorded_ns
+                THEN printf(
+                    'no estimate: the recorded steps or the pauses between them are too unequal '
+                    || '(mean step: %.2f ms; steps in a loop: %.2f ms)',
+                    recorded_ns / 1e6, loop_step_ns / 1e6
                 )
             WHEN
                 basis = 'constants'
