@@ -25,7 +25,7 @@ import tracekit
 REPO = Path(__file__).resolve().parents[2]
 PAGES = REPO / "docs" / "explanation"
 SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
-LEAST_SHARE = 0.03
+MIN_SHARE = 0.03
 """Minimum share of a step for a section to be compared, because events take microseconds."""
 
 
@@ -78,7 +78,7 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
     for row in phases:
         # Recomputation is in the backward section.
         name = "backward" if row["phase"] == "recompute" else row["phase"]
-        if row["run_ns"] is not None and one.sections.get(name, 0) >= LEAST_SHARE * one.plain_ns:
+        if row["run_ns"] is not None and one.sections.get(name, 0) >= MIN_SHARE * one.plain_ns:
             recorded_ns, run_ns = times.get(name, (0, 0))
             times[name] = [recorded_ns + row["recorded_ns"], run_ns + row["run_ns"]]
     result["sections"] = [

@@ -285,7 +285,7 @@ _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
 """Latency metrics with one value per request; several values of a request are not independent."""
 
-_MOST_KEPT = 1_000
+_MAX_KEPT = 1_000
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
@@ -362,7 +362,7 @@ def latencies_of(trace: Trace) -> dict[str, Ordered]:
     if run_count != 1 or not has_requests:
         return {}
     return {
-        metric: thinned(series, QUANTILES, _MOST_KEPT)
+        metric: thinned(series, QUANTILES, _MAX_KEPT)
         for metric in _OF_REQUESTS
         if (series := requests_of(trace, metric))
     }

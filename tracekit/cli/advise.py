@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHOWN_UNDECIDED = 4
 """Maximum number of undecided changes that are shown."""
 
-MOST = 3
+MAX_ROWS = 3
 """Maximum number of changes at the end of a breakdown."""
 
 
@@ -299,7 +299,7 @@ def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[s
     # Imported late: it takes longer than printing the line without advice.
     from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
 
-    rows = advice.to_dicts()[:MOST]
+    rows = advice.to_dicts()[:MAX_ROWS]
     if not rows:
         return [f"{NOTHING_KNOWN.capitalize()} ({command})"]
     lines = [f"What to change ({command}):"]

@@ -246,7 +246,7 @@ def look_in_session_first(connection: duckdb.DuckDBPyConnection) -> None:
 
 _UNBOUNDED = contextlib.nullcontext()
 _parsed: dict[str, list[duckdb.Statement]] = {}
-_MOST_PARSED = 500
+_MAX_PARSED = 500
 
 
 def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -257,7 +257,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     statements = _parsed.get(text)
     if statements is None:
         statements = connection.extract_statements(text)
-        if len(_parsed) < _MOST_PARSED:
+        if len(_parsed) < _MAX_PARSED:
             _parsed[text] = statements
     for statement in statements:
         with bounded(connection):

@@ -37,7 +37,7 @@ COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 
 SEPARATOR = "; "
 
-LEAST_GAIN = 0.01
+MIN_GAIN = 0.01
 """Minimum listed gain as a share of a step; every interval is at least this wide."""
 
 NOTHING = "no change above 1 % found"
@@ -45,7 +45,7 @@ NOTHING_KNOWN = "no change has a predicted gain above 1 %"
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
 
-LEAST_UNSURE_PCT = 2.5
+MIN_UNCERTAIN_PCT = 2.5
 """Minimum listed gain if it is uncertain, percent of a step."""
 
 MAX_CANDIDATES = 24
@@ -230,7 +230,7 @@ def advise(
     of_load = _of_load(loads, load_predictor, undecided)
 
     def counts(one: Candidate) -> bool:
-        return one.cost_ns is None or one.cost_ns >= LEAST_GAIN * window_ns
+        return one.cost_ns is None or one.cost_ns >= MIN_GAIN * window_ns
 
     candidates = [one for one in candidates if counts(one)]
     undecided = [(one, why) for one, why in undecided if why != GAIN_UNKNOWN or counts(one)]
@@ -263,8 +263,8 @@ def advise(
 
 def _least_pct(low: float, high: float) -> float:
     if low > 0:
-        return 100 * LEAST_GAIN
-    return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
+        return 100 * MIN_GAIN
+    return MIN_UNCERTAIN_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -310,9 +310,9 @@ def _of_load(
         name = min(most, key=most.__getitem__)
         if most[name] < 1 and max(least.values()) * most[name] < 1:
             result = _in_figure(load, name)
-            if (result.gain_pct or 0.0) >= 100 * LEAST_GAIN:
+            if (result.gain_pct or 0.0) >= 100 * MIN_GAIN:
                 prediction[one, result] = name, load
-        elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
+        elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - MIN_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
             undecided.append(
                 (one, f"no gain clearly exceeds the losses of other figures: {brings}")

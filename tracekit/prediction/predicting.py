@@ -190,10 +190,10 @@ HAVING count(*) > 0
 """
 
 
-_LEAST_WORK = 10
+_MIN_WORK = 10
 """Minimum number of overlapping kernels, and of separate kernels, for a slope."""
 
-_LEAST_COMPARED_PCT = 50.0
+_MIN_COMPARED_PCT = 50.0
 """Minimum share of overlap time that slopes must cover to affect the prediction, not only its
 interval."""
 
@@ -240,7 +240,7 @@ class Contention:
         rows = [
             row
             for row in run_analysis(edges.connection, contention, {}).to_dicts()
-            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _LEAST_WORK
+            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _MIN_WORK
         ]
         if not rows:
             return
@@ -272,7 +272,7 @@ class Contention:
                     f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
                     f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
-        self.is_sure = least_pct >= _LEAST_COMPARED_PCT
+        self.is_sure = least_pct >= _MIN_COMPARED_PCT
         where = "" if self.is_sure else " (only in the interval)"
         self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
 

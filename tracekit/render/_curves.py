@@ -23,7 +23,7 @@ _SEVERAL = "abcdefghijklmnopqrstuvwxyz"
 _STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
 _PCT_LABELS = {row: f"{row * 10} %" for row in _LABELLED_ROWS}
 
-MOST_CURVES = len(_SEVERAL)
+MAX_CURVES = len(_SEVERAL)
 """Maximum number of curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
@@ -45,7 +45,7 @@ class Curve:
 
 
 def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
-    """Return a drawing of at most `MOST_CURVES` curves, each with values, over a common axis."""
+    """Return a drawing of at most `MAX_CURVES` curves, each with values, over a common axis."""
     columns = _columns(_PCT_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
@@ -110,7 +110,7 @@ def rate_curve_lines(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return a drawing of at most `MOST_CURVES` curves over common axes.
+    """Return a drawing of at most `MAX_CURVES` curves over common axes.
 
     The size axis is logarithmic; the rate axis starts at 0. Where curves meet, the first one is
     visible.

@@ -28,8 +28,8 @@ NONE = "–"
 SEPARATOR = "  ·  "
 _GAP = "  "
 _GPUS = frozenset({"cuda", "hip", "xpu"})
-_LEAST_BAR, _MOST_BAR = 6, 40
-_BESIDE, _LEAST_AFTER = 14, 24
+_MIN_BAR, _MAX_BAR = 6, 40
+_BESIDE, _MIN_AFTER = 14, 24
 _MAX_DEVICE = 12
 
 Row = Mapping[str, Any]
@@ -134,9 +134,9 @@ class Screen:
         if bars is None:
             longest = max(longest, heading.cell_len - len(_GAP))
         label_width = min(longest, room)
-        most = _BESIDE if after else _MOST_BAR
+        most = _BESIDE if after else _MAX_BAR
         bar_width = min(room - label_width - len(_GAP), most) if bars is not None else 0
-        drawn = bars(bar_width) if bars is not None and bar_width >= _LEAST_BAR else ()
+        drawn = bars(bar_width) if bars is not None and bar_width >= _MIN_BAR else ()
         margin = len(_GAP) + label_width + (bar_width + len(_GAP) if drawn else 0)
         out = _heading(heading, headers, widths, figures, margin)
         for place, name in enumerate(shortened(labels, label_width)):
@@ -148,7 +148,7 @@ class Screen:
             if styles:
                 line.stylize(styles[place])
             extra = cell_width(after[place]) + len(_GAP) if after else 0
-            if extra and self.width - line.cell_len >= min(extra, _LEAST_AFTER):
+            if extra and self.width - line.cell_len >= min(extra, _MIN_AFTER):
                 self.ended(line, after[place], "dim")
             line.rstrip()
             out.append(line)

@@ -21,7 +21,7 @@ from tracekit.render.sections._layout import (
 )
 from tracekit.units import format_duration, format_ms, format_pct, short_decimals
 
-_LITTLE_PCT, _MOST_PCT = 10, 95
+_LITTLE_PCT, _MAX_PCT = 10, 95
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
 _DECIDED = {"slower": "red", "faster": "green"}
@@ -54,8 +54,8 @@ _MAX_NOTES = 4
 _MAX_CAUSES = 2
 _MAX_CHILDREN = (3, 2)
 _MAX_EFFECTS = 6
-_LEAST_SHARE = 0.05
-_LEAST_EFFECT_PCT = 1
+_MIN_SHARE = 0.05
+_MIN_EFFECT_PCT = 1
 _SERVING = ("comparison_latency", "comparison_throughput", "comparison_batches")
 
 
@@ -106,7 +106,7 @@ def total(screen: Screen) -> list[Text]:
     effects = screen.rows("comparison_effects")
     if not effects:
         return out
-    shown = [one for one in effects if abs(one["base_pct"] or 100) >= _LEAST_EFFECT_PCT]
+    shown = [one for one in effects if abs(one["base_pct"] or 100) >= _MIN_EFFECT_PCT]
     shown = shown[:_MAX_EFFECTS]
     return [
         *out,
@@ -266,7 +266,7 @@ def _rests_on(row: Row) -> str:
         parts.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
     if row["matched_pct"] is None:
         parts.append("no device time to match")
-    elif row["matched_pct"] < _MOST_PCT:
+    elif row["matched_pct"] < _MAX_PCT:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
         parts.append(f"only {matched}: the sides share little work" if is_little else matched)
@@ -362,7 +362,7 @@ def _shown(
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
-    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
+    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _MIN_SHARE * whole_ns]
     if depth == 0:
         largest = inside
     for row in largest:
