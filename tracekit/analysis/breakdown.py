@@ -166,7 +166,7 @@ def of_steps(results: Mapping[str, Result]) -> list[str]:
     """Return the additional analyses of a breakdown with steps on accelerators."""
     if not results.get("run_idle"):
         return []
-    is_measured = results["run_idle"].column("plain_step_ns")[0] is not None
+    is_measured = results["run_idle"].column("unprofiled_step_ns")[0] is not None
     is_short = sum(results["trace"].column("event_count")) <= _MAX_IN_BREAKDOWN
     return [MFU, *(ESTIMATE if is_short and not is_measured else ())]
 

@@ -27,7 +27,7 @@ MIN_RUNS = 5
 
 
 MEASURES = {
-    "plain_step_ns": "plain_step_time",
+    "unprofiled_step_ns": "unprofiled_step_time",
     "step_ns": "step_time",
     "idle_pct": "idle_pct",
     "exposed_comm_pct": "exposed_comm_pct",

@@ -116,7 +116,7 @@ def _advice(measured: Measured, match: re.Match[str]) -> Values:
     return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")
 
 
-def _plain_step_time(measured: Measured, match: re.Match[str]) -> Values:
+def _unprofiled_step_time(measured: Measured, match: re.Match[str]) -> Values:
     if not measured.step_ns:
         raise QueryError(f"{measured.label}: {match[0]} is unknown")
     return Values(measured.step_ns, True, "ns")
@@ -262,7 +262,7 @@ _Look = Callable[[Measured, "re.Match[str]"], Values]
 
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (re.compile(r"step_time|window_time"), lambda measured, _: _summed(measured, None, "wall_ns")),
-    (re.compile("plain_step_time"), _plain_step_time),
+    (re.compile("(unprofiled|plain)_step_time"), _unprofiled_step_time),
     (re.compile("advice"), _advice),
     (_PART, _part),
     (GROUPED, _grouped),

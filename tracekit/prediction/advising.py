@@ -63,7 +63,9 @@ FIGURES = {
 """Figures of a serving load by their name in :data:`tracekit.prediction.serving.MEASURES`. The gain
 of a change is given in one of them."""
 
-_PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
+_PART_OF = dict.fromkeys(
+    ("advice_casts", "advice_cross_entropy", "advice_library_kernels"), "advice_compile"
+)
 """Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
 
 GAIN_UNKNOWN = "the gain is unknown"
@@ -191,14 +193,16 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_short(step.run_ns)
-    if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
-        run = f"{run} (estimated, {format_interval(step.low_ns, step.high_ns)})"
+    if step.low_ns is not None and step.high_ns is not None and step.low_ns < step.high_ns:
+        basis = "estimated," if step.basis == "constants" else "median, p10–p90"
+        run = f"{run} ({basis} {format_interval(step.low_ns, step.high_ns)})"
     unit = "step" if step_count else "run"
     text = f"Unprofiled {unit}: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""
-    return f"{text} Gains are per unprofiled {unit}; evidence is from the whole recording{steps}."
+    text = f"{text} Gains, with bounds, are per unprofiled {unit};"
+    return f"{text} evidence is from the whole recording{steps}."
 
 
 def is_rule(spec: Spec) -> bool:

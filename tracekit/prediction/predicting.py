@@ -58,7 +58,7 @@ KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 """Keywords of changes to host time, which the profiler inflates."""
 
-PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
+MEASURED, ESTIMATE, RECORDING = "measured", "estimate", "recording"
 """Base of a prediction: the run with a measured or estimated unprofiled step, or the recording."""
 
 _STEPS_OF_LOOP = 10
@@ -158,8 +158,8 @@ class Prediction(ShownAsTable):
 class RunStep:
     """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
-    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``plain step``
-    (measured) or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
+    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``measured``
+    or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
     run cannot be replayed.
     """
 
@@ -469,7 +469,7 @@ class Predictor:
     def base(self) -> str:
         if not self.is_of_run or self.run_step is None:
             return RECORDING
-        return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
+        return MEASURED if self.run_step.basis == MEASURED else ESTIMATE
 
     @cached_property
     def _base_step_ns(self) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._text import cell_width, printable, truncate
 from tracekit.units import format_short
 
 _ROW_COUNT = 11
@@ -177,7 +177,7 @@ def _grid(
         for number, name in enumerate(names):
             line = Text(margin + " ")
             line.append(_SEVERAL[number], style=_STYLES[number % len(_STYLES)])
-            line.append(" " + shorten(printable(name), width - label_width - 4))
+            line.append(" " + truncate(printable(name), width - label_width - 4))
             lines.append(line)
     return lines
 
