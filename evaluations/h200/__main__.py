@@ -123,8 +123,8 @@ def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
         "percent and ms differ": abs(result.gain_ns - gain_pct / 100 * before_ns)
         > max(1_000, 0.005 * before_ns),
         "gain outside its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
-        "gains more than a step": gain_pct >= 100,
-        "gains more than the device is idle": is_of_host
+        "gain exceeds a step": gain_pct >= 100,
+        "gain exceeds the idle time": is_of_host
         and gain_pct / 100 * plain_ns > max(plain_ns - work_ns, 0) + 0.02 * plain_ns,
     }
     return [name for name, is_true in faults.items() if is_true]
