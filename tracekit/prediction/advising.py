@@ -371,7 +371,7 @@ def _joined(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     joint_pct = 0.0
-    rules = {one.rule for one, _ in result}
+    rules = {one.rule for one, prediction in result if prediction.range_pct[0] > 0}
     for one, prediction in result:
         if prediction.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
             added = [text for text in one.changes if text not in changes]
