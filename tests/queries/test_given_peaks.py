@@ -123,6 +123,6 @@ def test_a_step_is_drawn_recorded_and_without_the_profiler(cli, tmp_path):
     path.write_text(json.dumps({"traceEvents": events}))
     shown = cli("breakdown", path, "--unprofiled-step", "500us", "--no-cache").stdout.splitlines()
     assert shown[2:4] == [
-        "Step      500.0 µs unprofiled (given)  ·  999.7 µs while profiling",
+        "Step      500.0 µs unprofiled (given)  ·  mean 999.7 µs while profiling",
         f"GPU busy  0.100 ms   20.0 %  {'█' * 10}{'░' * 40}",
     ]
