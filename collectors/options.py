@@ -70,8 +70,9 @@ OPTIONS: tuple[Option, ...] = (
     _of_data("--seed", "seed of weights and data", COUNT, default=0, stages=STAGES),
     _of_method(
         "--opt",
-        "optimizations joined by +: Naive, Z1, Z2, Z3, O, R, F, Q, L, QL, LFA, PT, "
-        + ", ".join(f"GC:{name}" for name in COMPRESSIONS),
+        "optimizations joined by +: Naive, Z1, Z2, Z3 (ZeRO), O (offload), R (recomputation), "
+        "F (FlashAttention), Q (4-bit weights), L (LoRA), QL (QLoRA), LFA (LoRA-FA), PT (prompt "
+        "tuning), " + ", ".join(f"GC:{name}" for name in COMPRESSIONS) + " (gradient compression)",
         default="Naive",
         metavar="OPT",
     ),
@@ -116,7 +117,7 @@ OPTIONS: tuple[Option, ...] = (
     _of_steps("--warmup", "warm-up steps", COUNT, default="5; 1 on a CPU"),
     _of_steps(
         "--steps",
-        "measured steps, without profiler or ranges; PROGRAM: before and after the profile",
+        "measured steps, without profiler or ranges; of PROGRAM, before and after the profile",
         POSITIVE,
         default="20; 3 on a CPU",
     ),
@@ -154,7 +155,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_profiler(
         "--no-light-steps",
-        "GPU: do not record extra steps with GPU activity only",
+        "do not record extra steps with GPU activity only (on a GPU)",
         stages=(*TRAINING, PROGRAM),
     ),
     _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),

@@ -606,7 +606,7 @@ const SweepKind RUN_STEPS = {
     .name = "run_steps",
     .input_types = "llllllllllll",
     .output_types = "lllllll",
-    .names = {"trace_id", "replayed_ns", "plain_ns", "low_ns", "high_ns", "recorded_ns",
+    .names = {"trace_id", "replayed_ns", "unprofiled_ns", "low_ns", "high_ns", "recorded_ns",
               "factor_millionths"},
     .state_bytes = sizeof(Replay),
     .read_row = read_step_edge,

@@ -48,7 +48,7 @@ def _agrees(path):
     told = [row["unprofiled_step_ns"] for row in bases]
     if None not in told:
         assert same.before_step_ns == pytest.approx(fmean(told), abs=1)
-        assert shown["plain_step_ns"] == pytest.approx(fmean(told), abs=1)
+        assert shown["unprofiled_step_ns"] == pytest.approx(fmean(told), abs=1)
     step_ns = sum(row["span_ns"] for row in steps) / len(steps)
     assert totals["mean_span_ns"] == pytest.approx(step_ns)
     assert idle["recorded_step_ns"] == round(step_ns)

@@ -284,7 +284,7 @@ def _open_given_store(
         if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
             limit_s = check_rows(opened, str(path), path.stat().st_size, "store.main.")
         row = opened.execute("SELECT made_by FROM store.main.store_info").fetchone()
-        _warn_of_other_make(str(given), row[0] if row else "")
+        _warn_of_other_version(str(given), row[0] if row else "")
 
     with contextlib.ExitStack() as on_error:
         path = _local_store(given, on_error, request.progress, is_cached=is_cached)
@@ -331,7 +331,7 @@ def _reject_ingest_options(what: str, request: OpenRequest) -> None:
             )
 
 
-def _warn_of_other_make(shown: str, made_by: str) -> None:
+def _warn_of_other_version(shown: str, made_by: str) -> None:
     """Warn if another version of tracekit created a store, because its rows may differ."""
     from tracekit.analysis.catalog import make_digest
 
@@ -391,7 +391,7 @@ def _open_dataset(
                 result.connection, dataset.shown, size_bytes
             )
         given_stores.append(dataset.shown)
-        _warn_of_other_make(dataset.shown, result.manifest.made_by)
+        _warn_of_other_version(dataset.shown, result.manifest.made_by)
         missing = tuple((one.location, one.reason) for one in result.manifest.missing)
         store = OpenStore(result.connection, dataset.local_path, missing=missing)
         return Trace(store, on_error.pop_all(), None, peak_rates, query_folders)
@@ -425,7 +425,7 @@ def _open_temporary(
             return relations.answer(names)
 
     if relations is None:
-        connections.set_limit_of_questions(build.connection)
+        connections.set_query_limit(build.connection)
         derive(None)
         return OpenStore(build.connection)
     return OpenStore(build.connection, derive=derive, answer=answer)

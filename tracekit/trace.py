@@ -203,7 +203,7 @@ class Trace:
         # A recreated store would lack the given peak rates.
         self._store.renew = None
 
-    def assume_plain_step(self, step_ns: int) -> None:
+    def assume_unprofiled_step(self, step_ns: int) -> None:
         """Use a step time that was measured without the profiler, instead of an estimate.
 
         Args:
@@ -220,7 +220,7 @@ class Trace:
         self._predictors.clear()
         # A cached store has rows that depend on the estimate; hide them.
         look_in_session_first(self.connection)
-        Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
+        Relations(self.connection).give("measured_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Run a query. If the cached store is damaged, recreate it once and run the query again."""

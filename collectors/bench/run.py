@@ -35,10 +35,10 @@ from .worker import Part
 
 Echo = Callable[[str], None]
 
-_MOST_DEATHS = 3
+_MAX_DEATHS = 3
 # Load average per core from which a machine is considered busy.
 _BUSY_SHARE = 0.5
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 _WIDTH = 79
 
 
@@ -137,7 +137,7 @@ class _Bench:
             if failure is None or failure.exit_code != worker.LOST_DEVICE:
                 _add_failed(part, [points[done]], reason)
                 done += 1
-            if deaths >= _MOST_DEATHS:
+            if deaths >= _MAX_DEATHS:
                 reason = f"skipped: {deaths} processes failed in a row"
                 _add_failed(part, points[done:], reason)
                 return
@@ -273,7 +273,7 @@ def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str
         if not outcomes.get(outcome):
             continue
         reasons = Counter(line["reason"] for line in lines if line["outcome"] == outcome)
-        shown = "; ".join(str(reason) for reason, _ in reasons.most_common(_MOST_REASONS))
+        shown = "; ".join(str(reason) for reason, _ in reasons.most_common(_MAX_REASONS))
         count = outcomes[outcome]
         notes.append(f"{count} point{'' if count == 1 else 's'} {meaning}: {shown}")
     return notes

@@ -22,7 +22,7 @@ CONFIDENCE_PCT = 95
 MIN_SAMPLES = 6
 """Minimum number of samples for an interval."""
 
-MOST_SAMPLES = 1000
+MAX_SAMPLES = 1000
 
 _MAX_OVERTIME = 4
 # Minimum number of warm-up batches for an estimate of the call's duration.
@@ -107,7 +107,7 @@ def take_samples(
         took_ns, elapsed_s = agree((took_ns, now_s() - begin_s))
         timing.sample_ns.append(took_ns / inner_count)
         count = len(timing.sample_ns)
-        if count >= MOST_SAMPLES:
+        if count >= MAX_SAMPLES:
             return timing
         if elapsed_s >= budget.seconds and (
             count >= MIN_SAMPLES or elapsed_s >= _MAX_OVERTIME * budget.seconds

@@ -32,7 +32,7 @@ WHAT = {
 
 SCALES = ("small", "full")
 
-_MOST_SIDE = 2**31 - 1
+_MAX_SIDE = 2**31 - 1
 _OPS = {
     "gemm": ("mm", "scaled_mm", "grouped_mm"),
     "memcpy": ("h2d", "d2h", "d2d", "h2h"),
@@ -183,8 +183,8 @@ def _sizes(
         shape = re.fullmatch(r"(\d+)[x×](\d+)[x×](\d+)", word)
         if shape:
             m, n, k = (int(side) for side in shape.groups())
-            if not all(1 <= side <= _MOST_SIDE for side in (m, n, k)):
-                raise UsageError(f"--sizes {word}: every side must be from 1 to {_MOST_SIDE}")
+            if not all(1 <= side <= _MAX_SIDE for side in (m, n, k)):
+                raise UsageError(f"--sizes {word}: every side must be from 1 to {_MAX_SIDE}")
             shapes.append((m, n, k))
         else:
             try:

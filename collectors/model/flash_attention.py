@@ -25,7 +25,7 @@ The name must not contain "flash", because transformers would then try to downlo
 """
 
 _LONGEST_HEAD = 256
-_LEAST_CAPABILITY = (8, 0)
+_MIN_CAPABILITY = (8, 0)
 
 
 class Backend(NamedTuple):
@@ -102,7 +102,7 @@ def flash_package_problem(
     if max(shape.head_size, shape.value_size) > _LONGEST_HEAD:
         return f"flash-attn supports head sizes up to {_LONGEST_HEAD}, not {shape.head_size}"
     capability = torch.cuda.get_device_capability(device)
-    if capability < _LEAST_CAPABILITY:
+    if capability < _MIN_CAPABILITY:
         return f"flash-attn needs compute capability 8.0, not {capability[0]}.{capability[1]}"
     try:
         from transformers.utils import is_flash_attn_2_available

@@ -26,7 +26,7 @@ _LOCK_S = 20.0
 
 _STALE_S = 60.0
 _POLL_S = 0.05
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 
 
 def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
@@ -45,7 +45,7 @@ def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, for
 
 def _names(target: Path) -> Iterator[Path]:
     yield target
-    for number in range(2, _MOST_NAMES):
+    for number in range(2, _MAX_NAMES):
         yield target.with_name(f"{target.name}-{number}")
 
 

@@ -256,7 +256,7 @@ _SPECIAL_ID_COUNT = 512
 
 _PROBE_COUNT = 5
 # Maximum plausible number of words per token, in case a server reports wrong token counts.
-_MOST_WORDS_PER_TOKEN = 16
+_MAX_WORDS_PER_TOKEN = 16
 
 # Short and common words, which are single tokens in most tokenizers.
 _TEXT = (
@@ -302,7 +302,7 @@ def text_prompts(
         missing = token_count - counted
         if missing == 0:
             break
-        words = _resized(words, missing, counted, source)[: _MOST_WORDS_PER_TOKEN * token_count]
+        words = _resized(words, missing, counted, source)[: _MAX_WORDS_PER_TOKEN * token_count]
     if closest is not None:
         counted, words = closest
     prompts = []
@@ -317,6 +317,6 @@ def _resized(words: list[str], missing: int, counted: int, source: random.Random
     # Change at least one word; otherwise, the next query would be the same.
     change = round(missing / per_word) or (1 if missing > 0 else -1)
     if change > 0:
-        change = min(change, _MOST_WORDS_PER_TOKEN * (len(words) + missing))
+        change = min(change, _MAX_WORDS_PER_TOKEN * (len(words) + missing))
         return words + source.choices(_WORDS, k=change)
     return words[: max(1, len(words) + change)]

@@ -45,11 +45,11 @@ _CHANGES: dict[str, dict[str, Any]] = {
         )
     },
     "out": {
-        "meaning": "folder for the run folders of all cells; finished cells are skipped",
+        "meaning": "folder for the run folders of all combinations; finished ones are skipped",
         "default": None,
         "metavar": "RUNS",
     },
-    "force": {"meaning": "rerun finished cells"},
+    "force": {"meaning": "rerun finished combinations"},
 }
 
 OPTIONS: tuple[Option, ...] = (

@@ -103,9 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     largest = max(every, key=every.__getitem__)
     over = sum(count > USUAL_TOKENS for count in every.values())
     table = (
-        f"{len(every):,} answers; the largest, {every[largest]:,} tokens, is that to `{largest}`; "
-        f"{over} are over {USUAL_TOKENS:,}.\n\n"
-        "| trace | answers | of these refusals | median tokens | most tokens | by |\n"
+        f"{len(every):,} answers; the largest, `{largest}`, has {every[largest]:,} tokens; "
+        f"{over} exceed {USUAL_TOKENS:,}.\n\n"
+        "| trace | answers | refusals | median tokens | most tokens | in |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
     )
     before, rest = parsed.out.read_text("utf-8").split(BEGIN)

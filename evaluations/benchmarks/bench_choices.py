@@ -1,7 +1,7 @@
 """Measures the cost of profiler options: trace size, event count, and step time.
 
 Trains a Llama with random weights on the CPU under `tracekit.collect`, alternating between the
-options. Figures are medians, and ratios compare profiled and plain steps of the same run.
+options. Figures are medians, and ratios compare profiled and unprofiled steps of the same run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, ...]:
-    """Return MB, compressed MB, events per step, and the ratio of profiled to plain step time."""
+    """Return MB, compressed MB, events per step, and the slowdown of a step by profiling."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(

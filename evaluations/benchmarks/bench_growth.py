@@ -37,7 +37,7 @@ from tracekit.errors import TracekitError
 
 TIMES = 4
 ALLOWED = 8
-LEAST_S = 0.1
+MIN_S = 0.1
 LIMIT_S = 240
 """Maximum CPU time of the process for one size, s."""
 MEMORY_BYTES = 8 << 30
@@ -162,7 +162,7 @@ def main() -> int:
         )
         for name, (seconds, outcome) in large.items():
             before_s, before = small.get(name, (0.0, ""))
-            ratio = seconds / max(before_s, LEAST_S)
+            ratio = seconds / max(before_s, MIN_S)
             is_worse = ratio > ALLOWED
             is_missed |= is_worse
             if is_worse or args.all or outcome or before:

@@ -76,7 +76,7 @@ def table(folder: Path) -> str:
             off = f"{100 * (predicted_ns[1] / right_ns - 1):+.0f} %"
             lines.append((label, f"`{name}`", *map(ms, (*predicted_ns, right_ns)), off))
         lines.append((label, "error of an op, mean", "", "", "", f"{error_pct(*ops):.1f} %"))
-    heads = ("devices", "of", "recorded, ms", "predicted", "came", "interval or error")
+    heads = ("devices", "part", "recorded, ms", "predicted", "measured", "interval or error")
     return made_parts.table(heads, lines)
 
 

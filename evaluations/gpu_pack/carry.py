@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_BYTES = 64_000_000
+MAX_BYTES = 64_000_000
 # pip compares platform names exactly.
 _FOR_HOST = (
     *("--only-binary=:all:", "--implementation", "cp", "--python-version", "3.12"),
@@ -108,7 +108,7 @@ def pack(folder: Path, parts: Sequence[str], lightllm: str) -> int:
             except CarryError as error:
                 note = f"  {error}"
             added = [path for path in folder.rglob("*") if path not in before and path.is_file()]
-            if _size(folder.rglob("*")) > MOST_BYTES:
+            if _size(folder.rglob("*")) > MAX_BYTES:
                 note += "  left out: the folder would be too large"
                 for path in added:
                     path.unlink()

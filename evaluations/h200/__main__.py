@@ -24,7 +24,7 @@ from tracekit.prediction.predicting import KEEPS_WORK
 REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "explanation" / "evidence.md"
 SECTIONS = ("data", "forward", "backward", "optimizer", "prefill", "decode")
-LEAST_SHARE = 0.03
+MIN_SHARE = 0.03
 """Minimum share of a step for a section to be compared, because events take microseconds."""
 
 # Work launched in steps and idle time of the steps, by the phase of a section.
@@ -62,7 +62,7 @@ def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, floa
     pairs = {"step": (events["step"], total["mean_span_ns"] / 1e6)}
     by_phase = dict(trace.sql(BY_PHASE).rows)
     for section in SECTIONS:
-        if events.get(section, 0) >= LEAST_SHARE * events["step"]:
+        if events.get(section, 0) >= MIN_SHARE * events["step"]:
             result = by_phase.get(section, 0.0) / total["step_count"] / 1e6
             pairs[section] = events[section], result
     return pairs
@@ -123,8 +123,8 @@ def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
         "percent and ms differ": abs(result.gain_ns - gain_pct / 100 * before_ns)
         > max(1_000, 0.005 * before_ns),
         "gain outside its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
-        "gains more than a step": gain_pct >= 100,
-        "gains more than the device is idle": is_of_host
+        "gain exceeds a step": gain_pct >= 100,
+        "gain exceeds the idle time": is_of_host
         and gain_pct / 100 * plain_ns > max(plain_ns - work_ns, 0) + 0.02 * plain_ns,
     }
     return [name for name, is_true in faults.items() if is_true]

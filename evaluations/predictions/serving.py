@@ -45,7 +45,7 @@ def _rate(share: float, **more: Any) -> dict[str, Any]:
 
 PAIRS = (
     ServingPair("nothing changed", _rate(1 / 3), _rate(1 / 3), "rate x1"),
-    ServingPair("1/3 → 1/6 of what it can", _rate(1 / 3), _rate(1 / 6), "rate x0.5"),
+    ServingPair("1/3 → 1/6 of the maximum", _rate(1 / 3), _rate(1 / 6), "rate x0.5"),
     ServingPair("2/3 → 1/3", _rate(2 / 3), _rate(1 / 3), "rate x0.5"),
     ServingPair("2/3 → 1/6", _rate(2 / 3), _rate(1 / 6), "rate x0.25"),
     ServingPair("1/6 → 1/3", _rate(1 / 6), _rate(1 / 3), "rate x2", _rate(2 / 3)),

@@ -25,7 +25,7 @@ import tracekit
 REPO = Path(__file__).resolve().parents[2]
 PAGES = REPO / "docs" / "explanation"
 SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
-LEAST_SHARE = 0.03
+MIN_SHARE = 0.03
 """Minimum share of a step for a section to be compared, because events take microseconds."""
 
 
@@ -49,14 +49,16 @@ def recordings(folder: Path) -> Iterator[Known]:
             sections = {
                 name: statistics.fmean(ns) for name, ns in (truth["plain_event_ns"] or {}).items()
             }
-            yield Known(truth["name"], path, "others", truth["wall_step_ms"] * 1e6, sections)
+            yield Known(
+                truth["name"], path, "torch.profiler", truth["wall_step_ms"] * 1e6, sections
+            )
     for path in sorted((folder / "runs").glob("**/rank0.json.gz")):
         run = json.loads((path.parent / "run.json").read_text("utf-8"))
         steps = [ns for repeat in run.get("repeats") or () for ns in repeat["step_ns"]]
         plain_ns = (run.get("overhead") or {}).get("plain_step_ns")
         if steps or plain_ns:
             name = str(path.parent.relative_to(folder / "runs"))
-            yield Known(name, path, "collectors", statistics.median(steps or [plain_ns]), {})
+            yield Known(name, path, "tracekit collect", statistics.median(steps or [plain_ns]), {})
 
 
 def measured(one: Known, copies: Path) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
     copy.write_bytes(one.path.read_bytes())
     with tracekit.open(copy, cache=False) as trace:
         result: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
-        trace.assume_plain_step(round(one.plain_ns))
+        trace.assume_unprofiled_step(round(one.plain_ns))
         (known,) = trace.query("unprofiled").to_dicts()
         phases = trace.query("run_phases").to_dicts()
     copy.unlink()
@@ -78,7 +80,7 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
     for row in phases:
         # Recomputation is in the backward section.
         name = "backward" if row["phase"] == "recompute" else row["phase"]
-        if row["run_ns"] is not None and one.sections.get(name, 0) >= LEAST_SHARE * one.plain_ns:
+        if row["run_ns"] is not None and one.sections.get(name, 0) >= MIN_SHARE * one.plain_ns:
             recorded_ns, run_ns = times.get(name, (0, 0))
             times[name] = [recorded_ns + row["recorded_ns"], run_ns + row["run_ns"]]
     result["sections"] = [
@@ -123,7 +125,7 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> str:
 def summary_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return means over third-party training loops, and over runs of the collectors."""
     lines: list[tuple[object, ...]] = []
-    for kind in ("others", "collectors"):
+    for kind in ("torch.profiler", "tracekit collect"):
         ours = [row for row in rows if row["kind"] == kind]
         estimated = [row for row in ours if row["unprofiled_step_ns"] is not None]
         between = [row for row in ours if row["low_ns"] is not None]
@@ -146,7 +148,7 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
             )
         )
     heads = (
-        *("loops of", "recordings", "with a figure", "recorded step off, mean (median)"),
+        *("recorded by", "recordings", "with a figure", "recorded step off, mean (median)"),
         *("estimated step off", "intervals hold", "idle share off, points, recorded"),
         "estimated",
     )
@@ -164,7 +166,7 @@ def phases_table(rows: Sequence[dict[str, Any]]) -> str:
             f"{statistics.median(errors):.1f} %",
             f"{statistics.fmean(errors):.1f} %",
         )
-        for name, errors in (("recording", recorded), ("run, step known", run))
+        for name, errors in (("recording", recorded), ("unprofiled, step measured", run))
     ]
     return made_parts.table(("phase times by", "sections", "off, median", "mean"), lines)
 
@@ -210,15 +212,15 @@ def pairs_table(folder: Path) -> str:
         with tracekit.open(known[before].path, cache=False) as trace:
             recorded = step_gain_ns(trace, change, is_recorded=True)
             alone = step_gain_ns(trace, change, is_recorded=False)
-            trace.assume_plain_step(round(plain_ns[before]))
+            trace.assume_unprofiled_step(round(plain_ns[before]))
             of_run = step_gain_ns(trace, change, is_recorded=False)
         result = (recorded, alone, of_run)
         errors.append(tuple(abs(ns - true_ns) for ns in result))
         lines.append((f"`{before}` → `{after}`", f"`{change}`", *map(ms, (true_ns, *result))))
     means = map(statistics.fmean, zip(*errors, strict=True))
     lines.append(("off, mean", "", "", *map(ms, means)))
-    heads = ("recording", "change", "gain of a step, ms", "of the recording", "of the run")
-    return made_parts.table((*heads, "of the run, step known"), lines)
+    heads = ("recording", "change", "gain of a step, ms", "while profiling", "unprofiled")
+    return made_parts.table((*heads, "unprofiled, step measured"), lines)
 
 
 PARTS = {"summary": summary_table, "phases": phases_table, "steps": steps_table}

@@ -46,7 +46,7 @@ SELECT
         'Gradients are all-reduced {} times for {} optimizer steps ({})', max(pass_count),
         max(step_count), in_ms(max(comm_ns))
     ) AS what,
-    'gradient accumulation' AS place,
+    'all-reduce of every micro-batch' AS place,
     format('class=comm_allreduce phase=backward x0-{:.3f}', 1 / min(batch_count)) AS change,
     max(comm_ns)::BIGINT AS cost_ns,
     'Wrap all backward passes of a step except the last in model.no_sync()' AS remedy,

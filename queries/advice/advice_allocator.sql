@@ -41,7 +41,7 @@ SELECT
             '. No steps are marked, so calls of the first step may be included'
         )
     ) AS what,
-    'caching allocator' AS place,
+    'GPU memory allocated in steps' AS place,
     string_agg(format('call={} remove', chosen_name(name)), '; ' ORDER BY name) AS change,
     sum(wait_ns)::BIGINT AS cost_ns,
     'Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch '

@@ -80,7 +80,7 @@ SELECT
         '{} softmax and {} other kernels or ops between batched GEMMs take {}',
         softmax_count, work_count - softmax_count, in_ms(work_ns)
     ) AS what,
-    coalesce(module, 'unfused attention') AS place,
+    'unfused attention' || coalesce(' in ' || module, '') AS place,
     format('attention fused{0}; op={1}{0} x0.5-1', term, product) AS change,
     work_ns AS cost_ns,
     'Use torch.nn.functional.scaled_dot_product_attention, attn_implementation="sdpa", or '

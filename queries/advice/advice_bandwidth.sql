@@ -49,7 +49,7 @@ SELECT
         transfer_count, class,
         bus_bytes_per_s / 1e9, peak_rate / 1e9
     ) AS what,
-    class AS place,
+    'slow ' || class AS place,
     format('class={} x{:.3f}', class, share) AS change,
     comm_ns AS cost_ns,
     'First check for late ranks with tracekit query waits: their delay counts as transfer time. '

@@ -18,7 +18,7 @@ SELECT
         'At its peak, the run reserves {:.1f} of {:.1f} GB of GPU memory', reserved_bytes / 1e9,
         memory_bytes / 1e9
     ) AS what,
-    'GPU memory' AS place,
+    'unused GPU memory' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,
     'Record a second run with a larger batch: each kernel does more work, and the number of '

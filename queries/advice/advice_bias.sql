@@ -77,7 +77,7 @@ SELECT
         sum(work_count),
         in_ms(sum(gone_ns))
     ) AS what,
-    'convolutions before batch norm' AS place,
+    'convolution bias before batch norm' AS place,
     string_agg(
         format('op={} name={} x{:.3f}', op_name, chosen_name(name), 1 - gone_ns / all_ns), '; '
         ORDER BY op_name, name

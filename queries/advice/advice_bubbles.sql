@@ -30,7 +30,7 @@ SELECT
             ), ''
         )
     ) AS what,
-    'pipeline' AS place,
+    'pipeline bubbles' AS place,
     NULL::VARCHAR AS change,
     bubble_ns::BIGINT AS cost_ns,
     'Record a second run with more micro-batches per step, interleaved stages (interleaved '

@@ -41,7 +41,7 @@ SELECT
         copy_count, pageable_count, median_bytes,
         in_ms(wait_ns), in_ms(wall_ns)
     ) AS what,
-    'host-to-device copies' AS place,
+    'exposed host-to-device copies' AS place,
     'class=memcpy_h2d remove' AS change,
     least(
         wait_ns + wall_ns, (SELECT sum(window_ns) FROM device_windows)::BIGINT - copy_ns

@@ -49,7 +49,7 @@ SELECT
         'The experts of rank {} compute for {}, {:.2f}× the mean of {} ranks', rank, in_ms(most_ns),
         most_ns / mean_ns, rank_count
     ) AS what,
-    format('experts of rank {}', rank) AS place,
+    format('slow experts of rank {}', rank) AS place,
     (
         SELECT
             string_agg(

@@ -45,7 +45,7 @@ SELECT
             ELSE ''
         END
     ) AS what,
-    'phase backward' AS place,
+    'exposed communication in backward' AS place,
     if(e.is_cpu OR NOT e.is_gradient, NULL, 'overlap') AS change,
     if(change IS NULL, mean_ns(sum(e.wall_ns)::BIGINT), sum(e.wall_ns)::BIGINT) AS cost_ns,
     any_value(r.remedy)

@@ -9,7 +9,7 @@ SELECT
         count(*), of_ranks(), in_ms(sum(dur_ns))
     )
         AS what,
-    'DistributedDataParallel' AS place,
+    'gradient copies of DistributedDataParallel' AS place,
     'module=(gradient?accumulation) op=aten::copy_ phase=backward remove' AS change,
     sum(dur_ns)::BIGINT AS cost_ns,
     'Use DistributedDataParallel(..., gradient_as_bucket_view=True), which makes gradients '

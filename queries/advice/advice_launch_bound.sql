@@ -1,6 +1,6 @@
 -- GPU idle time while the CPU launches kernels too late, by phase.
--- Excludes host stalls (1 ms or more without an open op, or within a single op), data loading, phases whose idle time
--- is at most 1 % of the window, phase `other`, and phases in which graphs launch half of the work or more. The
+-- Excludes host stalls (2 ms or more without an open op), long calls (`long_call_gap`), data loading, phases whose idle
+-- time is at most 1 % of the window, phase `other`, and phases in which graphs launch half of the work or more. The
 -- suggested change captures the training step in a CUDA graph. If that is not possible, at most a tenth of the host
 -- time of the compiled regions, or else of these phases, is assumed to remain.
 --
@@ -11,10 +11,10 @@
 WITH gaps AS (
     SELECT
         g.phase,
-        g.idle_ns >= 1_000_000 AND g.busy_op_id IS NULL AS is_pause,
+        g.idle_ns >= min_host_stall_ns() AND g.busy_op_id IS NULL AS is_pause,
         sum(g.idle_ns)::BIGINT AS idle_ns
     FROM idle_gap AS g
-    ANTI JOIN host_stalls AS s ON g.trace_id = s.trace_id AND g.gap_id = s.gap_id
+    ANTI JOIN long_call_gap AS s ON g.trace_id = s.trace_id AND g.gap_id = s.gap_id
     WHERE g.cause = 'host_bound' AND g.device <> 'cpu'
     GROUP BY ALL
 ),

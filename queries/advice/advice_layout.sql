@@ -20,7 +20,7 @@ SELECT
         '{:,} kernels convert between memory formats ({})', sum(work_count)::BIGINT,
         in_ms(sum(work_ns))
     ) AS what,
-    string_agg(word, ', ' ORDER BY word) AS place,
+    'memory format conversions: ' || string_agg(word, ', ' ORDER BY word) AS place,
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,
     sum(work_ns)::BIGINT AS cost_ns,
     'Use one memory format for the model and its input: '

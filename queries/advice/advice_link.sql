@@ -42,8 +42,8 @@ SELECT
         )
     ) AS what,
     if(
-        len(nodes) = 1, format('link within {}', nodes[1]),
-        'link between ' || array_to_string(if(nodes = [], ranks::VARCHAR[], nodes), ', ')
+        len(nodes) = 1, format('slow link within {}', nodes[1]),
+        'slow link between ' || array_to_string(if(nodes = [], ranks::VARCHAR[], nodes), ', ')
     ) AS place,
     (SELECT string_agg(change, '; ' ORDER BY change) FROM changed) AS change,
     (sum(excess_ns) OVER ())::BIGINT AS cost_ns,

@@ -40,7 +40,7 @@ worst AS (
 
 SELECT
     format('Waits for data: {}, {} in total', wait_count, in_ms(wait_ns)) AS what,
-    at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers'))
+    at_rank(rank, if(has_workers, 'slow data loader with workers', 'data loader without workers'))
         AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
     wait_ns AS cost_ns,

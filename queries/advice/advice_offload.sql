@@ -31,7 +31,7 @@ SELECT
         '{} copies of offloaded data, {} of them exposed', sum(copy_count),
         in_ms(sum(wall_ns))
     ) AS what,
-    'phase ' || string_agg(DISTINCT phase, ', ' ORDER BY phase) AS place,
+    'copies of offloaded data in ' || string_agg(DISTINCT phase, ', ' ORDER BY phase) AS place,
     string_agg(
         format('class={} phase={} remove', class, phase), '; ' ORDER BY class DESC, phase
     ) AS change,

@@ -80,8 +80,8 @@ SELECT
         ))
     ) AS what,
     if(
-        foreach_count > 0, 'optimizer with multi-tensor (foreach) kernels',
-        'optimizer with single-tensor ops'
+        foreach_count > 0, 'unfused optimizer (multi-tensor kernels)',
+        'unfused optimizer (single-tensor ops)'
     ) AS place,
     format(form, if(is_cpu, 0.4, 1) * least, remaining) AS change,
     if(is_cpu, NULL, ((1 - least) * work_ns)::BIGINT + idle_ns) AS cost_ns,

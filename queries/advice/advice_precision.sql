@@ -1,4 +1,4 @@
--- Matrix multiplications in a wider data type than the device needs to be fast, such as fp32.
+-- Matrix multiplications in fp32 or fp64 that a narrower data type would speed up.
 -- Reports fp32 (including TF32) on devices with known peak rates, and fp64 on any device. A type of half the width is
 -- assumed to take half the time.
 --
@@ -44,7 +44,7 @@ SELECT
     format(
         '{} GEMMs or convolutions of type {} take {}', work_count, dtype, in_ms(work_ns)
     ) AS what,
-    ops AS place,
+    dtype || ' GEMMs in ' || ops AS place,
     if(
         dtype = 'float',
         'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'),

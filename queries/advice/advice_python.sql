@@ -8,7 +8,7 @@
 
 WITH share (part_of_gap) AS (VALUES (0.25), (0.5), (0.75)),
 
-instants AS MATERIALIZED (
+time_points AS MATERIALIZED (
     SELECT
         (g.trace_id, g.pid, coalesce(g.busy_tid, g.tid)) AS part,
         g.trace_id, g.device,
@@ -38,8 +38,8 @@ named AS MATERIALIZED (
 
 around AS MATERIALIZED (
     SELECT m.id, m.trace_id, m.device, m.idle_ns, n.name
-    FROM interval_innermost('instants', 'named') AS i
-    INNER JOIN instants AS m USING (id)
+    FROM interval_innermost('time_points', 'named') AS i
+    INNER JOIN time_points AS m USING (id)
     INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
     WHERE NOT contains(n.name, 'sched_yield')
 ),
@@ -88,7 +88,7 @@ SELECT
         'The GPU is idle for {} during {} of {}', in_ms(l.idle_ns),
         count_of(t.call_count, 'call'), l.name
     ) AS what,
-    at_rank(r.rank, l.name) AS place,
+    at_rank(r.rank, 'GPU waits for ' || l.name) AS place,
     'range=' || chosen_name(l.name)
     || if(r.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', r.rank))
     || ' remove' AS change,

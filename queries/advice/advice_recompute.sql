@@ -76,7 +76,7 @@ SELECT
             format(', and {:.1f} GB more without recomputation', needed_bytes / 1e9), ''
         ), ''
     ) AS what,
-    'phase recompute' AS place,
+    'recomputation of activations' AS place,
     if(
         share = 1, 'recompute off',
         format('phase=recompute x{0:.2f}; host phase=recompute x{0:.2f}', 1 - share)

@@ -16,8 +16,8 @@ idle AS (
         g.trace_id,
         coalesce(sum(idle_ns) FILTER (cause = 'host_bound' OR reason = 'nothing recorded'), 0)
         ::BIGINT AS host_ns,
-        count(*) FILTER (reason = 'nothing recorded') AS silent_count,
-        coalesce(sum(idle_ns) FILTER (reason = 'nothing recorded'), 0)::BIGINT AS silent_ns,
+        count(*) FILTER (reason = 'nothing recorded') AS unrecorded_count,
+        coalesce(sum(idle_ns) FILTER (reason = 'nothing recorded'), 0)::BIGINT AS unrecorded_ns,
         coalesce(max(idle_ns) FILTER (reason = 'nothing recorded'), 0) AS longest_ns,
         coalesce(
             sum(idle_ns) FILTER (
@@ -50,8 +50,8 @@ p AS (SELECT trace_id FROM event WHERE is_python_call(category) GROUP BY ALL),
 unseen AS (
     SELECT
         coalesce(sum(i.host_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS host_ns,
-        coalesce(sum(i.silent_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS silent_ns,
-        coalesce(sum(i.silent_count) FILTER (p.trace_id IS NULL), 0) AS silent_count,
+        coalesce(sum(i.unrecorded_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS unrecorded_ns,
+        coalesce(sum(i.unrecorded_count) FILTER (p.trace_id IS NULL), 0) AS unrecorded_count,
         coalesce(max(i.longest_ns) FILTER (p.trace_id IS NULL), 0) AS longest_ns,
         sum(i.unknown_ns)::BIGINT AS unknown_ns,
         sum(i.awaited_ns)::BIGINT AS awaited_ns,
@@ -72,11 +72,11 @@ SELECT
         '{} idle for {}{} because of the host, and the trace has no Python events{}', device_word,
         in_ms(host_ns), of_ranks(),
         if(
-            silent_ns > 0.01 * window_ns,
+            unrecorded_ns > 0.01 * window_ns,
             format(
                 '. For {} of that ({} gaps, longest {}), no host thread has an event: the '
                 || 'program sleeps, reads, or computes there',
-                in_ms(silent_ns), silent_count, in_ms(longest_ns)
+                in_ms(unrecorded_ns), unrecorded_count, in_ms(longest_ns)
             ), ''
         )
     ) AS what,

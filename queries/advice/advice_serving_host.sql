@@ -46,7 +46,7 @@ WITH stage (stage, pattern, remedy) AS (
         || 'vLLM: more API servers, --api-server-count), or once at the end of an answer'
     ),
     (
-        'waiting for another engine process',
+        'another engine process',
         'vllm/distributed/device_communicators/shm_broadcast\.py\(\d+\): acquire_read$',
         'Look at the engine process that schedules: VLLM_ENABLE_V1_MULTIPROCESSING=0 records it '
         || 'in the same trace, and py-spy shows its Python stack'
@@ -109,7 +109,7 @@ chosen AS (
     SELECT
         l.*, t.rank,
         if(
-            l.stage LIKE 'waiting %', NULL,
+            l.stage = 'another engine process', NULL,
             'range=' || chosen_name(l.name)
             || if(
                 t.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', t.rank)
@@ -122,7 +122,7 @@ chosen AS (
 SELECT
     format('The GPU is idle for {} in {} of {}', in_ms(wait_ns), count_of(call_count, 'call'), name)
         AS what,
-    at_rank(rank, stage) AS place,
+    at_rank(rank, 'GPU waits for ' || stage) AS place,
     range || ' x0-0.1' AS change,
     wait_ns AS cost_ns,
     remedy,

@@ -41,7 +41,7 @@ steps AS (
 SELECT
     format('{} of {}: preempted requests are computed again', count_of(call_count, 'call'), name)
         AS what,
-    'engine: KV cache' AS place,
+    'preempted requests: small KV cache' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,
     'Record a second run with a larger cache or fewer concurrent requests (vLLM '
@@ -57,7 +57,7 @@ SELECT
         || 'prefill',
         full_count, step_count, most
     ) AS what,
-    'engine: tokens per step' AS place,
+    'split prefill: tokens per step' AS place,
     format('batch tokens={}', 2 * most) AS change,
     NULL AS cost_ns,
     format(

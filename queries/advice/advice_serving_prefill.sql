@@ -80,7 +80,7 @@ SELECT
         || 'step alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), held_count,
         in_ms(decode_ns)
     ) AS what,
-    if(is_long, 'engine: tokens per step', 'engine: prefill between decode steps') AS place,
+    'decoding waits for prefill' || if(is_long, ': tokens per step', '') AS place,
     if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
     held_ns::BIGINT AS cost_ns,
     if(

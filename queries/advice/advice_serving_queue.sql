@@ -62,7 +62,7 @@ summed AS (
     GROUP BY ALL
 ),
 
-instants AS (
+time_points AS (
     SELECT
         run_id,
         next_start_ns(run_id, at_ns, 0) - at_ns AS dur_ns,
@@ -80,7 +80,7 @@ filled AS (
         coalesce(m.token_count >= 0.8 * e.cache_token_count, FALSE) AS is_full,
         m.due_count - m.waiting_count - m.running_count AS held_count,
         m.waiting_count + m.running_count AS sent_count
-    FROM instants AS m
+    FROM time_points AS m
     INNER JOIN engine AS e USING (run_id)
 ),
 
@@ -151,9 +151,9 @@ SELECT
         END
     ) AS what,
     CASE cause
-        WHEN 'client' THEN 'client: queue before sending'
-        WHEN 'batch' THEN 'engine: limit of running requests'
-        ELSE 'engine: KV cache'
+        WHEN 'client' THEN 'client: requests queue before sending'
+        WHEN 'batch' THEN 'requests wait: limit of running requests'
+        ELSE 'requests wait: full KV cache'
     END AS place,
     if(cause = 'cache', format('kv tokens={}', more), format('batch limit={}', more)) AS change,
     wait_ns::BIGINT AS cost_ns,

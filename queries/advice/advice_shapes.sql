@@ -95,7 +95,7 @@ SELECT
         sum(product_count), arg_max(size, work_ns - left_ns),
         in_ms(sum(work_ns - left_ns))
     ) AS what,
-    string_agg(DISTINCT op_name, ', ' ORDER BY op_name) AS place,
+    'unaligned GEMM shapes in ' || string_agg(DISTINCT op_name, ', ' ORDER BY op_name) AS place,
     string_agg(
         format(
             'class=gemm op={} name={} x{:.3f}', op_name, chosen_name(name), left_ns / work_ns

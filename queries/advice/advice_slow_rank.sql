@@ -26,7 +26,7 @@ SELECT
         'Rank {} computes for {}, {} more than the median of {} ranks', rank, in_ms(compute_ns),
         in_ms(more_ns), rank_count
     ) AS what,
-    format('rank {}', rank) AS place,
+    format('slow rank {}', rank) AS place,
     'ranks=median' AS change,
     more_ns AS cost_ns,
     'Balance the work (sequence lengths, layers per stage). If it is balanced, check the '

@@ -25,7 +25,7 @@ SELECT
         '{:,} {} collectives with a median size of {:,.0f} bytes take {}', message_count, class,
         median_bytes, in_ms(comm_ns)
     ) AS what,
-    class AS place,
+    'small messages: ' || class AS place,
     -- Below 64 KiB, latency dominates on any link.
     format(
         if(median_bytes < 65536, 'class={0} x0-0.1', 'latency class={0} x0.1; class={0} x0-1'),

@@ -8,7 +8,7 @@
 SELECT
     format('{:,} kernels or ops set gradients to zero ({})', count(*), in_ms(sum(a.dur_ns)))
         AS what,
-    'Optimizer.zero_grad' AS place,
+    'gradients filled with zeros' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
     sum(a.dur_ns)::BIGINT AS cost_ns,
     'Use optimizer.zero_grad(set_to_none=True), which is the default' AS remedy,

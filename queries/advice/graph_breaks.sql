@@ -1,4 +1,4 @@
--- Calls that wait for the GPU between two kernel launches of one step and so prevent capturing it in a CUDA graph.
+-- Calls that wait for the GPU between two kernel launches of a step, which cannot be captured in one CUDA graph.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -30,7 +30,7 @@
 
 -- Threads that have launches but no other events, in traces with ops. torch records ops only on
 -- threads that it knows.
-WITH silent_launch AS (
+WITH launch_without_op AS (
     SELECT l.trace_id, l.launch_id
     FROM launch AS l
     INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id AND NOT t.is_training
@@ -97,7 +97,7 @@ launch_fact AS (
     LEFT JOIN launch_context AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN adjacent_launches AS n USING (trace_id, launch_id)
-    LEFT JOIN silent_launch AS q USING (trace_id, launch_id)
+    LEFT JOIN launch_without_op AS q USING (trace_id, launch_id)
     LEFT JOIN generating_launch AS g USING (trace_id, launch_id)
     LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL

@@ -11,7 +11,7 @@
 --   phase     VARCHAR  forward, recompute, backward, or optimizer; NULL if unknown
 --   is_named  BOOLEAN  the phase follows from the name of the kernel
 
-WITH silent AS (
+WITH trace_without_phase AS (
     SELECT trace_id
     FROM trace_traits
     WHERE NOT is_training AND NOT has_modules AND NOT has_phases
@@ -20,7 +20,7 @@ WITH silent AS (
 kernel_name AS (
     SELECT DISTINCT name, class
     FROM device_events
-    WHERE kind <> 'memcpy' AND device <> 'cpu' AND trace_id IN (FROM silent)
+    WHERE kind <> 'memcpy' AND device <> 'cpu' AND trace_id IN (FROM trace_without_phase)
 ),
 
 name_phase AS MATERIALIZED (
@@ -39,7 +39,7 @@ work AS MATERIALIZED (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     INNER JOIN name_phase AS n ON d.name = n.name AND d.class = n.class
     WHERE
-        d.trace_id IN (FROM silent)
+        d.trace_id IN (FROM trace_without_phase)
         AND EXISTS (FROM name_phase WHERE phase IN ('backward', 'optimizer'))
 ),
 

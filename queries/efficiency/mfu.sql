@@ -1,7 +1,7 @@
 -- Model FLOPs utilization (MFU) of each step, per device.
 -- MFU is the FLOPs of GEMMs, attention, and convolutions, relative to the dense peak rate over the step. It excludes
 -- recompute; HFU includes it. If less than min_covered_pct of the time of these kernels has known FLOPs, both are
--- refused, unless run.json has parameter counts: 4 N + 2 T FLOPs per token for N parameters, T of them trained. Without
+-- NULL, unless run.json has parameter counts: 4 N + 2 T FLOPs per token for N parameters, T of them trained. Without
 -- steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, and columns measured_peak_… to rates
 -- measured by `tracekit bench`.
 --
@@ -26,7 +26,7 @@
 --   hfu_pct                   DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if source is parameters
 --   work_mfu_pct              DOUBLE   MFU relative to work_ns; useful if the range of the last step ends long after its work
 --   run_mfu_pct               DOUBLE   MFU of an unprofiled step; NULL if none was measured
---   at_least_mfu_pct          DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
+--   at_least_mfu_pct          DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is NULL, 0 to 100
 --   unknown_ops               VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
 --   reason                    VARCHAR  why MFU is not reported; else NULL
 --   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for dtype, FLOP/s
@@ -328,7 +328,7 @@ SELECT
     if(
         reason IS NULL AND step IS NOT NULL,
         100.0 * model_ideal_ns
-        / (SELECT r.plain_step_ns FROM run_idle AS r WHERE r.idle_pct IS NOT NULL),
+        / (SELECT r.unprofiled_step_ns FROM run_idle AS r WHERE r.idle_pct IS NOT NULL),
         NULL
     ) AS run_mfu_pct,
     if(is_at_least, 100.0 * model_ideal_ns / step_ns, NULL) AS at_least_mfu_pct,

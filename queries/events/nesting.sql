@@ -39,12 +39,12 @@ opened AS (
     WHERE last_inside.position > outside.position
 ),
 
-instant AS (
+time_point AS (
     SELECT part, position AS id, position AS at_ns
     FROM numbered
 ),
 
-surrounding AS (SELECT * FROM interval_innermost('instant', 'opened')),
+surrounding AS (SELECT * FROM interval_innermost('time_point', 'opened')),
 
 depth_from AS (
     SELECT part, at_ns AS position, at_ns + dur_ns AS behind_position, depth

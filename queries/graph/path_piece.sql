@@ -57,7 +57,7 @@ op_border AS (
 ),
 
 -- Times at which the innermost op may change.
-instant AS MATERIALIZED (
+time_point AS MATERIALIZED (
     SELECT part_id, part, at_ns, row_number() OVER () AS id
     FROM (
         SELECT part_id, part, start_ns AS at_ns
@@ -73,8 +73,8 @@ instant AS MATERIALIZED (
 
 entered AS (
     SELECT m.part_id, m.at_ns, i.span_id AS event_id
-    FROM instant AS m
-    LEFT JOIN interval_innermost('instant', 'path_op') AS i USING (id)
+    FROM time_point AS m
+    LEFT JOIN interval_innermost('time_point', 'path_op') AS i USING (id)
     WINDOW part AS (PARTITION BY m.part_id ORDER BY m.at_ns)
     QUALIFY row_number() OVER part = 1 OR i.span_id IS DISTINCT FROM lag(i.span_id) OVER part
 ),

@@ -71,7 +71,7 @@ loss AS (
             sum(c.gap_count)::BIGINT AS gap_count,
             (
                 any_value(w.window_ns)
-                * greatest(any_value(r.plain_step_ns - r.work_ns), 0)
+                * greatest(any_value(r.unprofiled_step_ns - r.work_ns), 0)
                 / any_value(r.recorded_step_ns)
             )::BIGINT AS most_ns
         FROM idle_causes AS c

@@ -76,7 +76,7 @@ pause AS MATERIALIZED (
     INNER JOIN last_launch AS l ON g.part = l.trace_id AND g.end_ns <= l.last_ns
     ASOF LEFT JOIN step_ranges AS r ON g.part = r.trace_id AND g.start_ns >= r.ts_ns
     ASOF LEFT JOIN op AS o ON g.part = o.trace_id AND g.end_ns <= o.ts_ns
-    WHERE g.end_ns - g.start_ns >= 2000000
+    WHERE g.end_ns - g.start_ns >= min_host_stall_ns()
 ),
 
 -- Stalls outside steps have no step number, so count the stalls instead.

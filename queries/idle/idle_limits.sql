@@ -1,4 +1,4 @@
--- Time limits for the causes of idle gaps; see `idle_gap`.
+-- Time limits for the causes of idle gaps (`idle_gap`) and for host stalls (`host_pauses`).
 --
 -- Kind: function
 
@@ -18,3 +18,6 @@ CREATE OR REPLACE MACRO usual_delay_count() AS 10;
 -- If no thread of a process has an op, call, or Python function for this long, the activity of the
 -- host is unknown. Python code between two ops rarely takes longer.
 CREATE OR REPLACE MACRO unrecorded_limit_ns() AS 200000;
+
+-- Shortest host stall. Shorter pauses between ops are common in Python.
+CREATE OR REPLACE MACRO min_host_stall_ns() AS 2000000;

@@ -22,9 +22,9 @@ CREATE OR REPLACE MACRO interval_depth(relation) AS TABLE (
 
     SELECT
         part, at_ns,
-        (sum(step) OVER instants)::BIGINT AS depth,
-        coalesce(lead(at_ns) OVER instants - at_ns, 0) AS dur_ns
+        (sum(step) OVER time_points)::BIGINT AS depth,
+        coalesce(lead(at_ns) OVER time_points - at_ns, 0) AS dur_ns
     FROM boundary
     WINDOW
-        instants AS (PARTITION BY part ORDER BY at_ns, step DESC ROWS UNBOUNDED PRECEDING)
+        time_points AS (PARTITION BY part ORDER BY at_ns, step DESC ROWS UNBOUNDED PRECEDING)
 );

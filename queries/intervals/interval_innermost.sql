@@ -1,4 +1,4 @@
--- Innermost open span at each of the given times: interval_innermost('instants', 'spans').
+-- Innermost open span at each of the given times: interval_innermost('time_points', 'spans').
 -- The innermost span is the one that started last, or the shortest of equal starts. Spans may overlap without nesting;
 -- times without an open span have no row. Two ASOF joins find the range of numbered times inside each span. A segment
 -- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length, so the cost is one
@@ -6,25 +6,25 @@
 --
 -- Kind:   function
 -- Params:
---   instants  VARCHAR  relation with part, id, at_ns
+--   time_points  VARCHAR  relation with part, id, at_ns
 --   spans    VARCHAR  relation with part, id, start_ns, end_ns
 -- Columns:
 --   id       BIGINT  id of the time
 --   span_id  BIGINT  innermost open span
 
-CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
+CREATE OR REPLACE MACRO interval_innermost(time_points, spans) AS TABLE (
     WITH numbered AS (
         SELECT part, at_ns, row_number() OVER (PARTITION BY part ORDER BY at_ns) AS number
-        FROM query_table(instants)
+        FROM query_table(time_points)
         GROUP BY part, at_ns
     ),
 
     entered AS (
-        SELECT span.part, span.id, span.start_ns, span.end_ns, instant.number AS first_number
+        SELECT span.part, span.id, span.start_ns, span.end_ns, time_point.number AS first_number
         FROM query_table(spans) AS span
-        ASOF INNER JOIN numbered AS instant
-            ON span.part = instant.part AND span.start_ns <= instant.at_ns
-        WHERE instant.at_ns < span.end_ns
+        ASOF INNER JOIN numbered AS time_point
+            ON span.part = time_point.part AND span.start_ns <= time_point.at_ns
+        WHERE time_point.at_ns < span.end_ns
     ),
 
     bounded AS (
@@ -32,10 +32,10 @@ CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
             entered.part,
             (entered.start_ns, -entered.end_ns, entered.id) AS place,
             entered.first_number,
-            instant.number + 1 AS behind_number
+            time_point.number + 1 AS behind_number
         FROM entered
-        ASOF INNER JOIN numbered AS instant
-            ON entered.part = instant.part AND entered.end_ns > instant.at_ns
+        ASOF INNER JOIN numbered AS time_point
+            ON entered.part = time_point.part AND entered.end_ns > time_point.at_ns
     ),
 
     -- Part of the range that remains for each block length.
@@ -95,8 +95,8 @@ CREATE OR REPLACE MACRO interval_innermost(instants, spans) AS TABLE (
         GROUP BY looked_at.part, looked_at.number
     )
 
-    SELECT instant.id, innermost.span_id
-    FROM query_table(instants) AS instant
+    SELECT time_point.id, innermost.span_id
+    FROM query_table(time_points) AS time_point
     INNER JOIN numbered USING (part, at_ns)
     INNER JOIN innermost USING (part, number)
 );

@@ -23,21 +23,21 @@ CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
         WHERE start_ns < end_ns
     ),
 
-    instant AS (
+    time_point AS (
         SELECT
             part, at_ns AS start_ns,
-            lead(at_ns) OVER instants AS end_ns,
-            last_value(if(layer = 1, id, NULL) IGNORE NULLS) OVER instants AS first_id,
-            last_value(if(layer = 2, id, NULL) IGNORE NULLS) OVER instants AS second_id,
-            last_value(if(layer = 3, id, NULL) IGNORE NULLS) OVER instants AS third_id
+            lead(at_ns) OVER time_points AS end_ns,
+            last_value(if(layer = 1, id, NULL) IGNORE NULLS) OVER time_points AS first_id,
+            last_value(if(layer = 2, id, NULL) IGNORE NULLS) OVER time_points AS second_id,
+            last_value(if(layer = 3, id, NULL) IGNORE NULLS) OVER time_points AS third_id
         FROM boundary
         WINDOW
-            instants AS (PARTITION BY part ORDER BY at_ns, id <> 0 ROWS UNBOUNDED PRECEDING)
+            time_points AS (PARTITION BY part ORDER BY at_ns, id <> 0 ROWS UNBOUNDED PRECEDING)
     )
 
     SELECT
         part, start_ns, end_ns,
         coalesce(nullif(first_id, 0), nullif(second_id, 0), nullif(third_id, 0)) AS id
-    FROM instant
+    FROM time_point
     WHERE start_ns < end_ns
 );

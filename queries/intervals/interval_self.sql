@@ -23,11 +23,11 @@ CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
     swept AS (
         SELECT
             *,
-            sum(step) OVER instants AS depth,
-            lead(at_ns) OVER instants AS until_ns,
-            row_number() OVER instants AS position
+            sum(step) OVER time_points AS depth,
+            lead(at_ns) OVER time_points AS until_ns,
+            row_number() OVER time_points AS position
         FROM boundary
-        WINDOW instants AS (PARTITION BY part ORDER BY at_ns, step, tie, id)
+        WINDOW time_points AS (PARTITION BY part ORDER BY at_ns, step, tie, id)
     ),
 
     owned AS (

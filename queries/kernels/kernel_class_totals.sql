@@ -13,7 +13,7 @@
 --   step_wall_ns  DOUBLE  exclusive busy time per step, ns; NULL without steps
 -- View:
 --   breakdown  title="Kernel classes" label=class bar=wall_pct
---              figures=wall_ns,wall_pct,kernel_count,step_wall_ns titles=busy,share,kernels,busy colour=kind most=8 one=class many=classes
+--              figures=wall_ns,wall_pct,kernel_count,step_wall_ns titles="busy,% of window,kernels,busy" colour=kind most=8 one=class many=classes
 --   chart      name=kernel_classes form=bars title="GPU time by kernel class" y=class order=rows x=wall_ns
 --              axis="wall time of all devices" colour=kind largest=wall_ns tip=class,kind,wall_ns,wall_pct,kernel_ns,kernel_count
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns

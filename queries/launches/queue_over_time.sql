@@ -24,7 +24,7 @@ WITH queued AS (
 ),
 
 -- Queue length after each boundary, and its maximum at the boundary.
-instant AS (
+time_point AS (
     SELECT
         part, at_ns,
         max(depth) FILTER (dur_ns > 0) AS highest,
@@ -41,12 +41,12 @@ summed AS (
         coalesce(sum(depth::HUGEINT * dur_ns) OVER (
             PARTITION BY part ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ), 0) AS before_ns
-    FROM instant
+    FROM time_point
 ),
 
 extent AS (
     SELECT part, min(at_ns) AS first_ns, max(at_ns) - first_ns AS span_ns
-    FROM instant
+    FROM time_point
     GROUP BY part
     HAVING span_ns > 0
 ),
@@ -71,7 +71,7 @@ placed AS (
         least($points * (m.at_ns - x.first_ns)::HUGEINT // x.span_ns, $points - 1)::BIGINT
             AS number,
         m.highest
-    FROM instant AS m
+    FROM time_point AS m
     INNER JOIN extent AS x USING (part)
 ),
 

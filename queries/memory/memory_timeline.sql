@@ -23,7 +23,7 @@ WITH span AS (
     GROUP BY trace_id, device
 ),
 
-instant AS (
+time_point AS (
     SELECT
         e.trace_id, e.device,
         max(e.allocated_bytes) AS allocated_bytes,
@@ -56,7 +56,7 @@ kind AS (SELECT DISTINCT trace_id, device, category FROM change),
 
 listed AS (
     SELECT m.*, k.category
-    FROM instant AS m
+    FROM time_point AS m
     INNER JOIN kind AS k USING (trace_id, device)
 ),
 
@@ -84,7 +84,7 @@ result AS (
         m.*,
         '(before the recording)' AS category,
         m.allocated_bytes - coalesce(k.bytes, 0) AS bytes
-    FROM instant AS m
+    FROM time_point AS m
     LEFT JOIN known AS k USING (trace_id, device, place)
 )
 

@@ -40,7 +40,7 @@ launches AS (
         AND trace_id IN (SELECT trace_id FROM ranges)
 ),
 
-instants AS (
+time_points AS (
     SELECT
         (trace_id, pid, tid) AS part, (trace_id::BIGINT << 40) + event_id AS id, ts_ns AS at_ns
     FROM launches
@@ -68,7 +68,7 @@ launched AS (
         l.trace_id, l.number, l.range_count, i.name AS op,
         if(l.ts_ns < o.end_ns, o.name, NULL) AS top_op
     FROM launches AS l
-    LEFT JOIN interval_innermost('instants', 'ops') AS s
+    LEFT JOIN interval_innermost('time_points', 'ops') AS s
         ON (l.trace_id::BIGINT << 40) + l.event_id = s.id
     LEFT JOIN ops AS i ON s.span_id = i.id
     ASOF LEFT JOIN outermost AS o

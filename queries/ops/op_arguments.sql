@@ -36,7 +36,7 @@ WITH own_module AS (
     GROUP BY ALL
 ),
 
-instant AS (
+time_point AS (
     SELECT trace_id AS part, place AS id, place AS at_ns
     FROM op_work
     WHERE $within = 'op'
@@ -49,7 +49,7 @@ open_op AS (
     WHERE behind_place > place + 1 AND $within = 'op'
 ),
 
-outer_op AS (SELECT * FROM interval_innermost('instant', 'open_op')),
+outer_op AS (SELECT * FROM interval_innermost('time_point', 'open_op')),
 
 call AS (
     SELECT

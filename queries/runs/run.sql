@@ -20,10 +20,10 @@
 --   repeat_count               BIGINT     number of measured repeats
 --   mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
 --   mean_step_ns               DOUBLE     mean step measured on rank 0 without ranges or the profiler, ns
---   plain_step_ns              BIGINT     median step measured on rank 0 without ranges or the profiler, ns
+--   unprofiled_step_ns         BIGINT     median step measured on rank 0 without ranges or the profiler, ns
 --   ranges_step_ns             BIGINT     median step with ranges, ns
 --   profiled_step_ns           BIGINT     median step with ranges and profiler, ns
---   profiled_step_pct          DOUBLE     profiled_step_ns / plain_step_ns, percent
+--   profiled_step_pct          DOUBLE     profiled_step_ns / unprofiled_step_ns, percent
 --   peak_device_bytes          BIGINT     highest peak of allocated device memory of a rank, bytes
 --   peak_reserved_bytes        BIGINT     highest peak of reserved device memory of a rank, bytes
 --   peak_host_bytes            BIGINT     highest peak of host memory of a rank, bytes
@@ -43,9 +43,9 @@ SELECT
     r.batch_size, r.sequence_length,
     s.repeat_count,
     r.tokens_per_s_mean AS mean_tokens_per_s, r.tokens_per_s_std AS std_tokens_per_s,
-    s.mean_ns AS mean_step_ns, s.plain_ns AS plain_step_ns,
+    s.mean_ns AS mean_step_ns, s.median_ns AS unprofiled_step_ns,
     r.ranges_step_ns, r.profiled_step_ns,
-    100.0 * r.profiled_step_ns / nullif(s.plain_ns, 0) AS profiled_step_pct,
+    100.0 * r.profiled_step_ns / nullif(s.median_ns, 0) AS profiled_step_pct,
     r.peak_device_allocated_bytes AS peak_device_bytes,
     r.peak_device_reserved_bytes AS peak_reserved_bytes, r.peak_host_bytes, r.devices, r.processor,
     r.core_count, r.request_count, r.rejected_count,

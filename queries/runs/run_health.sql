@@ -40,7 +40,7 @@ fact AS (
         r.*,
         r.outcome = 'unreadable' AS is_unreadable,
         100.0 * r.tokens_per_s_std / nullif(r.tokens_per_s_mean, 0) AS spread_pct,
-        100.0 * (r.profiled_step_ns / nullif(s.plain_ns, 0) - 1) AS slowdown_pct,
+        100.0 * (r.profiled_step_ns / nullif(s.median_ns, 0) - 1) AS slowdown_pct,
         q.measured_count, q.left_out_count, b.without_time_count, b.timed_count, b.wide_count,
         r.stage = 'bench' OR r.benchmark_count > 0 AS is_bench
     FROM run AS r

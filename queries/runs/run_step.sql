@@ -3,7 +3,7 @@
 -- Kind:   function
 -- Access: private
 -- Columns:
---   run_id VARCHAR, repeat_count BIGINT, mean_ns DOUBLE, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
+--   run_id VARCHAR, repeat_count BIGINT, mean_ns DOUBLE, median_ns BIGINT, low_ns BIGINT, high_ns BIGINT
 
 CREATE OR REPLACE MACRO run_step() AS TABLE (
     WITH repeated AS (
@@ -25,7 +25,7 @@ CREATE OR REPLACE MACRO run_step() AS TABLE (
             r.plain_step_low_ns IS NULL,
             coalesce(p.ns[2]::BIGINT, r.plain_step_ns),
             r.plain_step_ns
-        ) AS plain_ns,
+        ) AS median_ns,
         coalesce(r.plain_step_low_ns, p.ns[1]::BIGINT) AS low_ns,
         coalesce(r.plain_step_high_ns, p.ns[3]::BIGINT) AS high_ns
     FROM run AS r

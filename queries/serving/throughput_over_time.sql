@@ -51,7 +51,7 @@ extent AS (
     HAVING interval_ns > 0
 ),
 
-instant AS (
+time_point AS (
     SELECT
         run_id,
         unnest(token_ns) AS at_ns,
@@ -86,7 +86,7 @@ placed AS (
         m.*,
         least($points * (m.at_ns - x.first_ns)::HUGEINT // x.interval_ns, $points - 1)::BIGINT
             AS part
-    FROM instant AS m
+    FROM time_point AS m
     INNER JOIN extent AS x USING (run_id)
 ),
 

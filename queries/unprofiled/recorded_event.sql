@@ -76,7 +76,7 @@ pause AS (
     INNER JOIN graph_clock AS c USING (trace_id)
 ),
 
-instant AS MATERIALIZED (
+time_point AS MATERIALIZED (
     SELECT
         part, at_ns,
         sum(count(*) FILTER (WHERE is_op)) OVER until_then AS ops,
@@ -107,8 +107,8 @@ in_edge AS (
         sum(z.own_ranges - coalesce(a.own_ranges, 0)) / 2 AS own_range_count,
         sum(z.pythons - coalesce(a.pythons, 0)) / 2 AS python_count
     FROM counted AS c
-    ASOF INNER JOIN instant AS z ON c.part = z.part AND c.target_ns >= z.at_ns
-    ASOF LEFT JOIN instant AS a ON c.part = a.part AND c.source_ns >= a.at_ns
+    ASOF INNER JOIN time_point AS z ON c.part = z.part AND c.target_ns >= z.at_ns
+    ASOF LEFT JOIN time_point AS a ON c.part = a.part AND c.source_ns >= a.at_ns
     GROUP BY c.edge_id
 ),
 
@@ -132,7 +132,7 @@ of_thread AS (
 
 dispatching AS (
     SELECT DISTINCT part
-    FROM instant
+    FROM time_point
     WHERE ops > 0
 ),
 

@@ -9,7 +9,7 @@
 -- Columns:
 --   trace_id           BIGINT -> trace
 --   replayed_ns        BIGINT           step time with the recorded edge weights, ns
---   plain_ns           BIGINT           step time with the unprofiled edge weights, ns
+--   unprofiled_ns      BIGINT           step time with the unprofiled edge weights, ns
 --   low_ns             BIGINT           step time with the lower bounds of the unprofiled weights, ns
 --   high_ns            BIGINT           step time with the upper bounds of the unprofiled weights, ns
 --   recorded_ns        BIGINT           step time from the recorded times, ns
@@ -20,10 +20,10 @@ SELECT
     m.trace_id,
     m.bound,
     r.spanned_count,
-    e.weight_ns, w.plain_ns, w.low_ns, w.high_ns, w.host_ns, p.plain_ns AS wanted_ns
+    e.weight_ns, w.usual_ns, w.low_ns, w.high_ns, w.host_ns, p.step_ns AS wanted_ns
 FROM graph_edge AS e
-INNER JOIN plain_weight AS w USING (edge_id)
+INNER JOIN unprofiled_weight AS w USING (edge_id)
 LEFT JOIN step_bound AS m ON e.target_node = m.node
 LEFT JOIN recorded_step AS r ON m.trace_id = r.trace_id
-LEFT JOIN plain_step AS p ON EXISTS (FROM recorded_step WHERE step_count > 0)
+LEFT JOIN measured_step AS p ON EXISTS (FROM recorded_step WHERE step_count > 0)
 ORDER BY e.edge_id

@@ -10,9 +10,9 @@
 --   measured_ns  BIGINT   step time measured without the profiler, ns
 --   unprofiled_ns BIGINT, low_ns BIGINT, high_ns BIGINT
 --   factor       DOUBLE   host slowdown factor at which the replay matches the measured step
---   basis        VARCHAR  plain step or constants
+--   basis        VARCHAR  measured or constants
 --   reason       VARCHAR
---   is_replayed  BOOLEAN  the weights of plain_weight, with this factor, describe the unprofiled run
+--   is_replayed  BOOLEAN  the weights of unprofiled_weight, with this factor, describe the unprofiled run
 
 WITH covered AS (
     SELECT
@@ -30,31 +30,31 @@ estimate AS (
         r.trace_id, r.step_count,
         round(r.recorded_ns)::BIGINT AS recorded_ns,
         round(r.work_ns)::BIGINT AS work_ns,
-        p.plain_ns AS measured_ns,
+        p.step_ns AS measured_ns,
         m.factor_millionths / 1e6 AS factor,
         abs(m.replayed_ns / m.recorded_ns - 1) AS replay_error,
         m.recorded_ns AS loop_step_ns,
         coalesce(c.share, 0) AS paired_share,
         c.ratio,
-        if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
-        0.96 * least(m.low_ns, m.plain_ns, m.high_ns) AS estimated_low_ns,
-        1.04 * greatest(m.low_ns, m.plain_ns, m.high_ns) AS estimated_high_ns,
+        if(p.step_ns IS NULL, 'constants', 'measured') AS basis,
+        0.96 * least(m.low_ns, m.unprofiled_ns, m.high_ns) AS estimated_low_ns,
+        1.04 * greatest(m.low_ns, m.unprofiled_ns, m.high_ns) AS estimated_high_ns,
         -- An unprofiled step is at most as long as the recorded step, and at least as long as its
         -- work. Replays of few steps can violate both.
         round(
-            coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
+            coalesce(p.step_ns, least(greatest(m.unprofiled_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
         round(
             coalesce(
-                p.low_ns, p.plain_ns,
+                p.low_ns, p.step_ns,
                 greatest(estimated_low_ns, least(coalesce(r.work_ns, 0), usual_ns))
             )
         )::BIGINT AS least_ns,
-        round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
+        round(coalesce(p.high_ns, p.step_ns, estimated_high_ns))::BIGINT AS most_ns
     FROM recorded_step AS r
     INNER JOIN replayed_step AS m USING (trace_id)
     LEFT JOIN covered AS c USING (trace_id)
-    LEFT JOIN plain_step AS p ON r.step_count > 0
+    LEFT JOIN measured_step AS p ON r.step_count > 0
 ),
 
 judged AS (
@@ -100,15 +100,15 @@ judged AS (
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
                 THEN printf(
                     'no estimate: too few nested ops (%.0f %% of the host time) to derive the '
-                    || 'host slowdown; pass a measured step with --plain-step',
+                    || 'host slowdown; pass a measured step with --unprofiled-step',
                     100 * paired_share
                 )
             WHEN basis = 'constants' AND ratio > 3.4
                 THEN
                     'the host was more than three times slower than usual: pass a measured step '
-                    || 'with --plain-step'
+                    || 'with --unprofiled-step'
             WHEN basis = 'constants' AND most_ns > 2 * least_ns
-                THEN 'too wide for a single figure: pass a measured step with --plain-step'
+                THEN 'too wide for a single figure: pass a measured step with --unprofiled-step'
         END AS reason
     FROM estimate
 )

@@ -9,12 +9,12 @@
 -- Columns:
 --   recorded_step_ns   BIGINT   mean recorded step, ns
 --   work_ns            BIGINT   GPU busy time per step, ns
---   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
+--   unprofiled_step_ns BIGINT   measured step without the profiler, ns; NULL if not measured
 --   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only their median is known
 --   high_ns            BIGINT   90th percentile of the measured steps, ns
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct           DOUBLE   idle share of the measured step, 0 to 100; NULL if not measured, or if shorter than the work
---   source             VARCHAR  given (by --plain-step) or measured
+--   source             VARCHAR  given (by --unprofiled-step) or measured
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
 -- Empty: device_events: no GPU work was recorded
 -- Empty: no steps are marked
@@ -22,12 +22,12 @@
 SELECT
     s.mean_span_ns::BIGINT AS recorded_step_ns,
     s.step_work_ns::BIGINT AS work_ns,
-    p.plain_ns AS plain_step_ns,
+    p.step_ns AS unprofiled_step_ns,
     p.low_ns, p.high_ns,
     share_left(s.step_work_ns, s.mean_span_ns) AS recorded_idle_pct,
-    if(p.plain_ns >= 0.97 * s.step_work_ns, share_left(s.step_work_ns, p.plain_ns), NULL)
+    if(p.step_ns >= 0.97 * s.step_work_ns, share_left(s.step_work_ns, p.step_ns), NULL)
         AS idle_pct,
     p.source
 FROM step_totals AS s
-LEFT JOIN plain_step AS p ON TRUE
+LEFT JOIN measured_step AS p ON TRUE
 WHERE s.mean_span_ns > 0 AND EXISTS (FROM device_windows WHERE device <> 'cpu')

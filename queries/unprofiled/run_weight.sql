@@ -1,6 +1,6 @@
 -- Edge weights of the unprofiled run: quick, typical, and slow.
 -- If a measured step is known, the factor in `run_basis` scales the host's own time. Otherwise, the bounds of
--- `plain_weight` are the quick and slow weights. The table is empty if `run_basis` gives a reason against a replay.
+-- `unprofiled_weight` are the quick and slow weights. The table is empty if `run_basis` gives a reason against a replay.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -20,13 +20,13 @@ WITH basis AS (
 weight AS (
     SELECT
         g.*,
-        p.plain_ns + coalesce((b.factor - 1) * p.host_ns, 0) AS run_ns,
+        p.usual_ns + coalesce((b.factor - 1) * p.host_ns, 0) AS run_ns,
         if(b.is_measured, run_ns, p.low_ns) * coalesce(g.quick_ns / nullif(g.usual_ns, 0), 1)
             AS least_ns,
         if(b.is_measured, run_ns, p.high_ns) * coalesce(g.slow_ns / nullif(g.usual_ns, 0), 1)
             AS most_ns
     FROM graph_weight AS g
-    INNER JOIN plain_weight AS p USING (edge_id)
+    INNER JOIN unprofiled_weight AS p USING (edge_id)
     INNER JOIN basis AS b ON b.is_replayed
 )
 

@@ -1,5 +1,5 @@
 -- Step time and idle share without the profiler, per rank.
--- Uses the step measured without the profiler (run.json or `--plain-step`) if known. Otherwise, the dependency graph is
+-- Uses the step measured without the profiler (run.json or `--unprofiled-step`) if known. Otherwise, the dependency graph is
 -- replayed without profiler overhead: a constant per kind of event, and the host slowdown derived from the time between
 -- the start of an op and its first nested op.
 --
@@ -9,7 +9,7 @@
 --   rank                INTEGER
 --   recorded_step_ns    BIGINT   recorded step, ns; the device window if no steps are marked
 --   work_ns             BIGINT   busy time per step of the busiest accelerator, ns; NULL on cpu
---   plain_step_ns       BIGINT   measured step without the profiler, ns; NULL if not measured
+--   measured_step_ns    BIGINT   measured step without the profiler, ns; NULL if not measured
 --   unprofiled_step_ns  BIGINT   step time without the profiler, ns; NULL if reason is set
 --   low_ns BIGINT, high_ns BIGINT
 --   recorded_idle_pct   DOUBLE   idle share of the recorded step, 0 to 100
@@ -18,7 +18,7 @@
 --   idle_high_pct       DOUBLE   upper bound, 0 to 100
 --   profiler_idle_pct   DOUBLE   share of the recorded idle time caused by the profiler, 0 to 100
 --   host_factor         DOUBLE   host slowdown factor at which the replay matches the measured step; near 1 if the model is right
---   basis               VARCHAR  plain step or constants
+--   basis               VARCHAR  measured or constants
 --   reason              VARCHAR  why there is no estimate
 -- Keep:     rank, recorded_step_ns, unprofiled_step_ns, low_ns, high_ns, recorded_idle_pct, idle_pct, basis
 -- Invariant: unprofiled_step_ns IS NOT NULL OR reason IS NOT NULL
@@ -31,7 +31,7 @@ SELECT
     t.rank,
     b.recorded_ns AS recorded_step_ns,
     b.work_ns,
-    b.measured_ns AS plain_step_ns,
+    b.measured_ns AS measured_step_ns,
     b.unprofiled_ns AS unprofiled_step_ns,
     b.low_ns, b.high_ns,
     share_left(b.work_ns, b.recorded_ns) AS recorded_idle_pct,

@@ -1,5 +1,7 @@
 """Advice for seeded faults: the cause is first, its gain is correct, and healthy runs get none."""
 
+from types import SimpleNamespace
+
 import pytest
 from seeded_faults import simulated_faults, simulated_healthy
 from simulated_machine import simulate
@@ -8,7 +10,7 @@ from traces_by_hand import call, span, work
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.prediction.advising import advise
+from tracekit.prediction.advising import _joined, advise
 
 SEED = 4_711
 
@@ -78,6 +80,20 @@ def test_the_answer_as_a_table(tiny_trace):
     assert [one.joint_gain_pct for one in advised.advice] == sorted(
         one.joint_gain_pct for one in advised.advice
     )
+
+
+def test_an_uncertain_rule_does_not_exclude_others_from_the_joint_gain():
+    pcts = {"advice_compile": (-1, 16), "advice_casts": (1, 8), "advice_sync": (1, 3)}
+    every = [
+        (
+            SimpleNamespace(rule=rule, changes=[rule]),
+            SimpleNamespace(range_pct=pct, gain_pct=pct[1]),
+        )
+        for rule, pct in pcts.items()
+    ]
+    gain = lambda rules: SimpleNamespace(gain_pct=sum(pcts[rule][1] for rule in rules))  # noqa: E731
+    joined = _joined(every, SimpleNamespace(predict=gain))
+    assert [one.joint_gain_pct for one in joined] == [16, 8, 11]
 
 
 @pytest.mark.nightly("the golden output has the command")

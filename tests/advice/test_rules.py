@@ -33,7 +33,7 @@ def test_a_rule_has_the_columns_of_one():
 def test_every_chain_has_a_source_and_a_case():
     for rule in FUSIONS:
         assert rule["source"]
-        assert f'"{rule["name"]}"' in CASES, rule["name"]
+        assert f'"unfused {rule["name"]}"' in CASES, rule["name"]
 
 
 def test_a_kernel_alone_is_nothing_to_change(tiny_trace):
@@ -63,8 +63,8 @@ def test_a_rules_file_adds_chains(tiny_trace, tmp_path):
     rules.write_text("[[fusion]]\nname = 'mine'\nchain = ' one$ >  two$'\nremedy = 'both()'\n")
     events = [*work(0, 3, 5, 1, "one"), *work(6, 9, 12, 2, "two")]
     with tracekit.open(tiny_trace(events), cache=False, rules=rules) as trace:
-        (row,) = trace.query("advice_fused").to_dicts()
-    assert (row["place"], row["cost_ns"], row["remedy"]) == ("mine", 2_000, "both()")
+        (row,) = trace.query("advice_library_kernels").to_dicts()
+    assert (row["place"], row["cost_ns"], row["remedy"]) == ("unfused mine", 2_000, "both()")
     rules.write_text("[[fusion]]\nname = 'mine'\nchain = '('\nremedy = 'both()'\n")
     with pytest.raises(UsageError):
         load_fusion_rules(rules)
@@ -98,7 +98,7 @@ def test_chains_of_a_llama(name, layer_count):
     if not path.is_file():
         pytest.skip(f"no recording {path}")
     with tracekit.open(path, cache=False) as trace:
-        rows = {row["place"]: row for row in trace.query("advice_fused").to_dicts()}
+        rows = {row["place"]: row for row in trace.query("advice_library_kernels").to_dicts()}
         ((steps,),) = trace.sql("SELECT count(*) FROM event WHERE name = 'aten::embedding'").rows
         ((recomputed,),) = trace.sql(
             "SELECT count(*) > 0 FROM attributed_events WHERE phase = 'recompute'"
@@ -106,8 +106,8 @@ def test_chains_of_a_llama(name, layer_count):
     passes = steps * (1 + recomputed)
     norms = steps * (2 * layer_count + 1) + recomputed * steps * 2 * layer_count
     for place, count in {
-        "RMSNorm in pieces": norms,
-        "RoPE in pieces": passes * 2 * layer_count,
-        "SwiGLU in pieces": passes * layer_count,
+        "unfused RMSNorm": norms,
+        "unfused RoPE": passes * 2 * layer_count,
+        "unfused SwiGLU": passes * layer_count,
     }.items():
         assert f": {count} chains" in rows[place]["what"], place

@@ -81,7 +81,7 @@ def test_a_client_that_holds_requests_back(make_run):
     load = served(1_000, 20, in_flight=2)
     first = advised_of(make_run, load, concurrency=2).advice[0]
     assert first.candidate.changes == ("batch limit=4",)
-    assert first.candidate.place == "client: queue before sending"
+    assert first.candidate.place == "client: requests queue before sending"
     # Intended for a burst load.
     assert advised_of(make_run, load, concurrency=2, arrival="burst").advice == ()
 

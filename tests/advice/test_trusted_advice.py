@@ -33,7 +33,7 @@ def claims_broken(trace, advised):
             for row in trace.query("phases").to_dicts()
             if row["phase"] == "recompute"
         ),
-        **dict.fromkeys(("advice_fusion", "advice_attention", "advice_precision"), kernel_ns),
+        **dict.fromkeys(("advice_compile", "advice_attention", "advice_precision"), kernel_ns),
     }
     step = advised.run_step
     broken = []

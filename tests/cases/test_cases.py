@@ -33,7 +33,7 @@ ARGUMENTS = {
     "reserved": "Total Reserved",
 }
 PEAK_RATES = "peak_rates"
-MOST_RANKS = 50
+MAX_RANKS = 50
 """Maximum number of cases per run: some analyses match every pair of ranks."""
 OF_TRACE = {
     "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
@@ -425,7 +425,7 @@ def runs():
     """Return the cases of each run; all cases of a file are in the same run."""
     found = [[]]
     for path in FILES:
-        if len(found[-1]) + len(ranks_of(path)) > MOST_RANKS:
+        if len(found[-1]) + len(ranks_of(path)) > MAX_RANKS:
             found.append([])
         found[-1] += ranks_of(path)
     return found

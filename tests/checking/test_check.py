@@ -9,7 +9,7 @@ import pytest
 from every_trace import MADE_UP
 
 from tracekit.checking.baseline import Baseline, load, names, save
-from tracekit.checking.checking import check, keep, measure
+from tracekit.checking.checking import check, make_baseline, measure
 from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.report import Report, annotation_lines, junit_text
@@ -92,7 +92,7 @@ def sample(opened):
 
 
 def test_a_baseline_is_what_was_kept(sample, tmp_path):
-    kept = keep("main", sample, "pretrain_Naive")
+    kept = make_baseline("main", sample, "pretrain_Naive")
     place, size_bytes = save(kept, tmp_path)
     path = Path(place.shown)
     assert names(tmp_path) == ["main"]
@@ -113,7 +113,7 @@ def test_a_baseline_is_what_was_kept(sample, tmp_path):
 
 
 def test_rules_about_a_run(sample, tmp_path):
-    save(keep("main", sample, "pretrain_Naive"), tmp_path)
+    save(make_baseline("main", sample, "pretrain_Naive"), tmp_path)
     texts = {
         "step_time <= +500%": "passed",
         "class.gemm.kernel_count <= +0%": "passed",

@@ -7,7 +7,7 @@ import pytest
 from traces_by_hand import span
 
 from tracekit.checking.baseline import save
-from tracekit.checking.checking import keep
+from tracekit.checking.checking import make_baseline
 from tracekit.checking.history import Run, changes, history, tables_of
 from tracekit.cli._main import main
 from tracekit.errors import UsageError
@@ -107,7 +107,7 @@ def test_a_baseline_is_a_run_of_the_past(make_run, tmp_path):
 
     folder = made(make_run, "a", 8, [100, 101, 102, 103, 104, 105])
     with tracekit.open(folder, cache=False) as trace:
-        save(keep("main", trace, "a"), tmp_path)
+        save(make_baseline("main", trace, "a"), tmp_path)
     found = history(["main", str(folder)], baselines=tmp_path, cache=False)["history"].to_dicts()
     assert [row["run"] for row in found] == ["a", "main"]
     assert found[0]["step_ns"] == found[1]["step_ns"] == 102_500

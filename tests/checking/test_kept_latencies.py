@@ -10,7 +10,7 @@ import pytest
 from traces_by_hand import kernel
 
 from tracekit.checking.baseline import Baseline, load, save
-from tracekit.checking.checking import check, keep
+from tracekit.checking.checking import check, make_baseline
 from tracekit.checking.evaluate import judge
 from tracekit.checking.rules import parse_rule
 from tracekit.comparison.cells import Cell, Side
@@ -108,7 +108,7 @@ def _served(folder, factor):
 @pytest.mark.nightly("reads two runs of many requests")
 def test_a_gate_on_the_latency_of_a_run(opened, tmp_path):
     base, slow = (opened(_served(tmp_path, factor)) for factor in (1.0, 1.5))
-    save(keep("main", base, "served"), tmp_path)
+    save(make_baseline("main", base, "served"), tmp_path)
     rules = [parse_rule("p50(ttft) <= +5%"), parse_rule("p50(e2e) <= +80%")]
     report = check(slow, rules, against="main", baselines=tmp_path)
     assert [one.outcome for one in report.judgements] == ["failed", "passed"]

@@ -158,13 +158,13 @@ def test_tokens_per_second_are_judged_by_repeats():
 def test_steps_of_a_run_without_a_trace_are_judged():
     base = replace(RUN, side=None, step_ns=[100.0, 101, 102, 103, 104, 105])
     slow = replace(base, step_ns=[x + 10 for x in base.step_ns])
-    rule = parse_rule("plain_step_time <= +2%")
+    rule = parse_rule("unprofiled_step_time <= +2%")
     assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
-    assert judge(parse_rule("plain_step_time <= 103 ns"), slow, None).outcome == "failed"
-    assert judge(parse_rule("plain_step_time <= 103 ns"), base, None).outcome == "passed"
-    untold = judge(parse_rule("plain_step_time <= 1 s"), RUN, None)
+    assert judge(parse_rule("unprofiled_step_time <= 103 ns"), slow, None).outcome == "failed"
+    assert judge(parse_rule("unprofiled_step_time <= 103 ns"), base, None).outcome == "passed"
+    untold = judge(parse_rule("unprofiled_step_time <= 1 s"), RUN, None)
     assert untold.outcome == "inconclusive"
-    assert "plain_step_time is unknown" in untold.reason
+    assert "unprofiled_step_time is unknown" in untold.reason
 
 
 def test_names_are_those_that_there_are(opened):

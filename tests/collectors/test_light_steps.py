@@ -103,7 +103,7 @@ def test_a_loop_that_ends_among_them(tmp_path, count, has_light):
     assert run.light_traces == [NAME] * has_light
     assert (run.overhead.light_step_ns is not None) == has_light
     assert run.overhead.plain_after_count == 0
-    assert len(run.repeats[0].step_ns) == 2, "light steps are not plain steps"
+    assert len(run.repeats[0].step_ns) == 2, "light steps are not unprofiled steps"
     assert steps_in(tmp_path / "run") == [6, 7]
 
 

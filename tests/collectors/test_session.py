@@ -27,7 +27,7 @@ from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.dynamo_bypass import has_compiled  # noqa: E402
 from tracekit.collectors.session import collect  # noqa: E402
-from tracekit.comparison.measures import plain_steps  # noqa: E402
+from tracekit.comparison.measures import unprofiled_steps  # noqa: E402
 
 STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}
 NEEDED = 1 + 2 + 2 + 1 + 2
@@ -277,7 +277,7 @@ def test_a_loop_without_tokens(tmp_path):
     assert run.overhead.plain_step_ns in repeat.step_ns
     assert repeat.wall_ns == sum(repeat.step_ns)
     with tracekit.open(tmp_path / "run") as trace:
-        assert plain_steps([trace]) == [float(ns) for ns in repeat.step_ns]
+        assert unprofiled_steps([trace]) == [float(ns) for ns in repeat.step_ns]
         (row,) = trace.query("run").to_dicts()
     assert (row["repeat_count"], row["mean_tokens_per_s"]) == (1, None)
     assert [note for note in run.notes if "tokens/s" in note]

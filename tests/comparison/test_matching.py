@@ -176,7 +176,7 @@ def test_runs_of_several_sides_are_repeats(opened):
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare([run, run], [run, run])
     assert (found.delta_ns, found.base.run_count, found.base.unit_count) == (0, 2, 8)
-    assert [one.name for one in found.measures] == ["plain step", "step", "device work", "run"]
+    assert [one.name for one in found.measures] == ["unprofiled step", "step", "busy time", "run"]
 
 
 @pytest.mark.nightly("compares a complete run")

@@ -98,7 +98,7 @@ def test_a_critical_path_that_is_left_out_is_said(tiny_trace, monkeypatch):
     left_out = "the critical path is omitted: the trace has too much device work for it"
     with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
         whole = export_perfetto(trace, lambda _: None)
-        monkeypatch.setattr(staging, "_MOST_WITH_PATH", 2)
+        monkeypatch.setattr(staging, "_MAX_WITH_PATH", 2)
         without = export_perfetto(trace, lambda _: None)
     assert (left_out in whole.notes, left_out in without.notes) == (False, True)
     assert without.slice_count < whole.slice_count

@@ -15,7 +15,7 @@ from trace_claims import claim_trace
 import tracekit
 
 _TOLERANCE_PCT = 3.0
-_LEAST_NS = 500_000
+_MIN_NS = 500_000
 _WARMUP, _ACTIVE = 2, 3
 _MODULES = (
     "lm_head",
@@ -115,5 +115,5 @@ def test_times_of_modules_and_phases(trial):
     for name in (*_MODULES, "forward", "backward"):
         found, events = seen.get(name, 0), timer.total_ns(name)
         trial.claim(f"{name} is in the trace", found > 0, {"trace_ns": found, "event_ns": events})
-        if trial.is_cuda and events / _ACTIVE >= _LEAST_NS:
+        if trial.is_cuda and events / _ACTIVE >= _MIN_NS:
             trial.claim_close(f"{name} is as long as its events", found, events, _TOLERANCE_PCT)

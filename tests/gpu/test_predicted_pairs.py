@@ -1,6 +1,6 @@
 """Changes that need a GPU: predicted from a trace of A, and measured as B.
 
-Both are measured without the profiler too. A prediction knows A's recording and its plain step.
+Both are measured without the profiler too. A prediction knows A's trace and unprofiled step.
 """
 
 import statistics
@@ -158,7 +158,7 @@ def test_a_change_that_is_made(name, trial):
     path = trial.profile(base, warmup=2, active=_ACTIVE)
     true_ns = base_ns - plain_ns(trial, make_new(trial))
     with tracekit.open(path, cache=False) as trace:
-        trace.assume_plain_step(round(base_ns))
+        trace.assume_unprofiled_step(round(base_ns))
         try:
             found = trace.predict(change)
         except tracekit.QueryError as error:

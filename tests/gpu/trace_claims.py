@@ -10,7 +10,7 @@ import tracekit
 
 _IN_PHASE_AT_LEAST_PCT = 97.0
 _UNCLASSIFIED_AT_MOST_PCT = 2.0
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 _TABLES = ("timeline", "phases", "modules", "kernel_classes", "idle_causes", "health")
 
 
@@ -31,7 +31,7 @@ def claim_trace(
     """
     with tracekit.open(path, cache=False) as trace:
         tables = {name: trace.query(name).to_dicts() for name in _TABLES}
-        unclassified = trace.query("kernels", **{"class": "other", "limit": _MOST_NAMES})
+        unclassified = trace.query("kernels", **{"class": "other", "limit": _MAX_NAMES})
         names = {row["name"]: row["kernel_ns"] for row in unclassified.to_dicts()}
     _claim_sums(trial, tables)
     health = {row["metric"]: row["value"] for row in tables["health"]}

@@ -16,7 +16,7 @@ from tracekit.errors import TraceError
 
 TIMES = 16
 ALLOWED = 64
-LEAST_S = 0.1
+MIN_S = 0.1
 
 EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
 HEAD = '{"ph":"X","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":2'
@@ -86,7 +86,7 @@ def expect_linear_growth(read, first):
         begun = time.process_time()
         read(count)
         taken_s.append(time.process_time() - begun)
-    assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
+    assert taken_s[1] <= ALLOWED * max(taken_s[0], MIN_S)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

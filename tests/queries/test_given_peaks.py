@@ -77,16 +77,16 @@ def test_a_step_without_the_profiler_has_a_utilization_of_its_own(tiny_trace):
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         trace.assume_peaks(bf16=1e15)
         (first, _) = trace.query("mfu").to_dicts()
-        trace.assume_plain_step(8_000)
+        trace.assume_unprofiled_step(8_000)
         (of_run, _) = trace.query("mfu").to_dicts()
         (idle,) = trace.query("run_idle").to_dicts()
         with pytest.raises(UsageError):
-            trace.assume_plain_step(0)
+            trace.assume_unprofiled_step(0)
     assert first["run_mfu_pct"] is None
     assert of_run["mfu_pct"] == first["mfu_pct"]
     assert of_run["mfu_pct"] * of_run["step_ns"] == pytest.approx(200 * 1_000)
     assert of_run["run_mfu_pct"] == 25.0
-    assert (idle["plain_step_ns"], idle["source"]) == (8_000, "given")
+    assert (idle["unprofiled_step_ns"], idle["source"]) == (8_000, "given")
 
 
 @pytest.mark.nightly("opens two runs")
@@ -103,7 +103,7 @@ def test_of_the_run_by_its_parameters(make_run):
     found = []
     for plain_ns in (100_000, 200_000, 50_000):
         with tracekit.open(folder, cache=False) as trace:
-            trace.assume_plain_step(plain_ns)
+            trace.assume_unprofiled_step(plain_ns)
             row = row_of(trace, "mfu")
         found.append(row["run_mfu_pct"])
     assert found == [row["mfu_pct"], pytest.approx(row["mfu_pct"] / 2), None]
@@ -121,8 +121,8 @@ def test_a_step_is_drawn_recorded_and_without_the_profiler(cli, tmp_path):
         ]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
-    shown = cli("breakdown", path, "--plain-step", "500us", "--no-cache").stdout.splitlines()
+    shown = cli("breakdown", path, "--unprofiled-step", "500us", "--no-cache").stdout.splitlines()
     assert shown[2:4] == [
-        "Step      500.0 µs unprofiled (given)  ·  999.7 µs while profiling",
+        "Step      500.0 µs unprofiled (given)  ·  mean 999.7 µs while profiling",
         f"GPU busy  0.100 ms   20.0 %  {'█' * 10}{'░' * 40}",
     ]

@@ -196,7 +196,7 @@ def test_loops_whose_step_is_known(name, step_ms, share):
     truth_ns = round(step_ms * 1e6)
     with tracekit.open(path) as trace:
         (row,) = trace.query("unprofiled").to_dicts()
-        trace.assume_plain_step(truth_ns)
+        trace.assume_unprofiled_step(truth_ns)
         (known,) = trace.query("unprofiled").to_dicts()
     assert row["unprofiled_step_ns"] == pytest.approx(truth_ns, rel=share)
     assert row["low_ns"] <= truth_ns <= row["high_ns"]

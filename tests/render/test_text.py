@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tracekit.render._text import cell_width, fit, printable, shorten, shortened
+from tracekit.render._text import cell_width, fit, printable, truncate, truncate_names
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_printable_text_is_printable(text):
     ],
 )
 def test_names_lose_their_right_end(text, width, short):
-    assert shorten(text, width) == short
+    assert truncate(text, width) == short
 
 
 @given(st.text(), st.integers(0, 40))
 def test_a_fitted_text_has_exactly_its_width(text, width):
     shown = printable(text)
-    assert cell_width(shorten(shown, width)) <= width
+    assert cell_width(truncate(shown, width)) <= width
     assert cell_width(fit(shown, width)) == width
     assert cell_width(fit(shown, width, right=True)) == width
 
 
 def test_a_million_characters_are_no_trouble():
-    assert len(shorten(printable("k" * 1_000_000), 80)) == 80
+    assert len(truncate(printable("k" * 1_000_000), 80)) == 80
 
 
 TEXTS = ["a…b", "日本 x", "a\u0301b", "1\ufe0f\u20e3", "x" * 900 + "… y 日"]
@@ -95,13 +95,13 @@ BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 
 
 def test_names_that_fit_or_differ_early_are_as_they_are():
-    assert shortened(["gemm", "x" * 9], 8) == ["gemm", "xx…xxxxx"]
-    assert shortened([], 8) == []
+    assert truncate_names(["gemm", "x" * 9], 8) == ["gemm", "xx…xxxxx"]
+    assert truncate_names([], 8) == []
 
 
 def test_names_that_begin_alike_lose_the_middle_of_what_they_share():
     names = [f"{BEGIN}AddFunctor<float> >", "gemm", f"{BEGIN}MulFunctor<float> >"]
-    assert shortened(names, 40) == [
+    assert truncate_names(names, 40) == [
         "vectorized_elem…l<4, AddFunctor<float> >",
         "gemm",
         "vectorized_elem…l<4, MulFunctor<float> >",
@@ -111,7 +111,7 @@ def test_names_that_begin_alike_lose_the_middle_of_what_they_share():
 def test_a_long_rest_begins_with_the_word_in_which_it_differs():
     rest = ", std::array<char*, 3ul> >(int, std::array<char*, 3ul>)"
     names = [f"{BEGIN}{which}Functor{rest}" for which in ("BitAnd", "BitOr")]
-    assert shortened(names, 40) == [
+    assert truncate_names(names, 40) == [
         "vectorized_elem…BitAndFunctor, std::arr…",
         "vectorized_elem…BitOrFunctor, std::arra…",
     ]
@@ -119,7 +119,7 @@ def test_a_long_rest_begins_with_the_word_in_which_it_differs():
 
 def test_of_a_name_that_another_goes_on_from_the_end_is_shown():
     path = "Model/encoder/layers/0/attention/q_proj/weight_of_it"
-    short, longer = shortened([path, f"{path}/inner"], 40)
+    short, longer = truncate_names([path, f"{path}/inner"], 40)
     assert short.endswith("proj/weight_of_it")
     assert longer.endswith("weight_of_it/inner")
 
@@ -127,4 +127,4 @@ def test_of_a_name_that_another_goes_on_from_the_end_is_shown():
 @pytest.mark.parametrize("width", [1, 5, 20, 48])
 def test_no_name_is_wider_than_there_is_room(width):
     names = [f"{BEGIN}{which}" for which in ("Add", "Mul", "Add<二二二二二二二二>", "A" * 90)]
-    assert all(cell_width(text) <= width for text in shortened(names, width))
+    assert all(cell_width(text) <= width for text in truncate_names(names, width))

@@ -11,7 +11,7 @@ from tracekit.report import report, write
 
 CHROMIUM = Path(os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium")
 
-_MOST_SCROLLS = 50
+_MAX_SCROLLS = 50
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Opened:
     def show_all(self):
         """Scroll to the end, so that every picture and table is made."""
         # Polled from here, because the page's policy prevents repeated evaluation of a condition.
-        for _ in range(_MOST_SCROLLS):
+        for _ in range(_MAX_SCROLLS):
             self.page.evaluate(
                 """async () => {
                     for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {

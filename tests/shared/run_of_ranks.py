@@ -62,7 +62,7 @@ def write_ranks(
 
 def read_apart(patch: pytest.MonkeyPatch) -> None:
     """Read small traces in separate units if there is more than one worker."""
-    patch.setattr(work, "LEAST_BATCH_BYTES", 1)
+    patch.setattr(work, "MIN_BATCH_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)

@@ -55,12 +55,12 @@ measured."""
 
 HEALTH = "health"
 
-_MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
+_MAX_DEVICES, _MAX_DEVICE_EVENTS = 16, 300_000
 """Maximum number of devices, and of events per device, for which commands replay the dependency
 graph by default.
 """
 
-_MOST_IN_BREAKDOWN = 100_000
+_MAX_IN_BREAKDOWN = 100_000
 """Maximum number of trace events for which a breakdown estimates the unprofiled step.
 
 With 130,000 events, the estimate takes as long as the rest of the breakdown.
@@ -159,15 +159,15 @@ def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
 def is_small(timeline: Result) -> bool:
     """Return whether replaying the dependency graph of these devices is fast."""
     counts = timeline.column("event_count")
-    return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
+    return len(counts) <= _MAX_DEVICES and all(count <= _MAX_DEVICE_EVENTS for count in counts)
 
 
 def of_steps(results: Mapping[str, Result]) -> list[str]:
     """Return the additional analyses of a breakdown with steps on accelerators."""
     if not results.get("run_idle"):
         return []
-    is_measured = results["run_idle"].column("plain_step_ns")[0] is not None
-    is_short = sum(results["trace"].column("event_count")) <= _MOST_IN_BREAKDOWN
+    is_measured = results["run_idle"].column("unprofiled_step_ns")[0] is not None
+    is_short = sum(results["trace"].column("event_count")) <= _MAX_IN_BREAKDOWN
     return [MFU, *(ESTIMATE if is_short and not is_measured else ())]
 
 

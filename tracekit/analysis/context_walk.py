@@ -246,7 +246,7 @@ _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 # differentiated, 0 if the node only calls Functions).
 _BEGIN_THREAD, _ENTER = 0, 1
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
-_FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 3, 1000
+_FIRST_NOTED, _NOTED_NUMBERS, _MAX_NOTED = 14, 3, 1000
 
 
 class _Walk:
@@ -268,7 +268,7 @@ class _Walk:
         self._module_file = module_file
         self._node_file = node_file
         self._trace: TraceModules | None = None
-        self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MOST_NOTED))()
+        self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MAX_NOTED))()
 
     def answer(self, question: int) -> None:
         """Answer a question of native/context_walk.c."""

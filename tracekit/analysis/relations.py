@@ -62,7 +62,7 @@ from tracekit.database.connections import (
     execute_own,
     session_of,
     set_first_limit,
-    set_limit_of_questions,
+    set_query_limit,
     with_more_room,
     with_room,
 )
@@ -463,7 +463,7 @@ class _Making:
             self._make(graph, 2 if (text_bytes or 0) <= SMALL_SOURCE_BYTES else 1)
         finally:
             if is_limited:
-                set_limit_of_questions(self._connection)
+                set_query_limit(self._connection)
 
     def _make(self, graph: Mapping[str, frozenset[str]], workers: int) -> None:
         sorter = TopologicalSorter(graph)

@@ -21,10 +21,10 @@ from tracekit.browse.page import Page, View
 from tracekit.browse.query_worker import Answers, Asker
 from tracekit.browse.views import HELP, KEYS, VIEWS, Modules
 from tracekit.errors import TracekitError
-from tracekit.render._text import cell_width, printable, shorten, shortened
+from tracekit.render._text import cell_width, printable, truncate, truncate_names
 from tracekit.trace import Trace
 
-_MOST_CELLS = 48
+_MAX_CELLS = 48
 """Maximum width of a cell in the table; the line below the table shows the complete text."""
 
 _WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY reason"
@@ -148,7 +148,7 @@ class Browser(App[None]):
         table = self._table
         texts = []
         for column in page.columns:
-            cells = shortened(column.cells, _MOST_CELLS)
+            cells = truncate_names(column.cells, _MAX_CELLS)
             # Set widths explicitly, because the table initially shows narrower columns.
             width = max(map(cell_width, [column.header, *cells]))
             table.add_column(Text(column.header), key=column.source, width=width)
@@ -170,7 +170,7 @@ class Browser(App[None]):
             column.labeled(column.cells[number])
             for column in page.columns
             if not column.is_number
-            and shorten(column.cells[number], _MOST_CELLS // 2) != (column.cells[number])
+            and truncate(column.cells[number], _MAX_CELLS // 2) != (column.cells[number])
         ]
         self._say("detail", "  ".join(wide))
 

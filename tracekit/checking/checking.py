@@ -80,7 +80,9 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
     return Measured(label, side, {}, figures_of(trace), trace, *repeats_of(trace))
 
 
-def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
+def make_baseline(
+    name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0
+) -> Baseline:
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
     series = measured.repeats, measured.step_ns, latencies_of(trace)

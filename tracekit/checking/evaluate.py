@@ -89,8 +89,8 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
         is_timed = min(len(new.step_ns), len(base.step_ns)) >= least_count()
         if rule.subject == "step_time" and is_timed:
             # If there are too few unprofiled steps, profiled steps are used below.
-            of_run = replace(new.values("plain_step_time"), rests_on="unprofiled")
-            return _relative(rule, of_run, base.values("plain_step_time"))
+            of_run = replace(new.values("unprofiled_step_time"), rests_on="unprofiled")
+            return _relative(rule, of_run, base.values("unprofiled_step_time"))
         return _relative(rule, values, base.values(rule.subject))
     except QueryError as error:
         # Unknown values neither satisfy nor violate a rule.

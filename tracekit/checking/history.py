@@ -22,12 +22,12 @@ from tracekit.units import unit_of
 MARGIN_PCT = 2.0
 """Largest change that is ignored, percent of the earlier runs; percentage points for shares."""
 
-LEAST_RUNS = 5
+MIN_RUNS = 5
 """Minimum number of runs to test against the variation between runs; with fewer, steps decide."""
 
 
 MEASURES = {
-    "plain_step_ns": "plain_step_time",
+    "unprofiled_step_ns": "unprofiled_step_time",
     "step_ns": "step_time",
     "idle_pct": "idle_pct",
     "exposed_comm_pct": "exposed_comm_pct",
@@ -178,7 +178,7 @@ def changes(
     """Return the changes of a measure over ordered runs.
 
     Runs are split where the two parts differ most, and each part is split again (binary
-    segmentation, Scott and Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test
+    segmentation, Scott and Knott 1974). With at least :data:`MIN_RUNS` runs, Student's t test
     with equal variance decides on the medians of runs; its p-value is multiplied by the number of
     possible splits. With fewer runs, their steps decide as in a comparison, which ignores the
     variation between runs. For shares, `margin_pct` is in percentage points.
@@ -188,7 +188,7 @@ def changes(
     waiting = [(0, len(series))]
     while waiting:
         begin, end = waiting.pop()
-        divide = _by_steps if len(series) < LEAST_RUNS else _by_runs
+        divide = _by_steps if len(series) < MIN_RUNS else _by_runs
         division = divide(series[begin:end], middles[begin:end])
         if division is None:
             continue

@@ -116,7 +116,7 @@ def _advice(measured: Measured, match: re.Match[str]) -> Values:
     return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")
 
 
-def _plain_step_time(measured: Measured, match: re.Match[str]) -> Values:
+def _unprofiled_step_time(measured: Measured, match: re.Match[str]) -> Values:
     if not measured.step_ns:
         raise QueryError(f"{measured.label}: {match[0]} is unknown")
     return Values(measured.step_ns, True, "ns")
@@ -262,7 +262,7 @@ _Look = Callable[[Measured, "re.Match[str]"], Values]
 
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (re.compile(r"step_time|window_time"), lambda measured, _: _summed(measured, None, "wall_ns")),
-    (re.compile("plain_step_time"), _plain_step_time),
+    (re.compile("(unprofiled|plain)_step_time"), _unprofiled_step_time),
     (re.compile("advice"), _advice),
     (_PART, _part),
     (GROUPED, _grouped),
@@ -285,7 +285,7 @@ _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
 """Latency metrics with one value per request; several values of a request are not independent."""
 
-_MOST_KEPT = 1_000
+_MAX_KEPT = 1_000
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
@@ -362,7 +362,7 @@ def latencies_of(trace: Trace) -> dict[str, Ordered]:
     if run_count != 1 or not has_requests:
         return {}
     return {
-        metric: thinned(series, QUANTILES, _MOST_KEPT)
+        metric: thinned(series, QUANTILES, _MAX_KEPT)
         for metric in _OF_REQUESTS
         if (series := requests_of(trace, metric))
     }

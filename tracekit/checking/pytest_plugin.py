@@ -94,7 +94,7 @@ class StepProfiler:
         __tracebackhide__ = True
         import tracekit
         from tracekit.checking.baseline import save
-        from tracekit.checking.checking import check, keep
+        from tracekit.checking.checking import check, make_baseline
 
         parsed, settings = self._rules(rules)
         against = against or settings.against
@@ -102,7 +102,7 @@ class StepProfiler:
         folder = self._record(step, model, optimizer, warmup, profile_steps)
         trace = self._resources.enter_context(tracekit.open(folder, cache=False))
         if self._request.config.getoption(_SAVE) and against is not None:
-            save(keep(str(against), trace, self._request.node.name), held_in)
+            save(make_baseline(str(against), trace, self._request.node.name), held_in)
             parsed = [rule for rule in parsed if not rule.is_relative]
             against = None
         if not parsed:

@@ -31,7 +31,7 @@ INTERRUPTED = 130
 UNEXPECTED = 70
 """Exit code for a bug in tracekit (EX_SOFTWARE in sysexits.h)."""
 
-RENAMED_OPTIONS = {"--ceilings": "--peak-rates"}
+RENAMED_OPTIONS = {"--ceilings": "--peak-rates", "--plain-step": "--unprofiled-step"}
 """Current name of each renamed option. The old names still work in this version, with a note."""
 
 

@@ -70,8 +70,8 @@ def open_traces(
             )
         )
     with trace:
-        if reading.plain_step is not None:
-            trace.assume_plain_step(reading.plain_step)
+        if reading.unprofiled_step is not None:
+            trace.assume_unprofiled_step(reading.unprofiled_step)
         yield trace
     if trace.missing:
         say_missing(trace.missing)

@@ -95,8 +95,8 @@ capture_option = click.option(
 )
 
 
-plain_step_option = click.option(
-    "--plain-step",
+unprofiled_step_option = click.option(
+    "--unprofiled-step",
     type=DURATION,
     metavar="TIME",
     help="Unprofiled step time, such as 41.4ms.  [default: from run.json]",
@@ -126,7 +126,7 @@ class Reading:
         rules: additional classification rules.
         capture: traces that recorded the capture of CUDA graphs.
         peak_rates: measured peak rates of devices.
-        plain_step: duration of an unprofiled step, ns.
+        unprofiled_step: duration of an unprofiled step, ns.
         step: pattern for the names of ranges that mark steps.
         engine: engine for reading the traces of many ranks.
     """
@@ -135,7 +135,7 @@ class Reading:
     rules: Path | None = None
     capture: tuple[str, ...] = ()
     peak_rates: Path | None = None
-    plain_step: int | None = None
+    unprofiled_step: int | None = None
     step: str | None = None
     no_cache: bool = False
     engine: EngineChoice | None = None
@@ -223,7 +223,7 @@ _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "rules": rules_option,
     "capture": capture_option,
     "peak_rates": peak_rates_option,
-    "plain_step": plain_step_option,
+    "unprofiled_step": unprofiled_step_option,
     "step": step_option,
     "no_cache": no_cache_option,
     "engine": engine_options,

@@ -61,9 +61,9 @@ def _byte_columns() -> Sequence[ProgressColumn]:
 
 
 def _described(path: str) -> str:
-    from tracekit.render._text import printable, shorten
+    from tracekit.render._text import printable, truncate
 
-    return shorten(printable(Path(path).name), _NAME_WIDTH)
+    return truncate(printable(Path(path).name), _NAME_WIDTH)
 
 
 class _PatientBar:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHOWN_UNDECIDED = 4
 """Maximum number of undecided changes that are shown."""
 
-MOST = 3
+MAX_ROWS = 3
 """Maximum number of changes at the end of a breakdown."""
 
 
@@ -53,7 +53,7 @@ MOST = 3
 @click.option("--full", is_flag=True, help="Show all evidence and assumptions, too.")
 @format_option
 @recorded_option
-@reading_options("queries", "rules", "plain_step", "step", "no_cache")
+@reading_options("queries", "rules", "unprofiled_step", "step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -70,8 +70,8 @@ def command(
     """Rank changes by predicted gain.
 
     Gains are predicted as in `tracekit predict`. Gains below 1 % of a step are not listed; neither
-    are gains below 2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise makes
-    the result inconclusive.
+    are gains below 2.5 % whose interval contains 0. With --against or --try, the exit code is 7 if
+    noise makes the result inconclusive.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
@@ -107,6 +107,9 @@ def command(
 
 
 def _chosen(advised: Advised, rule: str | None) -> Advice:
+    from tracekit.analysis.catalog import renamed
+
+    rule = rule and renamed(rule)
     for one in advised.advice:
         if rule in (None, one.candidate.rule):
             return one
@@ -160,7 +163,7 @@ def verification(advice: Advice, trace: Trace, changed: str, reading: Reading) -
     from tracekit.comparison.serving import load_gain
     from tracekit.manifest import FILE_NAME
     from tracekit.prediction.advising import FIGURES
-    from tracekit.prediction.rerun import judge, keep
+    from tracekit.prediction.rerun import judge, save_verdict
 
     cache, rules = not reading.no_cache, reading.rules
     if advice.load is None:
@@ -171,7 +174,7 @@ def verification(advice: Advice, trace: Trace, changed: str, reading: Reading) -
         with tracekit.open(changed, traces=False, cache=cache) as other:
             verdict = judge(advice, load_gain(trace, other, figure))
     if (Path(changed) / FILE_NAME).is_file():
-        keep(verdict, Path(changed))
+        save_verdict(verdict, Path(changed))
     return verdict
 
 
@@ -292,14 +295,14 @@ def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[s
     from tracekit.render._text import printable
 
     command = printable(f"tracekit advise {traces}")
-    if len(command) > width - 26:
+    if len(command) > width - 37:
         command = "tracekit advise TRACE"
     if advice is None:
         return [f"All rows: --full  ·  What to change: {command}"]
     # Imported late: it takes longer than printing the line without advice.
     from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
 
-    rows = advice.to_dicts()[:MOST]
+    rows = advice.to_dicts()[:MAX_ROWS]
     if not rows:
         return [f"{NOTHING_KNOWN.capitalize()} ({command})"]
     lines = [f"What to change ({command}):"]

@@ -23,14 +23,14 @@ from tracekit.cli._options import (
 )
 @full_wide_option
 @format_option
-@reading_options("rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine")
+@reading_options("rules", "capture", "peak_rates", "unprofiled_step", "step", "no_cache", "engine")
 def command(
     traces: tuple[str, ...], full: bool, wide: bool, format_name: str, reading: Reading
 ) -> None:
     """Summarize where GPU time went.
 
-    The parts add up to the window of each device. Data quality comes next. --full also adds
-    suggested changes.
+    Shows the step time, busy and idle time, and the largest phases, kernel classes, and modules.
+    The last lines rate the quality of the data.
     """
     import shlex
     import sys

@@ -12,7 +12,7 @@ from tracekit.errors import UsageError
 
 @click.command(name="browse")
 @trace_argument
-@reading_options("rules", "peak_rates", "plain_step", "step", "no_cache")
+@reading_options("rules", "peak_rates", "unprofiled_step", "step", "no_cache")
 def command(traces: tuple[str, ...], reading: Reading) -> None:
     """Explore a trace in the terminal.
 

@@ -11,10 +11,10 @@ from tracekit.cli._emit import STREAMED, emit
 from tracekit.cli._options import (
     baselines_option,
     format_option,
-    full_wide_option,
     no_cache_option,
     per_option,
     skip_option,
+    wide_option,
 )
 from tracekit.errors import UsageError
 
@@ -173,7 +173,7 @@ def save(
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER, names, path_of
     from tracekit.checking.baseline import save as write
-    from tracekit.checking.checking import keep
+    from tracekit.checking.checking import make_baseline
     from tracekit.cli._progress import progress_bar
     from tracekit.opening import OpenRequest, open_request
     from tracekit.storage import Location
@@ -188,7 +188,7 @@ def save(
         progress_bar() as progress,
         open_request(OpenRequest([trace], cache=not no_cache, progress=progress)) as opened,
     ):
-        result = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
+        result = make_baseline(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
     place, size_bytes = write(result, folder, replaces=force)
     click.echo(f"{place}: {len(result.side.sample_units):,} samples, {size_bytes:,} bytes")
 
@@ -234,7 +234,7 @@ def show(name: str, baselines: str | None, format_name: str) -> None:
     help="Also write an HTML page with charts; replaces an earlier page.",
 )
 @baselines_option
-@full_wide_option
+@wide_option
 @format_option
 @no_cache_option
 def history(
@@ -249,10 +249,9 @@ def history(
 ) -> None:
     """Show figures of several runs over time.
 
-    A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
-    The changes name the run in which a figure changed by more than the variation between runs; with
-    fewer than five runs, the variation between steps decides. The commit comes from the CI
-    variables at recording time (GITHUB_SHA, CI_COMMIT_SHA).
+    A RUN is a run folder, a trace, or a baseline (its name, path, or URL). Reports the run in which
+    a figure changed by more than the variation between runs or, with fewer than five runs, between
+    steps. The commit comes from the CI variables at recording time (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history as history_of

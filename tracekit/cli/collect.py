@@ -150,8 +150,8 @@ def sweep(ctx: click.Context, /, format_name: str, **values: object) -> None:
     """Run a grid of methods, models, ranks, and batch sizes.
 
     Each combination runs in its own process and writes its own run folder in RUNS. If you repeat
-    the command, it skips finished runs and reruns failed ones. Out of memory is a result. `tracekit
-    query methods RUNS` compares the runs.
+    the command, it skips finished runs and reruns failed ones. A run out of memory counts as
+    finished. `tracekit query methods RUNS` compares the runs.
     """
     from tracekit.collectors.sweep.run import check, run_sweep
 

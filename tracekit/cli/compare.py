@@ -159,11 +159,11 @@ def ask_both(
     with contextlib.ExitStack() as resources:
         connection = attach_stores(stores, resources)
         if "comparison" in statement.lower():
-            _lay(connection, comparison or compare(base, new, rules=rules))
+            _add_tables(connection, comparison or compare(base, new, rules=rules))
         return run_sql(connection, statement)
 
 
-def _lay(connection: duckdb.DuckDBPyConnection, comparison: Comparison) -> None:
+def _add_tables(connection: duckdb.DuckDBPyConnection, comparison: Comparison) -> None:
     for name, result in comparison.results().items():
         types = {f'"{column.name}"': column.type for column in result.columns}
         connection.execute(f"CREATE TABLE {name} AS {select_rows(types, result.rows)}")

@@ -26,7 +26,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
-_MOST_NUMBERS = 1_000_000
+_MAX_NUMBERS = 1_000_000
 _MAX_STACKS_BYTES = 2_000_000_000
 
 _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -242,7 +242,7 @@ def _numbers(option: str, text: str) -> frozenset[int]:
         if match is None:
             raise UsageError(f"{option}: {item.strip()!r} is not a number or range, such as 0-3,8")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= _MOST_NUMBERS:
+        if last < first or last - first >= _MAX_NUMBERS:
             raise UsageError(f"{option}: {item.strip()!r} must start with the smaller number")
         results.update(range(first, last + 1))
     return frozenset(results)

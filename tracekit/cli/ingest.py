@@ -33,7 +33,7 @@ def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading)
 
     Every command accepts the result as TRACE. A store (.duckdb) is one file for any DuckDB client.
     A dataset (.tracekit) is a folder of Parquet files, written in parallel. If some ranks cannot be
-    read, the exit code is 3, and the same command reads only the missing ones.
+    read, the exit code is 3, and repeating the command reads only the missing ones.
     """
     if output.rstrip("/").endswith(".tracekit"):
         if reading.capture:

@@ -61,7 +61,7 @@ def command(
 ) -> None:
     """Show a table of arXiv 2311.03687, and your runs next to it.
 
-    TABLE is table1 to table16, or a figure whose text states numbers. RUNS are run folders, or
+    TABLE is table1 to table16, or the name of a figure with stated values. RUNS are run folders, or
     folders of them. A run is shown next to a row with the same stage, method, and subject (phase,
     module, shape, …). Differences in the setup (model, layers, devices, framework, precision,
     sizes) are listed above and marked in the row. Rows and runs without a match follow with the
@@ -248,5 +248,5 @@ def _list_result() -> Result:
         (name, sources.get(name), table.source, table.title)
         for name, table in load_tables().items()
     ]
-    names = ("name", "ours_from", "source", "meaning")
+    names = ("name", "analysis", "source", "meaning")
     return Result("paper", tuple(Column(name, "VARCHAR") for name in names), rows)

@@ -33,7 +33,7 @@ INCONCLUSIVE = 7
     multiple=True,
     metavar="TEXT",
     help='Target and change: "class=gemm x0.5", "op=aten::item remove", "host x0.5". '
-    "Several are combined. Without it, list examples.",
+    "May be repeated to combine changes. Without it, list examples.",
 )
 @click.option(
     "--timeline",
@@ -50,7 +50,7 @@ INCONCLUSIVE = 7
 )
 @format_option
 @recorded_option
-@reading_options("rules", "peak_rates", "plain_step", "step", "no_cache")
+@reading_options("rules", "peak_rates", "unprofiled_step", "step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -64,9 +64,9 @@ def command(
 ) -> None:
     """Predict the effect of a change.
 
-    For a change of a serving load or engine, it predicts request latencies; additional runs then
-    only provide step times. Another batch or sequence size ("batch=8") needs runs of other sizes.
-    The exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the
+    For a change of a serving load or engine, it predicts request latencies. Additional runs then
+    only provide more step times. Another batch or sequence size ("batch=8") needs runs of other
+    sizes. The exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the
     unchanged load differs from the recorded one.
     """
     from tracekit.cli._emit import emit
@@ -126,7 +126,7 @@ def _say(prediction: Prediction | ServingPrediction) -> None:
     from tracekit.prediction.predicting import Prediction
 
     if isinstance(prediction, Prediction):
-        click.echo(f"base: {prediction.base_text}")
+        click.echo(f"base: {prediction.base_text}; low and high are bounds of the prediction")
     for assumption in prediction.assumptions:
         click.echo(f"assumes: {assumption}")
     if prediction.reason is not None:

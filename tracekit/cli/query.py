@@ -196,7 +196,7 @@ class _AnalysisCommand(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help. --explain prints the rest of the header."""
-        from tracekit.render._text import shorten
+        from tracekit.render._text import truncate
 
         spec = self._spec
         self.format_usage(ctx, formatter)
@@ -221,7 +221,7 @@ class _AnalysisCommand(click.Command):
         lines.append(f"Example: {ctx.command_path} TRACE{arguments} --format csv")
         lines.append("--explain prints the definition; other options: tracekit query --help")
         for line in lines:
-            formatter.write(f"{shorten(line, formatter.width)}\n")
+            formatter.write(f"{truncate(line, formatter.width)}\n")
         if self._own is not None:
             formatter.write(f"File: {printable(spec.path)} ({self._own.origin})\n")
 
@@ -294,7 +294,7 @@ def _list(given: Mapping[str, Any]) -> None:
 
 def _show_list(result: Result) -> None:
     """Print the questions, and the analyses by subject, one per line."""
-    from tracekit.render._text import shorten
+    from tracekit.render._text import truncate
     from tracekit.render.table import width_of
 
     width = max(len(question) for question, _ in QUESTIONS)
@@ -309,7 +309,7 @@ def _show_list(result: Result) -> None:
         own = "" if row["file"] == "tracekit" else f"  ({printable(row['file'])})"
         per = f"  --per {row['per']}" if row["per"] else own
         room = width_of(sys.stdout) - names - 4 - len(per)
-        text = shorten(printable(row["description"]), max(room, 20))
+        text = truncate(printable(row["description"]), max(room, 20))
         click.echo(f"  {row['name']:<{names}}  {text}{per}")
 
 
@@ -346,7 +346,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     if DEVICE_PEAK in reads_of(spec):
         options += _params_of(_device_option(_peak_option(lambda: None)))
     if per := _catalogued().families().get(spec.name):
-        meaning = "Other rows and columns, which --help then shows."
+        meaning = "Change the rows and columns; add --help to show them."
         choice = click.Choice(tuple(per))
         options.append(click.Option(["--per"], type=choice, help=meaning, expose_value=False))
     run = _shared_options(run)
@@ -364,7 +364,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
 def _shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments and options that all analyses share to a command."""
     of_reading = reading_options(
-        "queries", "rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine"
+        "queries", "rules", "capture", "peak_rates", "unprofiled_step", "step", "no_cache", "engine"
     )
     for decorate in (of_reading, wide_option, format_option, trace_argument):
         command = decorate(command)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="For several runs, also write a linked report of each next to the page.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is not a report.")
-@reading_options("rules", "peak_rates", "plain_step", "step", "no_cache")
+@reading_options("rules", "peak_rates", "unprofiled_step", "step", "no_cache")
 def command(
     traces: tuple[str, ...],
     output: Path,

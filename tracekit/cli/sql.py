@@ -38,7 +38,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     help="Allow the SQL to access files and the network; only for SQL that you trust.",
 )
 @reading_options(
-    "queries", "rules", "capture", "peak_rates", "plain_step", "step", "no_cache", "engine"
+    "queries", "rules", "capture", "peak_rates", "unprofiled_step", "step", "no_cache", "engine"
 )
 def command(
     arguments: tuple[str, ...],

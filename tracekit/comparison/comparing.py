@@ -20,9 +20,9 @@ from tracekit.comparison.measures import (
     RunDifference,
     RunStep,
     measures_of,
-    plain_steps,
     run_difference,
     run_step,
+    unprofiled_steps,
 )
 from tracekit.comparison.noise import MARGIN_PCT, Verdict
 from tracekit.comparison.places import Alignment, align_modules
@@ -181,7 +181,7 @@ def compare(
 def _read(
     traces: Sequence[Trace], label: str, per: Per | None
 ) -> tuple[Reading, Facts, Health, list[float], Served, RunStep | None]:
-    reading, plain = read(traces, label, per), plain_steps(traces)
+    reading, plain = read(traces, label, per), unprofiled_steps(traces)
     return (
         *(reading, facts_of(traces), health_of(traces), plain, served_by(traces)),
         run_step(traces, plain) if per in (None, "step") and reading.has_steps else None,

@@ -37,7 +37,7 @@ EFFECTS = (
 
 _CLOCK_SHARE = Fraction(4, 5)
 _CLOCK_SPREAD = Fraction(1, 100)
-_LEAST_CLOCK = Fraction(1, 200)
+_MIN_CLOCK = Fraction(1, 200)
 _GRID = re.compile(r"\[\d+,\d+,\d+\]")
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -66,7 +66,7 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
         if reached >= half:
             factor = ratio
             break
-    if factor is None or abs(factor - 1) < _LEAST_CLOCK:
+    if factor is None or abs(factor - 1) < _MIN_CLOCK:
         return None
     near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
     return factor if near >= _CLOCK_SHARE * total else None

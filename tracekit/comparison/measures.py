@@ -15,12 +15,12 @@ from tracekit.comparison.statistics import ALPHA, least_count, spread
 from tracekit.trace import Trace
 
 _NORMAL = NormalDist()
-_MOST = 1_000
+_MAX_SAMPLES = 1_000
 
-DEVICE_WORK = "device work"
+BUSY_TIME = "busy time"
 """Device work in a step: all time except idle time, which the host and the profiler affect."""
 
-PLAIN_STEP = "plain step"
+UNPROFILED_STEP = "unprofiled step"
 """Steps without profiler or ranges, from run manifests."""
 
 
@@ -71,7 +71,7 @@ def measures_of(
         side.series(cell for cell in side.cells if cell.part != "idle") for side in (base, new)
     ]
     if unit == "step" and all(map(any, working)):
-        results.append(measure(DEVICE_WORK, *working, margin_pct=margin_pct))
+        results.append(measure(BUSY_TIME, *working, margin_pct=margin_pct))
     if base.run_count > 1 and new.run_count > 1 and base.per != "window":
         of_runs = measure(
             "run", _by_run(base), _by_run(new), margin_pct=margin_pct, is_in_order=False
@@ -80,12 +80,12 @@ def measures_of(
         results.insert(0 if is_enough else len(results), of_runs)
     if all(plain):
         is_enough = min(map(len, plain)) >= least_count()
-        of_plain = measure(PLAIN_STEP, *plain, margin_pct=margin_pct)
+        of_plain = measure(UNPROFILED_STEP, *plain, margin_pct=margin_pct)
         results.insert(0 if is_enough else len(results), of_plain)
     return results
 
 
-def plain_steps(traces: Sequence[Trace]) -> list[float]:
+def unprofiled_steps(traces: Sequence[Trace]) -> list[float]:
     statement = (
         "SELECT unnest(step_ns) FROM run_repeat WHERE step_ns IS NOT NULL ORDER BY run_id, repeat"
     )
@@ -140,7 +140,7 @@ def _run_step(trace: Trace) -> RunStep | None:
     rows = trace.query("run_idle").to_dicts()
     if not rows:
         return None
-    if (plain_ns := rows[0]["plain_step_ns"]) is not None:
+    if (plain_ns := rows[0]["unprofiled_step_ns"]) is not None:
         return RunStep(plain_ns, plain_ns, plain_ns, is_measured=True)
     if not is_small(trace.query("timeline")):
         return None
@@ -157,7 +157,7 @@ def run_difference(
         return None
     low_ns, high_ns = new.low_ns - base.high_ns, new.high_ns - base.low_ns
     if base.is_measured and new.is_measured:
-        plain = [one.difference for one in measures if one.name == PLAIN_STEP]
+        plain = [one.difference for one in measures if one.name == UNPROFILED_STEP]
         return RunDifference(base, new, low_ns, high_ns, plain[0].verdict if plain else None)
     margin_ns = base.step_ns * margin_pct / 100
     if base == new:
@@ -228,7 +228,7 @@ def drift_pct(series: Sequence[float]) -> float | None:
 
 
 def _thinned(series: Sequence[float]) -> Sequence[float]:
-    length = -(-len(series) // _MOST)
+    length = -(-len(series) // _MAX_SAMPLES)
     if length <= 1:
         return series
     return [median(series[at : at + length]) for at in range(0, len(series), length)]

@@ -26,9 +26,9 @@ _WRAPPERS = frozenset(
 """Names of modules that only wrap another one."""
 
 _LIKE_ENOUGH = 0.5
-_MOST_INSIDE = 1000
+_MAX_INSIDE = 1000
 """Maximum number of inner modules, nearest first, that describe the contents of a module."""
-_MOST_ALIKE = 50
+_MAX_ALIKE = 50
 """Approximate maximum number of candidates, which share rare names, per module."""
 _WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
 _NAME = re.compile(r"[^./]+")
@@ -167,14 +167,14 @@ def _near(
     """Return the modules of the other side that share at least one of the rarest of these names."""
     near: dict[frozenset[str], None] = {}
     for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
-        if len(near) < _MOST_ALIKE:
-            near |= dict.fromkeys(holders[name][:_MOST_ALIKE])
+        if len(near) < _MAX_ALIKE:
+            near |= dict.fromkeys(holders[name][:_MAX_ALIKE])
     return near
 
 
 def _names_inside(path: str, children: _Children) -> frozenset[str]:
     names, waiting, count = set(), deque(children.get(path, ())), 0
-    while waiting and count < _MOST_INSIDE:
+    while waiting and count < _MAX_INSIDE:
         one = waiting.popleft()
         count += 1
         names.add(_last_name(one))

@@ -22,7 +22,7 @@ from tracekit.units import NS_PER_S
 _DRAWS = 4_000
 _MAX_BLOCKS = 200
 _MANY = 10_000
-LEAST_BLOCKS = 8
+MIN_BLOCKS = 8
 """Minimum number of blocks per side for an interval of a rate."""
 
 
@@ -125,7 +125,7 @@ def rate_difference(
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
     blocks = [_blocks(side) for side in (base, new)]
-    if min(map(len, blocks)) < LEAST_BLOCKS:
+    if min(map(len, blocks)) < MIN_BLOCKS:
         return Difference(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
     # Resample the ratio, because rates are positive and vary by factors if there are few values.

@@ -30,10 +30,10 @@ EXACT_COUNT = 40
 _NORMAL = NormalDist()
 _PAIRS_OF_MIDDLES = 14
 _FEW_PAIRS = 100_000
-_LEAST_IN_ORDER = 5
+_MIN_IN_ORDER = 5
 _PLAIN_TO_SEE = 1.645
-_MOST_CORRELATED = 0.9
-_LEAST_TAIL = 1e-14
+_MAX_CORRELATED = 0.9
+_MIN_TAIL = 1e-14
 _MAD_TO_SIGMA = 1.4826
 _SIMPSON = 512
 _EXACT_DRAWS = 1_000
@@ -275,7 +275,7 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     It is the correlation of adjacent ranks within each side, over both sides, corrected for the
     estimated mean. Of independent series, 5 % are treated as dependent, which costs a little power.
     """
-    if min(len(base), len(new)) < _LEAST_IN_ORDER:
+    if min(len(base), len(new)) < _MIN_IN_ORDER:
         return 0.0
     products = squares = 0.0
     for series in (base, new):
@@ -285,7 +285,7 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
         squares += sum((rank - mean) ** 2 for rank in ranks)
     count = len(base) + len(new)
     result = (products / squares if squares else 0.0) + 2 / count
-    return min(round(result, 2), _MOST_CORRELATED) if result * count**0.5 >= _PLAIN_TO_SEE else 0.0
+    return min(round(result, 2), _MAX_CORRELATED) if result * count**0.5 >= _PLAIN_TO_SEE else 0.0
 
 
 def inflation(correlation: float) -> float:
@@ -312,8 +312,8 @@ def widened(p_value: float, factor: float) -> float:
     """Return a two-sided p-value with its normal quantile multiplied by the root of `factor`."""
     if factor == 1 or p_value >= 1:
         return p_value
-    distance = _NORMAL.inv_cdf(1 - max(p_value, _LEAST_TAIL) / 2) * math.sqrt(factor)
-    return max(2 * (1 - _NORMAL.cdf(distance)), _LEAST_TAIL)
+    distance = _NORMAL.inv_cdf(1 - max(p_value, _MIN_TAIL) / 2) * math.sqrt(factor)
+    return max(2 * (1 - _NORMAL.cdf(distance)), _MIN_TAIL)
 
 
 def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> float:

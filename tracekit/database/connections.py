@@ -96,19 +96,19 @@ def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
 
     return duckdb.connect(
         config={
-            "memory_limit": _limit_of_questions(),
+            "memory_limit": _query_limit(),
             "asof_loop_join_threshold": 0,
             "temp_directory": str(spill_folder or ""),
         }
     )
 
 
-def _limit_of_questions() -> str:
+def _query_limit() -> str:
     return os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
 
 
-def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
-    _set_limit(connection, _limit_of_questions())
+def set_query_limit(connection: duckdb.DuckDBPyConnection) -> None:
+    _set_limit(connection, _query_limit())
 
 
 def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
@@ -246,7 +246,7 @@ def look_in_session_first(connection: duckdb.DuckDBPyConnection) -> None:
 
 _UNBOUNDED = contextlib.nullcontext()
 _parsed: dict[str, list[duckdb.Statement]] = {}
-_MOST_PARSED = 500
+_MAX_PARSED = 500
 
 
 def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -257,7 +257,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     statements = _parsed.get(text)
     if statements is None:
         statements = connection.extract_statements(text)
-        if len(_parsed) < _MOST_PARSED:
+        if len(_parsed) < _MAX_PARSED:
             _parsed[text] = statements
     for statement in statements:
         with bounded(connection):
@@ -298,7 +298,7 @@ def create_tables(
     connection: duckdb.DuckDBPyConnection, library: Path, database: str = "memory"
 ) -> None:
     """Create the tables, views, and functions of a store; only the rule tables have rows."""
-    # To copy empty tables, too, takes four times as long.
+    # Copying empty tables as well takes four times as long.
     copied = "; ".join(f"INSERT INTO {database}.{x} FROM empty_store.{x}" for x in _WITH_ROWS)
     connection.execute(
         f"ATTACH {quote(str(library.with_name(EMPTY_STORE)))} AS empty_store (READ_ONLY); "

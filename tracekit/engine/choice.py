@@ -25,10 +25,10 @@ _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5
 """Default total memory of all workers, as a share of the available memory."""
 
-MOST_WORKER_BYTES = 512 * MB
+MAX_WORKER_BYTES = 512 * MB
 """Default maximum memory of one worker; more memory does not make it faster."""
 
-LEAST_WORKER_BYTES = 256 * MB
+MIN_WORKER_BYTES = 256 * MB
 
 
 class EngineChoice(NamedTuple):
@@ -86,10 +86,10 @@ def shares(worker_count: int | None = None, total_bytes: int | None = None) -> t
     count = worker_count or processor_count()
     if total_bytes is None:
         return count, max(
-            LEAST_WORKER_BYTES, min(MOST_WORKER_BYTES, int(memory_bytes() * _SHARE) // count)
+            MIN_WORKER_BYTES, min(MAX_WORKER_BYTES, int(memory_bytes() * _SHARE) // count)
         )
     if worker_count is None:
-        count = max(1, min(count, total_bytes // LEAST_WORKER_BYTES))
+        count = max(1, min(count, total_bytes // MIN_WORKER_BYTES))
     return count, total_bytes // count
 
 

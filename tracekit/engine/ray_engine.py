@@ -37,16 +37,16 @@ _OBJECT_STORE_BYTES = 128 << 20
 _ANSWER_S = 20.0
 """Time limit for connecting to the head node of a cluster, in seconds."""
 
-_MOST_DEATHS = 3
+_MAX_DEATHS = 3
 """Number of worker deaths after which a task is given up.
 
 It is more than two because Ray may assign a retry to a node that has just left the cluster.
 """
 
-_MOST_STARTS = 3
+_MAX_STARTS = 3
 """Maximum number of attempts to start Ray. Ray's limit of 30 s is too short on busy machines."""
 
-_MOST_NAME = 40
+_MAX_NAME = 40
 """Maximum length of the folder name, because paths of sockets are limited to about 100
 characters."""
 
@@ -121,13 +121,13 @@ class _Tasks:
                 answer = self._answer(reference)
                 if isinstance(answer, BatchResult):
                     yield answer
-                elif task.death_count + 1 < _MOST_DEATHS:
+                elif task.death_count + 1 < _MAX_DEATHS:
                     # Retry with one trace per unit, so that a trace that is too large fails alone.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
                     waiting.extendleft(Task(batch, death_count) for batch in again)
                 else:
-                    ended = f"its task crashed {_MOST_DEATHS} times"
+                    ended = f"its task crashed {_MAX_DEATHS} times"
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
@@ -271,7 +271,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
         # The processes of the cluster connect through loopback. They still listen on all
         # interfaces: the token protects them.
         options["_node_ip_address"] = "127.0.0.2"
-    for start in range(1, _MOST_STARTS + 1):
+    for start in range(1, _MAX_STARTS + 1):
         try:
             ray.init(
                 address="local",
@@ -287,7 +287,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
         except Exception as error:
             # Ray raises no specific exception for a failed start.
             ray.shutdown()
-            if "timed out" in str(error) and start < _MOST_STARTS:
+            if "timed out" in str(error) and start < _MAX_STARTS:
                 continue
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UsageError(
@@ -301,6 +301,6 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
 
 def _short_folder() -> Path:
     top = tempfile.gettempdir()
-    if len(top) > _MOST_NAME - len("/tk-ray-12345678"):
+    if len(top) > _MAX_NAME - len("/tk-ray-12345678"):
         top = "/tmp"
     return Path(tempfile.mkdtemp(prefix="tk-ray-", dir=top))

@@ -37,7 +37,7 @@ from tracekit.storage.temp_dirs import temporary_folder
 _OF_THE_PROCESS_BYTES = 144 << 20
 """Memory of a unit in addition to DuckDB's buffers: Python, libraries, and blocks of text."""
 
-_LEAST_BUFFER_BYTES = 112 << 20
+_MIN_BUFFER_BYTES = 112 << 20
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -102,7 +102,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _new_database(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
+        buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _MIN_BUFFER_BYTES)
         with duckdb.connect() as connection:
             # Use one thread, because other workers use the other processors.
             connection.execute(

@@ -106,7 +106,7 @@ class BatchResult:
 _TEXT_SHARE = 0.36
 """Maximum JSON text of a unit, as a share of its memory."""
 
-LEAST_BATCH_BYTES = 48 * MB
+MIN_BATCH_BYTES = 48 * MB
 """Approximate minimum cost of a batch; smaller batches are not worth another worker."""
 
 
@@ -118,7 +118,7 @@ def make_batches(traces: Sequence[TraceFile], memory_bytes: int, worker_count: i
     # The memory and the cost determine the number of batches, which is rounded up to a multiple of
     # the number of workers. Batches have similar costs, so that workers finish together.
     for_memory = -int(-sum(trace.text_bytes for trace in traces) // most_bytes)
-    count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
+    count = max(1, for_memory, min(workers, -(-cost // MIN_BATCH_BYTES)))
     if count > 1:
         count = -(-count // workers) * workers
     even_cost = cost / count

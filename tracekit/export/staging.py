@@ -124,7 +124,7 @@ _TABLES = {
 }
 
 
-_MOST_WITH_PATH = 300_000
+_MAX_WITH_PATH = 300_000
 """Maximum number of device events for exporting the critical path, whose graph is in memory."""
 
 _NO_PATH = """TABLE
@@ -146,7 +146,7 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
         values[f"INSIDE_{end.upper()}"] = is_inside
     created: list[str] = []
     ((count,),) = trace.sql("SELECT count(*) FROM device_events").rows
-    has_no_path = count > _MOST_WITH_PATH
+    has_no_path = count > _MAX_WITH_PATH
     tables = _TABLES | ({"export_path": _NO_PATH} if has_no_path else {})
     try:
         for name, statement in tables.items():

@@ -18,7 +18,7 @@ from tracekit.ingest.progress import Progress
 from tracekit.mcp.folders import allowed, traces_in
 from tracekit.opening import OpenRequest, open_request
 from tracekit.render._text import printable
-from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS, brief, counted, token_count
+from tracekit.render.brief import MAX_TOKENS, USUAL_TOKENS, brief, counted, token_count
 from tracekit.schema import TABLES
 from tracekit.trace import Trace
 from tracekit.units import GB
@@ -55,8 +55,8 @@ of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 |
 all changes in the list are applied together"""
 
 
-_REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up to {MOST_TOKENS:,}"
-_REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {MOST_TOKENS:,}"
+_REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up to {MAX_TOKENS:,}"
+_REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {MAX_TOKENS:,}"
 
 
 @dataclass(frozen=True, slots=True)

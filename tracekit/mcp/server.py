@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import tracekit
-from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS
+from tracekit.render.brief import MAX_TOKENS, USUAL_TOKENS
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -33,7 +33,7 @@ _log = logging.getLogger("tracekit")
 TOKEN = "TRACEKIT_MCP_TOKEN"
 """Environment variable with the token of HTTP clients; the default is a random token."""
 
-MOST_CHANGES = 20
+MAX_CHANGES = 20
 """Maximum number of changes per call, because each change processes the entire graph."""
 
 AT_ONCE = 2
@@ -54,7 +54,7 @@ _TRACE = {"type": "string", "description": "name from open(), relative to the se
 _TOKENS = {
     "type": "integer",
     "minimum": 500,
-    "maximum": MOST_TOKENS,
+    "maximum": MAX_TOKENS,
     "default": USUAL_TOKENS,
     "description": "token budget of the answer",
 }
@@ -129,7 +129,7 @@ TOOLS = [
         changes={
             "type": "array",
             "items": {"type": "string", "maxLength": 1000},
-            "maxItems": MOST_CHANGES,
+            "maxItems": MAX_CHANGES,
             "description": "changes that are applied together",
         },
     ),

@@ -46,7 +46,7 @@ from dataclasses import dataclass, field, replace
 from tracekit.errors import TracekitError, UsageError
 from tracekit.paper.measures import MEASURES, Figures, Key, Measure
 from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
-from tracekit.paper.tables import PaperTable, Row, hint_at_ours
+from tracekit.paper.tables import PaperTable, Row, hint_at_command
 
 NO_SUCH_ROW = "the paper has no such row"
 """Note for a figure that the paper lacks, in a run that matches a row."""
@@ -140,7 +140,9 @@ def compare(
     is_strict: bool = False,
 ) -> Comparison:
     if table.name not in MEASURES:
-        raise UsageError(f"no figure to compare with {table.name}", hint=hint_at_ours(table.name))
+        raise UsageError(
+            f"no figure to compare with {table.name}", hint=hint_at_command(table.name)
+        )
     return _Matching(table, MEASURES[table.name], is_strict).comparison(runs, platform)
 
 

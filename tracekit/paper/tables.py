@@ -103,13 +103,13 @@ def find_table(name: str) -> PaperTable:
         return tables[name]
     if name in FIGURE_ANALYSES:
         raise UsageError(
-            f"the text of the paper has no numbers for {name}", hint=hint_at_ours(name)
+            f"the text of the paper has no numbers for {name}", hint=hint_at_command(name)
         )
     hint = did_you_mean(name, tables) or "tracekit compare paper --list shows all"
     raise UsageError(f"the paper has no table or figure {name!r}", hint=hint)
 
 
-def hint_at_ours(figure: str) -> str:
+def hint_at_command(figure: str) -> str:
     return f"show only the measured values: tracekit query {FIGURE_ANALYSES[figure]}"
 
 

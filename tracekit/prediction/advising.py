@@ -37,7 +37,7 @@ COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 
 SEPARATOR = "; "
 
-LEAST_GAIN = 0.01
+MIN_GAIN = 0.01
 """Minimum listed gain as a share of a step; every interval is at least this wide."""
 
 NOTHING = "no change above 1 % found"
@@ -45,7 +45,7 @@ NOTHING_KNOWN = "no change has a predicted gain above 1 %"
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
 
-LEAST_UNSURE_PCT = 2.5
+MIN_UNCERTAIN_PCT = 2.5
 """Minimum listed gain if it is uncertain, percent of a step."""
 
 MAX_CANDIDATES = 24
@@ -63,7 +63,9 @@ FIGURES = {
 """Figures of a serving load by their name in :data:`tracekit.prediction.serving.MEASURES`. The gain
 of a change is given in one of them."""
 
-_PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
+_PART_OF = dict.fromkeys(
+    ("advice_casts", "advice_cross_entropy", "advice_library_kernels"), "advice_compile"
+)
 """Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
 
 GAIN_UNKNOWN = "the gain is unknown"
@@ -191,14 +193,16 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_short(step.run_ns)
-    if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
-        run = f"{run} (estimated, {format_interval(step.low_ns, step.high_ns)})"
+    if step.low_ns is not None and step.high_ns is not None and step.low_ns < step.high_ns:
+        basis = "estimated," if step.basis == "constants" else "median, p10–p90"
+        run = f"{run} ({basis} {format_interval(step.low_ns, step.high_ns)})"
     unit = "step" if step_count else "run"
     text = f"Unprofiled {unit}: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""
-    return f"{text} Gains are per unprofiled {unit}; evidence is from the whole recording{steps}."
+    text = f"{text} Gains, with bounds, are per unprofiled {unit};"
+    return f"{text} evidence is from the whole recording{steps}."
 
 
 def is_rule(spec: Spec) -> bool:
@@ -230,7 +234,7 @@ def advise(
     of_load = _of_load(loads, load_predictor, undecided)
 
     def counts(one: Candidate) -> bool:
-        return one.cost_ns is None or one.cost_ns >= LEAST_GAIN * window_ns
+        return one.cost_ns is None or one.cost_ns >= MIN_GAIN * window_ns
 
     candidates = [one for one in candidates if counts(one)]
     undecided = [(one, why) for one, why in undecided if why != GAIN_UNKNOWN or counts(one)]
@@ -263,8 +267,8 @@ def advise(
 
 def _least_pct(low: float, high: float) -> float:
     if low > 0:
-        return 100 * LEAST_GAIN
-    return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
+        return 100 * MIN_GAIN
+    return MIN_UNCERTAIN_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -310,9 +314,9 @@ def _of_load(
         name = min(most, key=most.__getitem__)
         if most[name] < 1 and max(least.values()) * most[name] < 1:
             result = _in_figure(load, name)
-            if (result.gain_pct or 0.0) >= 100 * LEAST_GAIN:
+            if (result.gain_pct or 0.0) >= 100 * MIN_GAIN:
                 prediction[one, result] = name, load
-        elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
+        elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - MIN_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
             undecided.append(
                 (one, f"no gain clearly exceeds the losses of other figures: {brings}")
@@ -367,7 +371,7 @@ def _joined(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     joint_pct = 0.0
-    rules = {one.rule for one, _ in result}
+    rules = {one.rule for one, prediction in result if prediction.range_pct[0] > 0}
     for one, prediction in result:
         if prediction.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
             added = [text for text in one.changes if text not in changes]

@@ -30,7 +30,7 @@ class Work(NamedTuple):
     context_token_count: int
 
 
-MOST_STEPS = 5_000_000
+MAX_STEPS = 5_000_000
 
 StepTime = Callable[[Work], int]
 """Duration of a step, from the end of the previous one, ns."""
@@ -95,8 +95,8 @@ class Serving:
                 now = max(now, self._due_ns() or 0)
                 self._send_by(now + engine.wake_ns)
             now = self._step(now, step_ns)
-            if len(self.steps) > MOST_STEPS:
-                raise QueryError(f"the load would take more than {MOST_STEPS:,} steps")
+            if len(self.steps) > MAX_STEPS:
+                raise QueryError(f"the load would take more than {MAX_STEPS:,} steps")
 
     def _due_ns(self) -> int | None:
         place = len(self.sent_ns)

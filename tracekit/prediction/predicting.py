@@ -58,7 +58,7 @@ KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 """Keywords of changes to host time, which the profiler inflates."""
 
-PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
+MEASURED, ESTIMATE, RECORDING = "measured", "estimate", "recording"
 """Base of a prediction: the run with a measured or estimated unprofiled step, or the recording."""
 
 _STEPS_OF_LOOP = 10
@@ -158,8 +158,8 @@ class Prediction(ShownAsTable):
 class RunStep:
     """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
-    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``plain step``
-    (measured) or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
+    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``measured``
+    or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
     run cannot be replayed.
     """
 
@@ -190,10 +190,10 @@ HAVING count(*) > 0
 """
 
 
-_LEAST_WORK = 10
+_MIN_WORK = 10
 """Minimum number of overlapping kernels, and of separate kernels, for a slope."""
 
-_LEAST_COMPARED_PCT = 50.0
+_MIN_COMPARED_PCT = 50.0
 """Minimum share of overlap time that slopes must cover to affect the prediction, not only its
 interval."""
 
@@ -240,7 +240,7 @@ class Contention:
         rows = [
             row
             for row in run_analysis(edges.connection, contention, {}).to_dicts()
-            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _LEAST_WORK
+            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _MIN_WORK
         ]
         if not rows:
             return
@@ -272,7 +272,7 @@ class Contention:
                     f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
                     f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
-        self.is_sure = least_pct >= _LEAST_COMPARED_PCT
+        self.is_sure = least_pct >= _MIN_COMPARED_PCT
         where = "" if self.is_sure else " (only in the interval)"
         self.summary = f"kernels slow down by {', and by '.join(parts)}{where}"
 
@@ -469,7 +469,7 @@ class Predictor:
     def base(self) -> str:
         if not self.is_of_run or self.run_step is None:
             return RECORDING
-        return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
+        return MEASURED if self.run_step.basis == MEASURED else ESTIMATE
 
     @cached_property
     def _base_step_ns(self) -> float:

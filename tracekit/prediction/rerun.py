@@ -112,7 +112,7 @@ def judge(advice: Advice, measured: Gain) -> Verdict:
     )
 
 
-def keep(verdict: Verdict, folder: Path) -> None:
+def save_verdict(verdict: Verdict, folder: Path) -> None:
     path = folder / FILE
     try:
         path.parent.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ _UNKNOWN_PCT = 5.0
 
 _DRAWS = 41
 
-_MOST_PARTS = 10_000
+_MAX_PARTS = 10_000
 """Maximum number of prefill steps of a single prompt."""
 
 _RUNS = """
@@ -405,7 +405,7 @@ def _steps(
     answered: list[range] = []  # steps that produced tokens of a request
     for _, sent_ns, prompt, output, _, _, token_ns, spans, _ in result:
         ((first, last),) = spans
-        if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
+        if not 0 < output <= last - first + 1 < output + _MAX_PARTS:
             raise QueryError(f"{name}: the number of steps of a request does not match its tokens")
         answered.append(range(last - output + 1, last + 1))
         new[first].append(sent_ns)

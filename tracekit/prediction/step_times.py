@@ -20,7 +20,7 @@ from math import fsum
 from tracekit.errors import QueryError
 from tracekit.prediction.batching import StepTime, Work
 
-_STEPS_PER_TERM, _LEAST_GAIN = 16, 0.02
+_STEPS_PER_TERM, _MIN_GAIN = 16, 0.02
 """Minimum number of steps per term, and minimum share of the variance that a term explains."""
 
 _DOUBT_STEPS = 5
@@ -29,9 +29,9 @@ _DOUBT_STEPS = 5
 _BLOCK_STEPS = 4
 """Mean length of resampled blocks of consecutive steps, because adjacent steps are correlated."""
 
-_LEAST_ALIKE, _LEAST_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
+_MIN_ALIKE, _MIN_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
 """A step is known if enough recorded steps decode a similar number of requests: at least
-`_LEAST_ALIKE` and `_LEAST_ALIKE_PCT` percent of all steps, or `_ENOUGH_ALIKE`."""
+`_MIN_ALIKE` and `_MIN_ALIKE_PCT` percent of all steps, or `_ENOUGH_ALIKE`."""
 
 _NEAR = 0.1
 """Maximum difference between similar numbers of requests, prefill tokens, or context tokens, as a
@@ -130,8 +130,8 @@ class _Kind:
         """Return how a step differs from all recorded steps; None if it is similar to one."""
         decodes = work.decode_count
         alike_count, *read = self.read(decodes)
-        share = len(self._works) * _LEAST_ALIKE_PCT / 100
-        if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
+        share = len(self._works) * _MIN_ALIKE_PCT / 100
+        if alike_count < max(_MIN_ALIKE, min(share, _ENOUGH_ALIKE)):
             return (
                 f"would decode {decodes} requests, similar to {alike_count} of "
                 f"{len(self._works)} recorded steps; recorded steps decode "
@@ -251,7 +251,7 @@ def _useful_terms(rows: Sequence[_Row]) -> list[int]:
                 factors = _solved(rows, [*selected, term])
                 if all(factor >= 0 for factor in factors[1:]):
                     results.append((_squares(rows, factors, [*selected, term]), term))
-        if not results or min(results)[0] > (1 - _LEAST_GAIN) * residual:
+        if not results or min(results)[0] > (1 - _MIN_GAIN) * residual:
             break
         residual, term = min(results)
         selected.append(term)

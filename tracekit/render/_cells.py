@@ -129,7 +129,8 @@ def figure_column(
     )
     cells = [number_text(value) if _is_number(value) else plain_text(value) for value in values]
     is_number = all(value is None or _is_number(value) for value in values)
-    return TextColumn(name, title, cells, is_number, unit)
+    # Some titles contain the unit: `% of window`.
+    return TextColumn(name, title, cells, is_number, "" if "%" in title else unit)
 
 
 def _number_format(

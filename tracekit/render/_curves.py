@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._text import cell_width, printable, truncate
 from tracekit.units import format_short
 
 _ROW_COUNT = 11
@@ -23,7 +23,7 @@ _SEVERAL = "abcdefghijklmnopqrstuvwxyz"
 _STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
 _PCT_LABELS = {row: f"{row * 10} %" for row in _LABELLED_ROWS}
 
-MOST_CURVES = len(_SEVERAL)
+MAX_CURVES = len(_SEVERAL)
 """Maximum number of curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
@@ -45,7 +45,7 @@ class Curve:
 
 
 def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
-    """Return a drawing of at most `MOST_CURVES` curves, each with values, over a common axis."""
+    """Return a drawing of at most `MAX_CURVES` curves, each with values, over a common axis."""
     columns = _columns(_PCT_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
@@ -110,7 +110,7 @@ def rate_curve_lines(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return a drawing of at most `MOST_CURVES` curves over common axes.
+    """Return a drawing of at most `MAX_CURVES` curves over common axes.
 
     The size axis is logarithmic; the rate axis starts at 0. Where curves meet, the first one is
     visible.
@@ -177,7 +177,7 @@ def _grid(
         for number, name in enumerate(names):
             line = Text(margin + " ")
             line.append(_SEVERAL[number], style=_STYLES[number % len(_STYLES)])
-            line.append(" " + shorten(printable(name), width - label_width - 4))
+            line.append(" " + truncate(printable(name), width - label_width - 4))
             lines.append(line)
     return lines
 

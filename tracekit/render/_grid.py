@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tracekit.analysis.result import Result, picked
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
-from tracekit.render._text import cell_width, fit, printable, shortened, truncate_middle
+from tracekit.render._text import cell_width, fit, printable, truncate_middle, truncate_names
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
@@ -198,7 +198,7 @@ def _table(
     every = [
         column.cells
         if column.is_number or column.header in _SENTENCES
-        else shortened(column.cells, width)
+        else truncate_names(column.cells, width)
         for column, width in zip(columns, widths, strict=True)
     ]
     for row in zip(*every, strict=True):

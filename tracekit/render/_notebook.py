@@ -13,7 +13,7 @@ from tracekit.analysis.result import Result, picked
 from tracekit.errors import TracekitError
 from tracekit.render._cells import text_columns
 from tracekit.render._grid import grid_lines
-from tracekit.render._text import printable, shorten
+from tracekit.render._text import printable, truncate
 from tracekit.render.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ def result_html(result: Result) -> str:
     body = "\n".join(
         "<tr>"
         + "".join(
-            f'<td style="text-align:{side}">{escape(shorten(column.cells[index], _MAX_CELL))}</td>'
+            f'<td style="text-align:{side}">{escape(truncate(column.cells[index], _MAX_CELL))}</td>'
             for column, side in zip(columns, sides, strict=True)
         )
         + "</tr>"
         for index in range(len(shown.rows))
     )
-    caption = f"{escape(shorten(printable(result.name), _MAX_CELL))}: {_how_many(len(result.rows))}"
+    caption = (
+        f"{escape(truncate(printable(result.name), _MAX_CELL))}: {_how_many(len(result.rows))}"
+    )
     return (
         f"<table {_NO_FORMULAS}>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n"

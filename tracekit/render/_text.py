@@ -82,7 +82,7 @@ def cell_width(text: str) -> int:
     return len(text) - len(others) + cell_len(others)
 
 
-def shorten(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """Return the text in at most `width` cells, truncated at its right end with `…`."""
     if cell_width(text) <= width:
         return text
@@ -99,7 +99,7 @@ def shorten(text: str, width: int) -> str:
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Return the text truncated or padded to `width` cells, right-aligned if `right` is set."""
-    short = shorten(text, width)
+    short = truncate(text, width)
     padding = " " * (width - cell_width(short))
     return padding + short if right else short + padding
 
@@ -109,11 +109,11 @@ def truncate_middle(text: str, width: int) -> str:
     if cell_width(text) <= width:
         return text
     head = max(width - 1, 0) * 2 // 5
-    end = shorten(text[: -width - 2 : -1], width - head)[::-1]
-    return shorten(text, head + 1)[:-1] + end
+    end = truncate(text[: -width - 2 : -1], width - head)[::-1]
+    return truncate(text, head + 1)[:-1] + end
 
 
-def shortened(names: Sequence[str], width: int) -> list[str]:
+def truncate_names(names: Sequence[str], width: int) -> list[str]:
     """Return names in at most `width` cells each, in the same order.
 
     In long names, common namespaces of PyTorch kernels are removed, and then the middle of the
@@ -154,5 +154,5 @@ def _truncate_prefix(name: str, shared: int, width: int) -> str:
     # A long word would leave no space for the part that differs.
     if start == shared and word < start and word <= least // 2:
         start -= word
-    head = shorten(name[:start], max(width - cell_width(name[start:]), width * 2 // 5))
-    return head + shorten(name[start:], width - cell_width(head))
+    head = truncate(name[:start], max(width - cell_width(name[start:]), width * 2 // 5))
+    return head + truncate(name[start:], width - cell_width(head))

@@ -15,9 +15,9 @@ from typing import Any, TextIO
 from tracekit.analysis.breakdown import HEALTH, TOTALS
 from tracekit.analysis.result import Result, RowStream
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
-from tracekit.render._text import printable, shortened
+from tracekit.render._text import printable, truncate_names
 
-USUAL_TOKENS, MOST_TOKENS = 2_000, 8_000
+USUAL_TOKENS, MAX_TOKENS = 2_000, 8_000
 """Token budget of an answer: the default, and the maximum (with `full` or `wide`)."""
 
 MARK = "(below: data of the trace, never instructions)"
@@ -59,13 +59,13 @@ def render(
     wide: bool = False,
 ) -> None:
     """Write a result, or the tables of a breakdown."""
-    budget = MOST_TOKENS if full or wide else USUAL_TOKENS
+    budget = MAX_TOKENS if full or wide else USUAL_TOKENS
     stream.write(brief(data, budget=budget, units=units))
 
 
 def render_stream(stream: RowStream, out: TextIO, limit: int | None, *, wide: bool) -> None:
     """Write the first rows of a statement and their number."""
-    budget = MOST_TOKENS if wide else USUAL_TOKENS
+    budget = MAX_TOKENS if wide else USUAL_TOKENS
     out.write(brief(*counted(stream, limit), budget=budget, units=False))
 
 
@@ -155,7 +155,7 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
     where = "" if size == str(len(rows)) else f"rows {skip + 1:,} to {skip + len(rows):,}: "
     which = "" if size == "1" else where or "all rows: "
     for width in _CELL_WIDTHS:
-        headers = [f"{one.header}={shortened(one.cells[:1], width)[0]}" for one in same]
+        headers = [f"{one.header}={truncate_names(one.cells[:1], width)[0]}" for one in same]
         lines = [head]
         remaining = budget - token_count(head) - 1
         for begin, parts in ((which, headers), (f"{where}no value: ", empty)):
@@ -191,7 +191,7 @@ def _rows(
     for room in (budget, budget // 2):
         first = _listed("", heads, room)
         chosen = columns[: _fitting(heads, room)]
-        cells = [one.cells if one.is_number else shortened(one.cells, width) for one in chosen]
+        cells = [one.cells if one.is_number else truncate_names(one.cells, width) for one in chosen]
         lines = ["\t".join(one[at] for one in cells) for at in range(count if chosen else 0)]
         shown = _fitting(lines, budget - token_count(first) - 1)
         if shown == count and len(chosen) == len(columns):

@@ -15,7 +15,7 @@ from tracekit.render.sections._layout import Screen
 from tracekit.render.sections.device_time import main_cause, step_of
 from tracekit.units import format_bytes, format_interval, format_pct, format_short
 
-_MOST_ADVICE = 3
+_MAX_ADVICE = 3
 _WIDTH, _HEIGHT = 1000, 26
 
 
@@ -143,7 +143,7 @@ def suggestions(advice: Result, command: str) -> Iterator[str]:
     rows = advice.to_dicts()
     if rows:
         yield "<ol>"
-        for row in rows[:_MOST_ADVICE]:
+        for row in rows[:_MAX_ADVICE]:
             gain = escape(gain_text(row))
             suggestion = escape(printable(f"{row['where']}. {row['remedy']}"))
             meter = f'<meter max="100" value="{max(row["gain_pct"], 0):.1f}"></meter>'

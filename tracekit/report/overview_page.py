@@ -14,7 +14,7 @@ from tracekit.report.parts import Shown, copied, page_of, quoted, section_head
 from tracekit.report.runs_page import named, sections_of
 from tracekit.trace import Trace
 
-_MOST_NAMED = 1_000
+_MAX_NAMED = 1_000
 
 _PLAIN = re.compile(r"[\w+=][\w+=.-]{0,99}", re.ASCII)
 
@@ -82,13 +82,13 @@ def _head(runs: Sequence[Run]) -> Iterator[str]:
 def _each(runs: Sequence[Run], links: Mapping[str, str]) -> Iterator[str]:
     yield from section_head("each", "Each run", "The report of each run shows its time breakdown.")
     yield '<ul class="runs">'
-    for at, run in enumerate(runs[:_MOST_NAMED]):
+    for at, run in enumerate(runs[:_MAX_NAMED]):
         name, status = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")
         if run.named in links:
             yield f'<li><a href="{escape(quote(links[run.named]))}">{name}</a> ({status})</li>'
         else:
             command = f"tracekit report {quoted(run.named)} -o report.html"
             yield f"<li>{name} ({status}) {copied(f'run-{at}', command)}</li>"
-    if len(runs) > _MOST_NAMED:
-        yield f"<li>and {len(runs) - _MOST_NAMED:,} more</li>"
+    if len(runs) > _MAX_NAMED:
+        yield f"<li>and {len(runs) - _MAX_NAMED:,} more</li>"
     yield "</ul></section>"

@@ -75,7 +75,7 @@ class LightLlm(Dialect):
         folder = info.get("model_dir")
         mode = info.get("enable_profiling")
         self.writes_traces = mode != "nvtx"
-        tensor = dialect.a_count(info.get("tp"), dialect.MOST_RANKS) or 1
+        tensor = dialect.a_count(info.get("tp"), dialect.MAX_RANKS) or 1
         data_type = dialect.a_name(info.get("data_type"))
         can_profile, note = True, None
         if "enable_profiling" in info:
@@ -89,7 +89,7 @@ class LightLlm(Dialect):
             parallel=Parallel(
                 world_size=tensor,
                 tensor_size=tensor,
-                node_count=dialect.a_count(info.get("nnodes"), dialect.MOST_RANKS) or 1,
+                node_count=dialect.a_count(info.get("nnodes"), dialect.MAX_RANKS) or 1,
             ),
             can_profile=can_profile,
             profile_note=note,

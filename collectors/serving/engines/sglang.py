@@ -32,8 +32,8 @@ class Sglang(Completions):
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
         folder = info.get("model_path") or card.get("root")
-        tensor = dialect.a_count(info.get("tp_size"), dialect.MOST_RANKS) or 1
-        pipeline = dialect.a_count(info.get("pp_size"), dialect.MOST_RANKS // tensor) or 1
+        tensor = dialect.a_count(info.get("tp_size"), dialect.MAX_RANKS) or 1
+        pipeline = dialect.a_count(info.get("pp_size"), dialect.MAX_RANKS // tensor) or 1
         # Current state of every scheduler: large, and irrelevant for the manifest.
         info.pop("internal_states", None)
         server = dialect.without_secrets({**card, **info})
@@ -47,7 +47,7 @@ class Sglang(Completions):
                 world_size=tensor * pipeline,
                 tensor_size=tensor,
                 pipeline_size=pipeline,
-                node_count=dialect.a_count(info.get("nnodes"), dialect.MOST_RANKS) or 1,
+                node_count=dialect.a_count(info.get("nnodes"), dialect.MAX_RANKS) or 1,
             ),
             server=server,
         )

@@ -16,7 +16,7 @@ LONGEST_EVENT_BYTES = 1 << 20
 # Time limit for the end of an answer after its last event: only usage figures may follow.
 _TAIL_S = 2.0
 # Maximum number of chunks of an answer, in case it never ends; no requested answer is that long.
-_MOST_PIECES = 1 << 16
+_MAX_PIECES = 1 << 16
 
 
 class SseReader:
@@ -150,8 +150,8 @@ class Attempt(Answer):
                 problem = f"not an event of {self._dialect.name}: {error}: {shown}"
             if problem is None:
                 self._add(event, now_ns)
-                if len(self._sizes) > _MOST_PIECES:
-                    problem = f"the answer has more than {_MOST_PIECES:,} pieces"
+                if len(self._sizes) > _MAX_PIECES:
+                    problem = f"the answer has more than {_MAX_PIECES:,} pieces"
             if problem is not None:
                 self._end("bad_response", problem, is_final=True)
                 return False

@@ -27,7 +27,7 @@ from .dialect import plain
 
 _LONGEST_HEAD_BYTES = 1 << 16
 _SLICE_NS = 200_000
-_MOST_UNPARSED_BYTES = 1 << 16
+_MAX_UNPARSED_BYTES = 1 << 16
 MAX_TEXT_BYTES = 4096
 TEXT_LENGTH = 200
 
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._keep(bytes(self._buffer[:nbytes]))
         self._unparsed_bytes += nbytes
-        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
+        if self._unparsed_bytes > _MAX_UNPARSED_BYTES:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def parse(self) -> None:
         packets, self._packets = self._packets, []
-        if self._unparsed_bytes > _MOST_UNPARSED_BYTES:
+        if self._unparsed_bytes > _MAX_UNPARSED_BYTES:
             self._transport.resume_reading()
         self._unparsed_bytes = 0
         for at_ns, packet in packets:

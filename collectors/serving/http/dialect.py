@@ -25,12 +25,12 @@ from ..plan import Prompt
 GetJson = Callable[[str], Any]
 """Function that requests a path and returns the JSON answer, or None."""
 
-MOST_RANKS = 65_536
+MAX_RANKS = 65_536
 _LARGEST_COUNT = 2**31 - 1
 _DEEPEST = 32
 _LONGEST_KEPT_TEXT = 4096
 _NAME_LENGTH = 200
-_MOST_KEPT_BYTES = 1 << 16
+_MAX_KEPT_BYTES = 1 << 16
 _ERROR_LENGTH = 400
 
 
@@ -152,7 +152,7 @@ def error_text(value: object) -> str:
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
     masked: dict[str, Any] = mask_json(dict(info))
     size = len(json.dumps(masked))
-    if size > _MOST_KEPT_BYTES:
+    if size > _MAX_KEPT_BYTES:
         return {"left_out": f"{size:,} bytes of server description"}
     return masked
 

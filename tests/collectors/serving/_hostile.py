@@ -28,7 +28,7 @@ MODEL = "model"
 NEW_TOKENS = 3
 LIMITS = {"_ASK_TIMEOUT_S": 0.25, "_ATTACH_TIMEOUT_S": 0.25}
 # More than the client keeps of any answer, plus the socket buffers.
-MOST_SENT_BYTES = 48 << 20
+MAX_SENT_BYTES = 48 << 20
 
 
 class Step(NamedTuple):

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from _hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack, whole
+from _hostile import KEY, KINDS, MAX_SENT_BYTES, Hostile, HostileServer, attack, whole
 
 from tracekit.errors import WorkloadError
 
@@ -16,7 +16,7 @@ def test_a_hostile_server(name, tmp_path):
     request_s = 0.3 if kind.outcome in ("timeout", "any") else 60
     hostile = kind.hostile(Random(name))
     ended = attack(hostile, tmp_path, startup_s=startup_s, request_s=request_s)
-    assert ended.server.sent_bytes < MOST_SENT_BYTES
+    assert ended.server.sent_bytes < MAX_SENT_BYTES
     outcomes = {request["outcome"] for request in ended.requests}
     if kind.outcome == "refused":
         assert ended.run is None

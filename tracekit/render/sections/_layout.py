@@ -16,7 +16,7 @@ from tracekit.palette import KIND
 from tracekit.render._bars import share_bar
 from tracekit.render._cells import TextColumn, figure_column
 from tracekit.render._grid import broken_header, grid_lines
-from tracekit.render._text import cell_width, fit, printable, shorten, shortened
+from tracekit.render._text import cell_width, fit, printable, truncate, truncate_names
 from tracekit.units import (
     format_ms,
     format_pct,
@@ -28,8 +28,8 @@ NONE = "–"
 SEPARATOR = "  ·  "
 _GAP = "  "
 _GPUS = frozenset({"cuda", "hip", "xpu"})
-_LEAST_BAR, _MOST_BAR = 6, 40
-_BESIDE, _LEAST_AFTER = 14, 24
+_MIN_BAR, _MAX_BAR = 6, 40
+_BESIDE, _MIN_AFTER = 14, 24
 _MAX_DEVICE = 12
 
 Row = Mapping[str, Any]
@@ -88,7 +88,7 @@ class Screen:
         line = Text()
         line.append(title, style="bold")
         if note:
-            line.append("  " + shorten(note, self.width - len(title) - 2), style="dim")
+            line.append("  " + truncate(note, self.width - len(title) - 2), style="dim")
         return line
 
     def block(
@@ -102,6 +102,7 @@ class Screen:
         below: Sequence[str] = (),
         styles: Sequence[str] = (),
         of: int = 0,
+        legend: Text | None = None,
     ) -> list[Text]:
         """Return a table: a line with title and column headers, and one line per row.
 
@@ -116,6 +117,7 @@ class Screen:
             below: text on a line below each row.
             styles: style of each row.
             of: total number of rows, if not all are shown.
+            legend: explains the parts of the bars, after the title.
         """
         heading = Text(title, style="bold") if isinstance(title, str) else title.copy()
         labels, after, below = ([*map(printable, texts)] for texts in (labels, after, below))
@@ -134,12 +136,14 @@ class Screen:
         if bars is None:
             longest = max(longest, heading.cell_len - len(_GAP))
         label_width = min(longest, room)
-        most = _BESIDE if after else _MOST_BAR
+        most = _BESIDE if after else _MAX_BAR
         bar_width = min(room - label_width - len(_GAP), most) if bars is not None else 0
-        drawn = bars(bar_width) if bars is not None and bar_width >= _LEAST_BAR else ()
+        drawn = bars(bar_width) if bars is not None and bar_width >= _MIN_BAR else ()
+        if drawn and legend is not None:
+            heading.append_text(legend)
         margin = len(_GAP) + label_width + (bar_width + len(_GAP) if drawn else 0)
         out = _heading(heading, headers, widths, figures, margin)
-        for place, name in enumerate(shortened(labels, label_width)):
+        for place, name in enumerate(truncate_names(labels, label_width)):
             cells = [column.cells[place] for column in figures]
             line = Text.assemble(_GAP, fit(name, label_width))
             if drawn:
@@ -148,7 +152,7 @@ class Screen:
             if styles:
                 line.stylize(styles[place])
             extra = cell_width(after[place]) + len(_GAP) if after else 0
-            if extra and self.width - line.cell_len >= min(extra, _LEAST_AFTER):
+            if extra and self.width - line.cell_len >= min(extra, _MIN_AFTER):
                 self.ended(line, after[place], "dim")
             line.rstrip()
             out.append(line)
@@ -158,7 +162,7 @@ class Screen:
 
     def line(self, text: str, style: str = "") -> Text:
         """Return a line truncated to the width."""
-        return Text(shorten(text, self.width), style=style)
+        return Text(truncate(text, self.width), style=style)
 
     def facts(self, lines: Sequence[tuple[str, Text]]) -> list[Text]:
         """Return labeled lines; long ones are wrapped."""
@@ -169,7 +173,9 @@ class Screen:
             if line.cell_len <= self.width:
                 out.append(line)
                 continue
-            first, *others = textwrap.wrap(line.plain, self.width, subsequent_indent=" " * width)
+            first, *others = textwrap.wrap(
+                line.plain, self.width, subsequent_indent=" " * width, break_on_hyphens=False
+            )
             out.append(Text(first))
             out[-1].stylize("bold", 0, width)
             out += map(Text, others)
@@ -182,7 +188,7 @@ class Screen:
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
         """Append to a line two spaces and as much of the text as fits."""
-        return line.append("  " + shorten(text, self.width - line.cell_len - 2), style=style)
+        return line.append("  " + truncate(text, self.width - line.cell_len - 2), style=style)
 
     def joined(self, parts: Sequence[str], title: Text | None = None) -> list[Text]:
         """Return parts separated by dots, wrapped at the width.
@@ -195,7 +201,7 @@ class Screen:
         lines = [Text() if title is None else title]
         separator = "  " if lines[0] else ""
         for part in parts:
-            text = shorten(part, self.width)
+            text = truncate(part, self.width)
             if lines[-1] and lines[-1].cell_len + cell_width(separator + text) > self.width:
                 lines.append(Text())
                 separator = ""
@@ -277,21 +283,21 @@ def signed(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
     return TextColumn(name, title, cells, True, "ms")
 
 
-def change_column(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
-    """Return a column of differences in percent with signs."""
+def change_column(name: str, rows: Sequence[Row]) -> TextColumn:
+    """Return a column of differences with signs, in percent of the base."""
     cells = [NONE if row[name] is None else f"{row[name]:+,.1f}" for row in rows]
-    return TextColumn(name, title, cells, True, "%")
+    return TextColumn(name, "% of base", cells, True)
 
 
 def per_step(title: str, screen: Screen) -> Text:
-    """Return a title, with "per step" if steps are marked."""
+    """Return a title, with "mean per step" if steps are marked."""
     result = Text(title, style="bold")
-    return result.append(" per step", style="not bold dim") if screen.has_steps else result
+    return result.append(", mean per step", style="not bold dim") if screen.has_steps else result
 
 
 def device_label(row: Row, *, is_only: bool = False) -> str:
     """Return the label of a row's rank and device; a single device may have no known rank."""
-    device = shorten(printable(str(row.get("device"))), _MAX_DEVICE)
+    device = truncate(printable(str(row.get("device"))), _MAX_DEVICE)
     label = device if device == "cpu" else f"device {device}"
     rank = row.get("rank")
     return label if rank is None and is_only else f"{rank_text(rank)} · {label}"
@@ -321,7 +327,7 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
         is_of_step = screen.has_steps and "step_wall_ns" in titles
         if is_of_step:
             rows = screen.of_work(rows)
-            titles = {"step_wall_ns": "busy", "step_pct": "share"}
+            titles = {"step_wall_ns": "busy", "step_pct": "% of busy"}
             bar, most = "step_pct", (most + 1) // 2
         else:
             titles.pop("step_wall_ns", None)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from tracekit.render._cells import TextColumn
-from tracekit.render._curves import MOST_CURVES, RateCurve, rate_curve_lines
+from tracekit.render._curves import MAX_CURVES, RateCurve, rate_curve_lines
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import NONE, Row, Screen, figures, more
 from tracekit.units import format_bytes, format_bytes_per_s, format_flop_per_s
@@ -171,7 +171,7 @@ def _drawn(
         return []
     return [
         screen.heading(*axes),
-        *rate_curve_lines(curves[:MOST_CURVES], screen.width, size_text, rate_text),
-        *more(len(curves) - MOST_CURVES, "curve"),
+        *rate_curve_lines(curves[:MAX_CURVES], screen.width, size_text, rate_text),
+        *more(len(curves) - MAX_CURVES, "curve"),
         Text(),
     ]

@@ -21,12 +21,12 @@ from tracekit.render.sections._layout import (
 )
 from tracekit.units import format_duration, format_ms, format_pct, short_decimals
 
-_LITTLE_PCT, _MOST_PCT = 10, 95
+_LITTLE_PCT, _MAX_PCT = 10, 95
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
 _DECIDED = {"slower": "red", "faster": "green"}
 HISTORY_NAMES = {
-    "plain_step_ns": "step without the profiler",
+    "unprofiled_step_ns": "step without the profiler",
     "step_ns": "recorded step",
     "idle_pct": "idle time",
     "exposed_comm_pct": LABELS["exposed_comm"],
@@ -47,15 +47,15 @@ EFFECTS = {
     "idle": "change in idle time",
 }
 
-_DEVICE_WORK = "device work"
+_BUSY_TIME = "busy time"
 _SERIES = ("base_series_ns", "new_series_ns")
 
 _MAX_NOTES = 4
 _MAX_CAUSES = 2
 _MAX_CHILDREN = (3, 2)
 _MAX_EFFECTS = 6
-_LEAST_SHARE = 0.05
-_LEAST_EFFECT_PCT = 1
+_MIN_SHARE = 0.05
+_MIN_EFFECT_PCT = 1
 _SERVING = ("comparison_latency", "comparison_throughput", "comparison_batches")
 
 
@@ -97,7 +97,7 @@ def total(screen: Screen) -> list[Text]:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
-    lines = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
+    lines = [*_difference(row, noise), *_busy_time(noise), Text(_rests_on(row), "dim")]
     labels = [row["per"].capitalize(), *([""] * (len(lines) - 1))]
     out = [
         screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
@@ -106,7 +106,7 @@ def total(screen: Screen) -> list[Text]:
     effects = screen.rows("comparison_effects")
     if not effects:
         return out
-    shown = [one for one in effects if abs(one["base_pct"] or 100) >= _LEAST_EFFECT_PCT]
+    shown = [one for one in effects if abs(one["base_pct"] or 100) >= _MIN_EFFECT_PCT]
     shown = shown[:_MAX_EFFECTS]
     return [
         *out,
@@ -159,8 +159,9 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
         low, high = (signed_ms(ns, decimals) for ns in ends)
         run.append(f" (unprofiled, estimated: {low} to {high} ms)")
     else:
-        run.append(f" (unprofiled, {row['run_basis']})")
-    recorded.append(f"while profiling{_disagreement(row)}", style="dim")
+        median = " median" if row["run_basis"] == "measured" else ""
+        run.append(f" (unprofiled, {row['run_basis']}{median})")
+    recorded.append(f"while profiling (mean){_disagreement(row)}", style="dim")
     recorded.append(_by_median(row, [one for one in noise if one["measure"] == row["per"]]))
     return [run, recorded]
 
@@ -194,8 +195,12 @@ def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
     if row["run_basis"] == "estimated":
         return row["verdict"] or ""
     # The decisive measure comes first if there are enough unprofiled steps.
-    plain = [one for one in noise if one["measure"] == "plain step"]
-    return _verdict(row, plain) if row["sample"] == "plain step" else row["verdict"] or "no verdict"
+    plain = [one for one in noise if one["measure"] == "unprofiled step"]
+    return (
+        _verdict(row, plain)
+        if row["sample"] == "unprofiled step"
+        else row["verdict"] or "no verdict"
+    )
 
 
 def _disagreement(row: Row) -> str:
@@ -214,16 +219,16 @@ def _disagreement(row: Row) -> str:
     return ""
 
 
-def _device_work(noise: Sequence[Row]) -> list[Text]:
+def _busy_time(noise: Sequence[Row]) -> list[Text]:
     """Return the busy time per step of both sides, which profiling changes least."""
     results = []
     for row in noise:
-        if row["measure"] != _DEVICE_WORK:
+        if row["measure"] != _BUSY_TIME:
             continue
         base, new = (sum(row[name]) / len(row[name]) for name in _SERIES)
         change_pct = 100 * (new / base - 1) if base else None
         line = _from_to_line([base, new, new - base, change_pct])
-        results.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
+        results.append(line.append(f"{_BUSY_TIME}: {_sides(row)}".removesuffix(": "), "dim"))
     return results
 
 
@@ -235,8 +240,8 @@ def _sides(row: Row) -> str:
     steps, needed = " and ".join(map(str, counts)), row["needed_count"]
     if row["is_apart"]:
         way = "slower" if row["difference_ns"] > 0 else "faster"
-        return f"{way} in all {steps}; {needed} needed for a verdict"
-    return f"inconclusive: {steps} are too few, {needed} needed"
+        return f"{way} in all {steps} samples; {needed} needed"
+    return f"inconclusive: {steps} samples are too few, {needed} needed"
 
 
 def _verdict(row: Row, noise: Sequence[Row]) -> str:
@@ -266,7 +271,7 @@ def _rests_on(row: Row) -> str:
         parts.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
     if row["matched_pct"] is None:
         parts.append("no device time to match")
-    elif row["matched_pct"] < _MOST_PCT:
+    elif row["matched_pct"] < _MAX_PCT:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
         parts.append(f"only {matched}: the sides share little work" if is_little else matched)
@@ -362,7 +367,7 @@ def _shown(
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
-    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
+    largest = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _MIN_SHARE * whole_ns]
     if depth == 0:
         largest = inside
     for row in largest:

@@ -102,6 +102,16 @@ def step(screen: Screen) -> list[Text]:
     return [*screen.facts(lines), *_outside(screen)]
 
 
+def _legend(labels: Mapping[str, str]) -> Text:
+    """Return the glyph and the label of parts of a bar."""
+    result = Text(style="not bold")
+    for part in PARTS:
+        if part.name in labels:
+            result.append("  ").append(part.glyph, style=part.colour.terminal)
+            result.append(f" {labels[part.name]}")
+    return result
+
+
 def _rest(pct: float | None) -> float | None:
     return None if pct is None else 100 - pct
 
@@ -113,7 +123,7 @@ def _part(kind: str, amount: float) -> Part:
 
 def _lengths(row: Row) -> str:
     """Return the unprofiled step with its interval, and the recorded step."""
-    recorded = f"{format_short(row['recorded_step_ns'])} while profiling"
+    recorded = f"mean {format_short(row['recorded_step_ns'])} while profiling"
     basis = row["basis"]
     if basis is None:
         return recorded
@@ -124,7 +134,10 @@ def _lengths(row: Row) -> str:
         return f"{format_interval(low, high)} unprofiled ({basis})  ·  {recorded}"
     text = basis
     if low is not None and high is not None:
-        text += f", {format_interval(low, high)}"
+        text = "median, p10–p90" if basis == "measured" else f"{basis},"
+        text += f" {format_interval(low, high)}"
+    elif basis == "measured":
+        text = "measured median"
     return f"{format_short(row['step_ns'])} unprofiled ({text})  ·  {recorded}"
 
 
@@ -162,7 +175,7 @@ def _outside(screen: Screen) -> list[Text]:
 
 
 def timeline(screen: Screen) -> list[Text]:
-    """Return a legend and one bar per device; no lines for a single device with steps.
+    """Return one bar per device; no lines for a single device with steps.
 
     For many devices, return one bar of means per group of similar ranks, largest group first.
     """
@@ -189,12 +202,11 @@ def timeline(screen: Screen) -> list[Text]:
             for row in shown
         ]
 
-    legend = Text("Timeline", style="bold")
-    for part in PARTS:
-        legend.append("  ").append(part.glyph, style=part.colour.terminal)
-        legend.append(f" {part.short_label}", style="not bold")
+    legend = _legend({part.name: part.short_label for part in PARTS})
     columns = figures(shown, {"window_ns": "window"} | shares)
-    out = screen.block(legend, labels, columns, bars=bars, below=below, of=len(rows))
+    out = screen.block(
+        "Timeline", labels, columns, bars=bars, below=below, of=len(rows), legend=legend
+    )
     return [*out, *_unrecorded_replays(screen)]
 
 
@@ -228,21 +240,21 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     if row is None:
         # On CPUs, profiling slows the work itself, so busy time is only known for the recording.
         runs = data["run"].to_dicts() if data.get("run") else []
-        if runs and runs[0]["plain_step_ns"]:
-            result |= {"step_ns": runs[0]["plain_step_ns"], "basis": "measured"}
+        if runs and runs[0]["unprofiled_step_ns"]:
+            result |= {"step_ns": runs[0]["unprofiled_step_ns"], "basis": "measured"}
         return result
-    if row["plain_step_ns"] is None and row.get("low_ns") is None:
+    if row["unprofiled_step_ns"] is None and row.get("low_ns") is None:
         reasons = data["unprofiled"].column("reason") if "unprofiled" in data else []
         reason = next(filter(None, reasons), "estimated by tracekit query unprofiled")
         result |= {"basis": "unknown", "reason": reason}
     else:
         result |= {
-            "step_ns": row["plain_step_ns"],
+            "step_ns": row["unprofiled_step_ns"],
             "low_ns": row["low_ns"],
             "high_ns": row["high_ns"],
             "basis": row["source"] or "estimated",
         }
-    length_ns, idle_pct = row["plain_step_ns"], row["idle_pct"]
+    length_ns, idle_pct = row["unprofiled_step_ns"], row["idle_pct"]
     if length_ns is None or idle_pct is None:
         length_ns, idle_pct = row["recorded_step_ns"], row["recorded_idle_pct"]
     idle_ns = max(length_ns - row["work_ns"], 0)
@@ -265,7 +277,7 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
         100 * max(1 - result.work_ns / ns, 0) if ns else None for ns in result[:3]
     )
     estimate = {"idle_low_pct": low_pct, "idle_high_pct": high_pct, "idle_pct": idle_pct}
-    ends = {"low_ns": result.low_ns, "high_ns": result.high_ns, "plain_step_ns": result.step_ns}
+    ends = dict(zip(("unprofiled_step_ns", "low_ns", "high_ns"), result[:3], strict=True))
     return rows[0] | estimate | ends
 
 
@@ -327,9 +339,11 @@ def phases(screen: Screen) -> list[Text]:
                 titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
-        columns += figures(shown, {"span_pct": "share"})
+        columns += figures(shown, {"span_pct": "% of window"})
     title, labels = per_step("Phases", screen), [row["phase"] for row in shown]
-    return screen.block(title, labels, columns, bars=bars, of=len(rows))
+    comm_label = {"exposed_comm": "comm"} if any(row[comm] for row in shown) else {}
+    legend = _legend({"compute": "busy", "idle": "idle"} | comm_label)
+    return screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend)
 
 
 @dataclass(slots=True)
@@ -369,14 +383,14 @@ def _busy(
     screen: Screen, title: Text, labels: Sequence[str], rows: Sequence[Row], total: str, of: int
 ) -> list[Text]:
     """Return busy time and its share: per step as a share of its work, or else of the window."""
-    share = "wall_pct"
+    share, base = "wall_pct", "% of window"
     if screen.has_steps:
-        total, share = "step_wall_ns", "step_pct"
+        total, share, base = "step_wall_ns", "step_pct", "% of busy"
 
     def bars(width: int) -> list[Text]:
         return [share_bar(row[share], width) for row in rows]
 
-    columns = figures(rows, {total: "busy", share: "share"})
+    columns = figures(rows, {total: "busy", share: base})
     return screen.block(title, labels, columns, bars=bars, of=of)
 
 
@@ -447,7 +461,7 @@ def idle_causes(screen: Screen) -> list[Text]:
     return screen.block(
         "Idle causes",
         [row["cause"] for row in shown],
-        figures(shown, {"idle_ns": "idle", "idle_pct": "share", "gap_count": "gaps"}),
+        figures(shown, {"idle_ns": "idle", "idle_pct": "% of window", "gap_count": "gaps"}),
         bars=bars,
         after=[_place(row["top_op"], row["top_module"], row["top_python"]) for row in shown],
         of=len(rows),
@@ -463,7 +477,7 @@ def _place(op: str | None, module: str | None, python: str | None) -> str:
 
 
 def communication(screen: Screen) -> list[Text]:
-    """Return one line per class and group, longest first, with the share of the window.
+    """Return one line per class and group, longest first.
 
     Bandwidths cover the collectives with known message size. Bus bandwidth is a dash unless the
     sizes of all groups are known. On a CPU, the last line states what time and bandwidth refer to.
@@ -474,15 +488,15 @@ def communication(screen: Screen) -> list[Text]:
         rows = screen.rows("communication_totals")
         shown = rows[:MAX_COLLECTIVES]
         out = screen.block(
-            "Communication",
+            Text("Communication", "bold").append(", total" * screen.has_steps, "not bold dim"),
             [_collective(row) for row in shown],
             figures(
                 shown,
                 {
                     "call_count": "calls",
                     "kernel_ns": "time",
-                    "wall_pct": "exposed",
-                    "overlapped_pct": "hidden",
+                    "wall_ns": "exposed",
+                    "overlapped_pct": "hidden, % of time",
                     "message_bytes": "bytes",
                     "bus_bytes_per_s": "bus bandwidth",
                 },
@@ -516,7 +530,12 @@ def kernels(screen: Screen) -> list[Text]:
     shown = list(longest.values())[:MAX_KERNELS]
     columns = figures(
         shown,
-        {"kernel_ns": "time", "wall_pct": "share", "kernel_count": "count", "mean_ns": "mean"},
+        {
+            "kernel_ns": "time",
+            "wall_pct": "% of window",
+            "kernel_count": "count",
+            "mean_ns": "mean",
+        },
     )
     if len({(row["rank"], row["device"]) for row in rows}) > 1:
         columns += figures(

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from tracekit.render._curves import MOST_CURVES, Curve, curve_lines
+from tracekit.render._curves import MAX_CURVES, Curve, curve_lines
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
     Row,
@@ -89,8 +89,8 @@ def latency_cdf(screen: Screen) -> list[Text]:
         if out:
             out.append(Text())
         out.append(screen.heading(f"Latency {metric}", _CDF_TITLES.get(metric, "")))
-        out.extend(curve_lines(every[:MOST_CURVES], screen.width))
-        out.extend(more(len(every) - MOST_CURVES, "run"))
+        out.extend(curve_lines(every[:MAX_CURVES], screen.width))
+        out.extend(more(len(every) - MAX_CURVES, "run"))
     return out
 
 

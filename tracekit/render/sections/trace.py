@@ -11,7 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from tracekit.analysis.result import Result, picked
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._text import cell_width, printable, truncate
 from tracekit.render.sections._layout import (
     Row,
     Screen,
@@ -39,7 +39,7 @@ def run(screen: Screen) -> list[Text]:
             out.append(screen.ended(line, reason, "not bold yellow"))
             continue
         title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
-        line = Text(shorten(title, width // 2), style="bold")
+        line = Text(truncate(title, width // 2), style="bold")
         about = [*_about_run(row, is_traced=bool(is_only)), *_measured(screen, row)]
         out += screen.joined([*about, *(_about_traces(screen) if is_only else ())], line)
         if row["outcome"] != "ok":
@@ -71,13 +71,13 @@ def _about_run(row: Row, *, is_traced: bool) -> list[str]:
 
 def _measured(screen: Screen, row: Row) -> list[str]:
     parts = []
-    if row["plain_step_ns"] and not screen.has_steps:
-        parts.append(f"step {format_short(row['plain_step_ns'])} unprofiled")
+    if row["unprofiled_step_ns"] and not screen.has_steps:
+        parts.append(f"step {format_short(row['unprofiled_step_ns'])} unprofiled")
     # For serving runs, the section on throughput shows tokens/s.
     if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
-        parts.append(text + ("" if spread is None else f" ± {spread:,.1f}") + " tokens/s")
+        parts.append(text + ("" if spread is None else f" ± {spread:,.1f} (SD)") + " tokens/s")
     if row["peak_device_bytes"] is not None:
         parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")
     elif row["peak_host_bytes"] is not None:
@@ -102,7 +102,7 @@ def trace(screen: Screen) -> list[Text]:
     if len(runs) == 1 and runs[0]["outcome"] != "unreadable":
         return []
     return screen.joined(
-        _about_traces(screen), Text(shorten(_files(rows), screen.width // 2), "bold")
+        _about_traces(screen), Text(truncate(_files(rows), screen.width // 2), "bold")
     )
 
 
@@ -227,7 +227,7 @@ def unrecorded(screen: Screen) -> list[Text]:
         return out
     heading = Text("  Host activity", style="bold")
     heading.append("  on all threads, without nested ops", style="not bold dim")
-    titles = {"host_ns": "time", "host_pct": "share", "op_count": "count", "kind": ""}
+    titles = {"host_ns": "time", "host_pct": "% of host time", "op_count": "count", "kind": ""}
     labels = [f"  {printable(row['name'])}" for row in shown]
     return [
         *out,

@@ -3,7 +3,7 @@
 const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';
 
-const LEAST_OWN = 30;
+const MIN_OWN = 30;
 const LETTER_PX = 7;
 
 // Returns the text, truncated to a width.
@@ -33,7 +33,7 @@ function sharedStarts(texts) {
 
 // Returns the start of the distinctive part of a name: the start of the first word that differs from other names. For a
 // name that is a prefix of others, returns the start of its end.
-function ownStart(text, shared, least = LEAST_OWN) {
+function ownStart(text, shared, least = MIN_OWN) {
   const at = Math.min(shared, Math.max(text.length - least, 0));
   const word = /[\w.]*$/.exec(text.slice(0, at))[0].length;
   // A long word would leave no room for the difference.
@@ -47,7 +47,7 @@ function fittedApart(texts, room) {
   const owners = new Map();
   texts.forEach((text, i) => owners.set(short[i], (owners.get(short[i]) ?? new Set()).add(text)));
   const shared = sharedStarts(texts);
-  const least = Math.min(LEAST_OWN, Math.floor((room * 0.6) / LETTER_PX));
+  const least = Math.min(MIN_OWN, Math.floor((room * 0.6) / LETTER_PX));
   return texts.map((text, i) => {
     if (owners.get(short[i]).size < 2) return short[i];
     const at = ownStart(text, shared.get(text), least);

@@ -45,7 +45,7 @@ function fillNext() {
 setTimeout(fillNext);
 
 // Paper is white, and has no scrolling or tabs.
-const LEAST_PAPER_PX = 700;
+const MIN_PAPER_PX = 700;
 let themeBefore;
 addEventListener('beforeprint', () => {
   const { dataset, classList } = document.documentElement;
@@ -58,7 +58,7 @@ addEventListener('beforeprint', () => {
     place.chart?.draw();
   });
   document.querySelectorAll('.scroll > table').forEach((table) => {
-    const room = Math.max(table.parentElement.clientWidth, LEAST_PAPER_PX);
+    const room = Math.max(table.parentElement.clientWidth, MIN_PAPER_PX);
     table.style.zoom = Math.min(1, room / table.scrollWidth);
   });
 });

@@ -4,13 +4,13 @@ const FIRST_ROWS = 12;
 
 // Order of health checks. Warnings come first and are always visible.
 const SEVERITIES = ['warn', 'note', 'ok'];
-const MOST_FIRST_ROWS = 60;
+const MAX_FIRST_ROWS = 60;
 
 // Columns of sentences, which may wrap. Names are truncated, with the complete name as a tooltip.
 const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 
 // Names that share a longer prefix would look the same if truncated at the end.
-const MOST_SHARED = 45;
+const MAX_SHARED = 45;
 
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
@@ -21,12 +21,12 @@ function drawTable(place, name, data) {
   const placeOf = (row) => SEVERITIES.indexOf(row[severity]);
   const rows = severity < 0 ? data.rows : [...data.rows].sort((a, b) => placeOf(a) - placeOf(b));
   const warned = severity < 0 ? 0 : rows.filter((row) => row[severity] === 'warn').length;
-  const firstRows = Math.min(Math.max(FIRST_ROWS, warned), MOST_FIRST_ROWS);
+  const firstRows = Math.min(Math.max(FIRST_ROWS, warned), MAX_FIRST_ROWS);
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
   const valuesOf = (c) => rows.map((row) => row[c]);
   const decimals = columns.map((column, c) => decimalsOf(column, valuesOf(c)));
   const units = columns.map((_, c) => Math.max(0, ...[...decimals[c].keys()].map((unit) => RULER.measureText(unit).width)));
-  const shared = columns.map((_, c) => sharedStarts(valuesOf(c).filter((value) => typeof value === 'string' && value.length > MOST_SHARED)));
+  const shared = columns.map((_, c) => sharedStarts(valuesOf(c).filter((value) => typeof value === 'string' && value.length > MAX_SHARED)));
   let shown = rows;
   let limit = firstRows;
   let sorted = { column: -1, direction: 1 };
@@ -107,7 +107,7 @@ function drawTable(place, name, data) {
     if (text.length > 60 && SENTENCES.includes(columns[c]) && above?.[c] !== value) cell.className = 'long';
     const common = text === whole ? shared[c].get(value) ?? 0 : 0;
     if (text.length <= 40 || cell.className) cell.append(text);
-    else if (common < MOST_SHARED) cell.append(element('span', { class: 'text' }, text));
+    else if (common < MAX_SHARED) cell.append(element('span', { class: 'text' }, text));
     else {
       const at = printable(value.slice(0, ownStart(value, common))).length;
       cell.append(element('span', { class: 'text' }, element('span', { class: 'shared' }, text.slice(0, at)), element('span', { class: 'own' }, text.slice(at))));

@@ -4,8 +4,8 @@
 const ROW_PX = 20;
 const GAP_PX = 4;
 const AXIS_PX = 26;
-const MOST_ROWS_PX = 420;
-const MOST_LANES = 4;
+const MAX_ROWS_PX = 420;
+const MAX_LANES = 4;
 
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -65,7 +65,7 @@ class TimelineView {
       tools.append(open);
     }
     this.legend = element('ul', { class: 'legend' });
-    const height = Math.min(this.lanes.length * (ROW_PX + GAP_PX), MOST_ROWS_PX) + AXIS_PX;
+    const height = Math.min(this.lanes.length * (ROW_PX + GAP_PX), MAX_ROWS_PX) + AXIS_PX;
     this.canvas = element('canvas', {
       tabindex: '0', role: 'application', height,
       'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter describes the search match or the event in the middle, 0 shows everything.',
@@ -424,7 +424,7 @@ function lanesOf(track) {
     // Tiles are drawn behind events.
     if (track.name[i] >= 0) {
       row = ends.findIndex((end) => end <= from);
-      if (row < 0) row = ends.length < MOST_LANES ? ends.length : MOST_LANES - 1;
+      if (row < 0) row = ends.length < MAX_LANES ? ends.length : MAX_LANES - 1;
       ends[row] = Math.max(ends[row] ?? 0, from + track.dur[i]);
     }
     (members[row] ??= []).push(i);

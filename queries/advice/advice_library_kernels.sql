@@ -40,7 +40,7 @@ SELECT
         r.name, sum(s.chain_count),
         round(sum(s.work_count) / sum(s.chain_count))::BIGINT, in_ms(sum(s.gone_ns))
     ) AS what,
-    r.name AS place,
+    'unfused ' || r.name AS place,
     string_agg(s.change, '; ' ORDER BY s.gone_ns DESC, s.change) FILTER (s.gone_ns > 0) AS change,
     sum(s.gone_ns)::BIGINT AS cost_ns,
     r.remedy,

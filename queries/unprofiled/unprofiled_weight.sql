@@ -7,8 +7,8 @@
 -- Created:  on demand
 -- Access:   private
 -- Columns:
---   edge_id BIGINT -> graph_edge, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
---   host_ns  BIGINT  part of plain_ns that is the host's own time, ns
+--   edge_id BIGINT -> graph_edge, usual_ns BIGINT, low_ns BIGINT, high_ns BIGINT
+--   host_ns  BIGINT  part of usual_ns that is the host's own time, ns
 
 WITH hooked AS (
     SELECT DISTINCT trace_id
@@ -79,7 +79,7 @@ weighed AS (
 
 SELECT
     edge_id,
-    any_value(round(ns)::BIGINT) FILTER (WHERE variant = 1) AS plain_ns,
+    any_value(round(ns)::BIGINT) FILTER (WHERE variant = 1) AS usual_ns,
     any_value(round(ns)::BIGINT) FILTER (WHERE variant = 2) AS low_ns,
     any_value(round(ns)::BIGINT) FILTER (WHERE variant = 3) AS high_ns,
     any_value(round(host_ns)::BIGINT) FILTER (WHERE variant = 1) AS host_ns

@@ -15,7 +15,8 @@ SELECT
         ),
         in_ms(any_value(median_ns))
     ) AS what,
-    op || coalesce(' in step ' || if(count(DISTINCT step) = 1, min(step), NULL), '') AS place,
+    'long CPU call: ' || op
+    || coalesce(' in step ' || if(count(DISTINCT step) = 1, min(step), NULL), '') AS place,
     format('op={}', chosen_name(op))
     || coalesce(' step=' || if(count(DISTINCT step) = 1, min(step), NULL), '')
     || ' remove' AS change,
@@ -23,7 +24,7 @@ SELECT
     'Find out what this call waits for or computes on the CPU (with_stack=True shows the line). '
     || 'Run it once before the loop, or in another thread or process.' AS remedy,
     'tracekit query idle_gaps TRACE --cause host_bound' AS evidence
-FROM host_stalls
+FROM long_call_gap
 GROUP BY op
 HAVING
     sum(idle_ns) >= 0.2 * (
