@@ -28,7 +28,7 @@ Stop = Literal["more", "ended", "damaged"]
 
 PATH = Path(__file__).with_name("_native.so")
 
-_VERSION, _BUSY, _NO_MEMORY = 2, 1, 2  # As in native/exported.h.
+_VERSION, _BUSY, _NO_MEMORY = 3, 1, 2  # As in native/exported.h.
 _TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
 
 _WHY_BYTES = 256
