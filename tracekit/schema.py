@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 24
+SCHEMA_VERSION = 25
 """Version of the tables, increased with every change. Stores of other versions cannot be opened."""
 
 
