@@ -1,4 +1,4 @@
-"""Runs the selected stage: the entry point of both command lines and the sweep."""
+"""Runs the selected stage, or a program: entry point of `collect` and of the sweep."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ OPTIONS: tuple[Option, ...] = (
         default=1,
         metavar="K",
     ),
-    _of_program("--every", "PROGRAM: steps between the starts of two windows", POSITIVE),
+    _of_program("--every", "PROGRAM: steps between two windows", POSITIVE),
     _of_program(
         "--on-demand",
         "PROGRAM: profile another window when this file is created or touched; it may "

@@ -1,7 +1,8 @@
 """Benchmark worker: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
 
-FIRST is the number of the first point, 0 unless an earlier process failed. Rank 0 writes the plan
-of the part, a description of the machine, and the line of each point as soon as it is measured.
+PART is `single` (one device) or `collective`. FIRST is the number of the first point to measure, 0
+unless an earlier process failed. Rank 0 writes the plan of the part, a description of the machine,
+and a line of JSON per point as soon as it is measured.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     if values.get("warmup", 1) < 1:
         raise UsageError("--warmup is 0, but must be 1 or more")
     if values.get("windows", 1) > 1 and "every" not in values:
-        raise UsageError("--windows needs --every, the steps between the starts of two windows")
+        raise UsageError("--windows needs --every, the steps between two windows")
     if "every" in values and "windows" not in values:
         raise UsageError("--every needs --windows, the number of profiled windows")
     request = values.get("on_demand")

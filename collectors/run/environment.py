@@ -50,7 +50,7 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return the environment, with devices only if torch is loaded: a parent must not load it."""
+    """Return the environment, with devices if torch is loaded, which launchers must not do."""
     result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),

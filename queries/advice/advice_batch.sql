@@ -1,4 +1,4 @@
--- A busy GPU with most of its memory free: a larger batch may fit.
+-- A training run that reserves less than half of the GPU memory: a larger batch may fit.
 -- A trace of one batch size cannot show how much longer a step with a larger batch takes, so no gain is given.
 --
 -- Kind:     advice

@@ -1,8 +1,8 @@
--- GPU idle time while the CPU launches kernels too late, by phase.
+-- GPU idle time because the CPU launches kernels too late, by phase.
 -- Excludes host stalls (2 ms or more without an open op), long calls (`long_call_gap`), data loading, phases whose idle
 -- time is at most 1 % of the window, phase `other`, and phases in which graphs launch half of the work or more. The
 -- suggested change captures the training step in a CUDA graph. If that is not possible, at most a tenth of the host
--- time of the compiled regions, or else of these phases, is assumed to remain.
+-- time is assumed to remain: of the compiled regions, or without any, of these phases.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -72,7 +72,7 @@ SELECT
         work_count, of_ranks(),
         if(
             step_count > 0,
-            format(' ({:,.0f} per step)', step_work_count / nullif(step_count, 0)), ''
+            format(' ({:,.0f} per optimizer step)', step_work_count / nullif(step_count, 0)), ''
         ),
         median_ns / 1e3, in_ms(work_ns),
         if(is_cpu OR idle_ns = 0, '', format(

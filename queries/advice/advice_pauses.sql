@@ -65,6 +65,6 @@ SELECT
     || ' remove' AS change,
     pause_ns AS cost_ns,
     'Remove the sleep, I/O, or computation there, or move it to another thread or process. '
-    || 'Record with with_stack=True to see the lines.' AS remedy,
+    || 'Record with with_stack=True to see the Python lines.' AS remedy,
     'tracekit sql TRACE "FROM host_pauses"' AS evidence
 FROM worst

@@ -83,7 +83,7 @@ SELECT
     'between launches' AS place,
     NULL::VARCHAR AS change,
     mean_ns(host_ns) AS cost_ns,
-    'Record with profile(..., with_stack=True) or collect --with-stack to see the lines' AS remedy,
+    'Record with profile(..., with_stack=True) or --with-stack to see the Python lines' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns

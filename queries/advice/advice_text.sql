@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
--- chosen_name replaces characters with a special meaning in a change by `?`; `*` still matches any text. in_ms formats
+-- chosen_name replaces characters that are special in --change by `?`; `*` still matches any text. in_ms formats
 -- a time with three or more digits. at_rank adds the rank to a location. is_user_python recognizes Python calls outside torch and builtins.
--- count_of returns a number with its noun. of_ranks returns the number of ranks or traces that a sum covers as text, and mean_ns the mean over the traces.
+-- count_of returns a number with its noun. of_ranks returns a text such as ` across 8 ranks` for a sum of several, and mean_ns the mean over the traces.
 --
 -- Kind:     function
 

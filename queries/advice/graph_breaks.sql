@@ -1,4 +1,4 @@
--- Calls that wait for the GPU between two kernel launches of a step, which cannot be captured in one CUDA graph.
+-- Calls that wait for the GPU between two launches of a step, so that one CUDA graph cannot capture the step.
 --
 -- Kind:     table
 -- Created:  on demand

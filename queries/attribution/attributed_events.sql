@@ -16,7 +16,7 @@
 --   phase            VARCHAR                   phase; other if unknown
 --   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
 --   step             BIGINT -> step_ranges     step whose range on the host contains the launch
---   like_event_id    BIGINT -> event.event_id  for an event without a launch, the linked device event that it repeats; else NULL
+--   like_event_id    BIGINT -> event.event_id  for an event without a launch, the launched event with the same kernel from which it takes its attribution; else NULL
 --   is_inferred      BOOLEAN                   phase, module, or named row is inferred, not determined by the launch context
 
 SELECT

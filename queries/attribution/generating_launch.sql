@@ -1,8 +1,8 @@
 -- Launches of prefill and decode passes in traces without phase ranges.
 -- Covers only traces without training and with recorded shapes. A pass starts with the embedding of its tokens; the
--- number of tokens per sequence is the query length. A thread generates if single-token passes follow a longer pass
--- with the same embedding, or if they attend to more than one token. A pass ends when the next one starts, and at the
--- latest after 1.5 times the longest pass of its kind.
+-- number of tokens per sequence is the query length. A thread generates text if single-token passes follow a longer
+-- pass that uses the same embedding table, or if they attend to more than one token. A pass ends when the
+-- next one starts, but at most 1.5 times the longest interval between two starts of its kind later.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases

@@ -1,5 +1,5 @@
 -- Whether a kernel is written in Triton.
--- The name of a Triton kernel is the lower-case name of its Python function, without C++ signature or mangling. Vendor
+-- Recognized by its name, usually that of a lower-case Python function, without C++ signature or mangling. Vendor
 -- kernels with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
 --
 -- Kind:     function

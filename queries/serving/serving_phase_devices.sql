@@ -1,4 +1,4 @@
--- Number of devices per serving phase: in total, with marked steps, and with known shares.
+-- Number of devices per serving phase: in total, with marked steps, and with a known share of the time.
 --
 -- Kind:     function
 -- Access:   private

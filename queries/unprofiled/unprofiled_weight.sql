@@ -1,7 +1,7 @@
 -- Estimated weight of each edge without the profiler, with bounds.
--- First divides the host's own time by the slowdown, then subtracts the cost of recording events; at least a tenth of
--- the quotient remains. The estimate divides by the square root of the slowdown, the lower bound by the slowdown, and
--- the upper bound by its fourth root.
+-- First divides the host's own time by a power of the CPU's slowdown under the profiler: its square root for the
+-- estimate, the slowdown for the lower bound, and its fourth root for the upper bound. Then subtracts the cost of
+-- recording events; at least a tenth of the quotient remains.
 --
 -- Kind:     table
 -- Created:  on demand

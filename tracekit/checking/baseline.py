@@ -52,7 +52,7 @@ _MAX_MODULE_DEPTH = 500
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Measured):
-    """A run with its name as label. If it has many latencies, only the needed ones are included."""
+    """A saved run, with its name as label. Of many latencies, it has those that are compared."""
 
     side: Side
     facts: Facts = field(default_factory=dict)
@@ -292,7 +292,7 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
 
 
 def baseline_rows(baseline: Baseline) -> Result:
-    """Return the time of a baseline by location, largest first, ns per unit."""
+    """Return the time of a baseline by location, largest first, ns per step (or window)."""
     columns = columns_of_text(
         "part VARCHAR, class VARCHAR, phase VARCHAR, module_path VARCHAR, op VARCHAR, "
         "kernel_count DOUBLE, kernel_ns DOUBLE, wall_ns DOUBLE"

@@ -40,7 +40,7 @@ def check(
     cache: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Check a run; its options are as in :func:`tracekit.compare`.
+    """Check a run. The options are as in :func:`tracekit.compare`.
 
     `against` is the base of relative rules: a run, the name of a baseline, or the path or URL of
     its file.

@@ -279,8 +279,10 @@ def _joint(advised: Advised) -> list[str]:
         if len(several) > 1:
             of = f" of the {several[-1].figure}" if what else ""
             gain = f"{several[-1].joint_gain_pct:.1f} %{of}"
-            number = "Both" if len(several) == 2 else f"All {len(several)}"
-            lines.append(f"{number}{what} together save {gain}")
+            # A suggestion may combine changes of others.
+            count = len({change for one in several for change in one.candidate.changes})
+            number = "Both" if count == 2 else f"All {count}"
+            lines.append(f"{number} changes{what} together save {gain}")
     return lines
 
 

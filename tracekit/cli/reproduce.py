@@ -28,7 +28,7 @@ _MAX_BYTES = 100_000_000
     default=30,
     show_default=True,
     metavar="N",
-    help="Maximum number of distinct calls, by total GPU time.",
+    help="Maximum number of distinct calls; those with the most GPU time come first.",
 )
 @output_option
 @reading_options("rules", "no_cache")

@@ -19,7 +19,7 @@ MANY_BYTES = 64 * MB
 """Minimum cost at which units of work are faster than reading the traces sequentially."""
 
 _RANK_BYTES = 1 * MB
-"""Fixed cost of a rank (of its statements and rows), in bytes of text."""
+"""Fixed cost of a rank, as the size of JSON text that takes as long to read."""
 
 _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5

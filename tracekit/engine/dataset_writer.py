@@ -33,7 +33,7 @@ class RunProgress:
     """Progress of reading many traces.
 
     `done_count` and `done_bytes` include traces that an earlier attempt read; `read_bytes` does
-    not. Bytes are approximate bytes of JSON text.
+    not. Bytes are approximate sizes of JSON text.
     """
 
     trace_count: int

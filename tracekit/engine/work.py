@@ -56,7 +56,7 @@ class Batch:
 class JobSpec:
     """Settings that all batches share.
 
-    `analyses` have scope ``trace`` and run with default parameters. `recipe` is a digest of
+    `analyses` are all with scope ``trace``; they use default parameters. `recipe` is a digest of
     everything that determines derived data; shards with another recipe are not reused.
     `memory_bytes` is the memory of one unit including its process.
     """
@@ -71,7 +71,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Result of some traces of a batch, in the order of their ids, with distinct ranks.
+    """Result of some traces of a batch; the traces are sorted by id and have distinct ranks.
 
     `small` maps names such as ``tables/trace`` or ``analyses/timeline`` to the bytes of one Parquet
     file each, for small tables and rows of analyses. `files` maps tables to the files that were

@@ -102,7 +102,7 @@ EXAMPLES: Mapping[str, str] = {
     "attention fused": "fuse the kernels of attention",
     "accumulate x2": "micro-batches per step",
     "offload off": "remove the copies of an offloaded optimizer",
-    "zero stage=2": "from a run of ZeRO-3",
+    "zero stage=2": "use ZeRO-2 in a run of ZeRO-3",
     "rate x2": "serving: requests per second",
     "batch limit=8": "serving: concurrent requests; batch tokens=512: tokens per step",
     "kv tokens=65536": "serving: tokens in the KV cache",
@@ -144,8 +144,8 @@ _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading 
 class Change:
     """One change; `terms` are columns of ``edge_fact`` with globs, which must all match.
 
-    `keyword` is None for work selected by terms. `least` is the factor with the largest gain, which
-    is the other end of the interval. `count` is a number of workers, requests, or tokens, and
+    `keyword` is None for work selected by terms. For a range such as x0-0.1, `least` is its
+    lower end, with the largest gain. `count` is the number in the action, such as workers, and
     `device` the name of another device, algorithm, or type.
     """
 

@@ -1,9 +1,8 @@
 """Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
-Every edge has factors for its weight, so that changes to the same work multiply: one for Python or
-transfer latency, one for data loading, and one for everything else. Changes to ranges leave only a
-share of the weight. The replay uses the resulting weight. Work that a method adds has its own edges
-and nodes.
+Every edge has three factors, for Python or transfer latency, for data loading, and for the rest;
+changes to the same work multiply. A change to a range scales only the part of an edge inside the
+range; `share` is what remains. Work that a change adds, such as recomputation, has its own edges.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ _UNCHANGED = (
     "1.0::DOUBLE AS share, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
 )
 
-# A replay reports the start of work (`instant` 0), its end (an `instant` per step of a trace), and
-# the start of the first step. Added work has an end node, the span that it copies, and a span on
-# the same lane; a batch of a data loader worker copies no span, but has a duration. An insertion
-# point on a thread has the next span, the recorded time, and the first and last node.
+# `instant` numbers what a replay reports: 0 for starts of work, then the ends of each step of each
+# trace, then the start of each trace's first step. A row of added_work has an end node, the span
+# that it copies (none for a batch of a data loader worker, which has a duration), and a span on its
+# thread or stream. A row of entered_thread is where work is inserted into a thread: the next span,
+# the recorded time, and the first and last inserted node.
 _CREATE = f"""
 CREATE OR REPLACE TABLE {SESSION}.main.changed_edge AS
 WITH step AS (
@@ -94,7 +94,7 @@ def left_ns(weight: str) -> str:
 
 
 def _weight(weight: str, is_carried: bool) -> str:
-    # Only the rest (`*_rest_ns`) of work is scaled; the rest of other edges is unexplained time.
+    # `*_rest_ns` is not explained by the model; of work, it is part of the duration and scaled.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * share)::BIGINT, {weight}_rest_ns)"
     remaining = f"{left_ns(weight)} + contended_ns"
     return f"{remaining} + {rest}" if is_carried else remaining
@@ -243,7 +243,7 @@ class Edges:
         )
         if not self.run("FROM changed_inside LIMIT 1"):
             raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
-        # Waits are not part of a weight. Earlier changes to ranges multiply.
+        # Waits are not part of a weight. The factor multiplies those of earlier changes to ranges.
         self.update(
             "ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
             f"share = e.share - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
@@ -266,7 +266,7 @@ class Edges:
                 f"AND source_node // 2 IN {_GONE})",
             )
             if by == "op":
-                # Work queued before the window has no launch, but has the op of its counterpart.
+                # Work queued before the window has no launch, but the op of the event it repeats.
                 self.remove_work(
                     f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' AND "
                     "target_node NOT IN (SELECT target_node + 1 FROM changed_edge "
@@ -326,8 +326,8 @@ def _change_inside(edges: Edges, change: Change) -> list[str]:
 
 
 PAUSE_NS = 1_000_000
-"""Minimum host time outside ops between two calls that counts as a stall. Even if the profiler
-records Python stacks, launches take much less."""
+"""Minimum host time outside ops between two calls that counts as a pause here; host stalls start at
+2 ms. Gaps between launches are much shorter, even with Python stacks."""
 
 NAMED_NS = 100_000
 """Minimum length of a Python call or range without launches that counts as work of the program."""
@@ -381,7 +381,7 @@ def _change_host(edges: Edges, change: Change) -> list[str]:
     edges.update(f"other_factor = {other_factor}", "e.edge_id = p.edge_id", "changed_pause AS p")
     assumptions = []
     if edges.run("FROM changed_pause LIMIT 1"):
-        assumptions.append("Python, I/O, and sleeps of the program are unchanged")
+        assumptions.append("stalls, and Python calls that launch nothing, are unchanged")
     if edges.count("device = 'cpu'"):
         assumptions.append("on a CPU, ops are compute and not host time")
     return assumptions
@@ -400,7 +400,7 @@ def _change_pauses(edges: Edges, change: Change) -> list[str]:
     if not edges.run("FROM changed_span LIMIT 1"):
         raise QueryError(
             f"{change.text!r}: no stall of 2 ms without a host event recurs at one place "
-            "in half of the steps"
+            "in more than half of the steps"
         )
     edges.change_spans(change, "pause", where_of(change))
     return ["no later work needs what the program did or waited for during the stalls"]
@@ -498,7 +498,7 @@ def _remove_waits(edges: Edges, change: Change) -> list[str]:
     return ["the host does not need the result that it waited for"]
 
 
-# Edges inside data loaders, including CPU ops, with the number of the call.
+# Edges inside data loaders, including CPU ops, with the start of the loader's call.
 _LOADED = f"""
 WITH loader AS (
     SELECT {HOST_SPAN}
@@ -567,7 +567,7 @@ GROUP BY trace_id, called_ns
 
 
 def _add_workers(edges: Edges, count: int) -> None:
-    """Move data loading to workers, which are at most two batches ahead of the consumer."""
+    """Move data loading to workers, each at most two batches ahead (prefetch_factor=2)."""
     edges.create("changed_batch", _BATCHES)
     for source, target, ns, behind in (
         # Workers start staggered and finish their batches in that order.

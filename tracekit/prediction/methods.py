@@ -28,8 +28,8 @@ _SAVES_OUTPUT = (
     r"|\w*attention\w*)"
 )
 
-# For each selected outermost module, a run is its forward work up to the end of the next backward
-# pass. The recomputed part becomes a chain before the backward pass, on the thread and the stream.
+# For each selected outermost module, a run is one forward pass and the backward pass that follows
+# it. The recomputed part becomes a chain before the backward pass, on the thread and the stream.
 _AGAIN = f"""
 WITH root AS (
     SELECT module, {{root}} AS root
@@ -296,8 +296,8 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
         )
         hooks = [
             (
-                "the repeated DeepSpeed hooks remain (the low end of the step time removes the "
-                "time of one forward pass)"
+                "the repeated DeepSpeed hooks remain (in the lower bound of the step time, hooks "
+                "that take as long as those of one forward pass disappear)"
             )
         ]
     return [
@@ -307,8 +307,8 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
             f"{gap_ms or 0:.3f} ms of the gaps before the backward pass continues"
         ),
         (
-            "the time of checkpointing itself in the forward pass remains (the low end of the "
-            "step time assumes the same reduction there)"
+            "the time of checkpointing itself in the forward pass remains (in the lower bound of "
+            "the step time, it shrinks by as much as those gaps)"
         ),
     ]
 
@@ -433,7 +433,7 @@ _HOST_OF_COMPILED_US = (30, 45, 60)
 """Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, maximum.
 
 Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs took 0.26 and 0.30 of
-their eager time. Small loops and other CPUs differ more.
+their eager time. Small loops and other CPUs can be outside this range.
 """
 
 _FUSED = f"""
@@ -695,7 +695,7 @@ def _change_zero(edges: Edges, change: Change) -> list[str]:
     edges.create("changed_span", _ZERO_HOOKS)
     [(hook_ns,)] = edges.run("SELECT sum(end_ns - start_ns) FROM changed_span")
     if not hook_ns:
-        stays = "other stage-3 hooks on the host remain: the gain is a lower bound"
+        stays = "the trace does not show the host time of stage-3 hooks: the gain is a lower bound"
         return [assumption, stays]
     removal = replace(change, action=REMOVE, factor=0.0)
     rest = where_of(change, "work_kind IS DISTINCT FROM 'comm' AND kind <> 'posted_wait'")
@@ -716,7 +716,7 @@ _RULES = {
 
 
 def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:
-    """Expand a change into its parts, the parts with the largest gain, and the assumptions."""
+    """Return the parts of a change, the same parts with the largest gain, and the assumptions."""
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
             f"{change.text!r}: the optimizer would run on the CPU, and a trace without "

@@ -141,7 +141,10 @@ class LoadPredictor:
         if not rows:
             raise QueryError("the change needs a serving run with recorded requests")
         if any(row[-1] != rows[0][-1] for row in rows):
-            raise QueryError("the runs differ in model, engine, or host: predict each alone")
+            raise QueryError(
+                "the runs differ in model, engine, precision, tensor size, or host: "
+                "predict each alone"
+            )
         runs = [_recorded(connection, row) for row in rows]
         self._run = runs[0]
         steps, self._assumptions = list(runs[0].steps), list(_ASSUMPTIONS)
@@ -166,8 +169,8 @@ class LoadPredictor:
     def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
         """Predict the load with all of these changes.
 
-        Too many steps unlike any recorded step raise a QueryError, unless `is_bounded`: then, their
-        time is bounded.
+        If steps unlike any recorded one take too much of the time, raise a QueryError, or with
+        `is_bounded`, bound their time.
         """
         run, times = self._run, self._times
         assumptions = [*self._assumptions]
@@ -352,7 +355,7 @@ def _assumed(change: Change, engine: Engine) -> list[str]:
             "transferring keys and values takes no time",
         ]
     if change.keyword == "kv" and engine.page_count is None:
-        return ["the KV cache was never full in the recorded run, and has no pages"]
+        return ["the recorded run has no limit of KV cache pages: its cache was never full"]
     return []
 
 
@@ -366,12 +369,13 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
         )
     if not all(each[-1] and each[-2] for each in rows):
         raise QueryError(
-            f"{name}: some requests have no complete answer with a time per token and a "
-            "known prompt, so the work of the steps is unknown"
+            f"{name}: some requests lack a complete answer, token times, or a known prompt, "
+            "so the work of the steps is unknown"
         )
     if scheduler != "fifo" or any(len(each[-2]) > 1 for each in rows):
         raise QueryError(
-            f"{name}: requests were idle while others ran, which the simulation does not cover"
+            f"{name}: the scheduler is not FIFO, or requests were idle while others ran; the "
+            "simulation covers neither"
         )
     ends = sorted(each[5] for each in rows)
     wanted = [
@@ -420,7 +424,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    # Send times of the other requests of a step, relative to the first request to an idle engine.
+    # Delays after the request that woke an idle engine, of requests in its step and of later ones.
     joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):

@@ -1,4 +1,4 @@
-"""The first screen of a report: tiles, a bar of a step by phase, and the best suggestions."""
+"""The first screen of a report: tiles, a bar that divides a step by phase, and suggestions."""
 
 from __future__ import annotations
 

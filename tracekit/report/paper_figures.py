@@ -1,4 +1,4 @@
-"""Charts that compare runs with arXiv 2311.03687: its Figure 5 for these runs, and its numbers.
+"""Charts after arXiv 2311.03687: its Figure 5 drawn from these runs, and its published numbers.
 
 Figure 5 shows the parts of a decoder layer with and without recomputation. It requires the traces
 of each pre-training run for analysis `roles`.
@@ -68,12 +68,10 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
     without = [run for run in result if run not in with_it]
     nothing = Result(NAME, _COLUMNS, [])
     if not with_it or not without:
-        there = "with" if with_it else "without"
+        there = "use" if with_it else "do not use"
         return Decoder(
             nothing,
-            why_not=(
-                f"It compares runs with and without recomputation, but all runs are {there} it.",
-            ),
+            why_not=(f"It compares runs with and without recomputation, but all runs {there} it.",),
         )
     half = MAX_RUNS // 2
     chosen = [*without[: max(half, MAX_RUNS - len(with_it))]]

@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: the largest loss, the latest rank (if several), and the data quality."""
+    """Return the verdict: late rank (if several), largest cost, largest loss, and data quality."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -98,7 +98,7 @@ def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:
     if cause == "unknown":
         return "without a known cause"
     meaning = f", {CAUSES[cause]}" if is_explained and cause in CAUSES else ""
-    return f"by {printable(cause)}{meaning}"
+    return f"caused by {printable(cause)}{meaning}"
 
 
 def _origin(row: Mapping[str, Any]) -> str:
