@@ -78,13 +78,16 @@ class BuildLibrary(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = shlex.split(os.environ.get("CFLAGS", ""))
-        command = [*compiler(), *FLAGS, *SOURCES, "-o", str(target), *flags]
+        # A running program may have loaded the library, so never write into it.
+        new = target.with_suffix(".new")
+        command = [*compiler(), *FLAGS, *SOURCES, "-o", str(new), *flags]
         try:
             done = subprocess.run(command, check=False)
         except OSError as error:
             sys.exit(f"tracekit cannot be compiled: {command[0]}: {error.strerror}")
         if done.returncode:
             sys.exit(f"tracekit cannot be compiled: {command[0]} failed (see the output above)")
+        new.replace(target)
 
 
 class PlatformWheel(bdist_wheel):
