@@ -45,10 +45,10 @@ def _agrees(path):
                 one.prediction.gain_pct,
                 one.prediction.before_step_ns,
             )
-    told = [row["unprofiled_step_ns"] for row in bases]
-    if None not in told:
-        assert same.before_step_ns == pytest.approx(fmean(told), abs=1)
-        assert shown["unprofiled_step_ns"] == pytest.approx(fmean(told), abs=1)
+    steps_ns = [row["unprofiled_step_ns"] for row in bases]
+    if None not in steps_ns:
+        assert same.before_step_ns == pytest.approx(fmean(steps_ns), abs=1)
+        assert shown["unprofiled_step_ns"] == pytest.approx(fmean(steps_ns), abs=1)
     step_ns = sum(row["span_ns"] for row in steps) / len(steps)
     assert totals["mean_span_ns"] == pytest.approx(step_ns)
     assert idle["recorded_step_ns"] == round(step_ns)

@@ -50,7 +50,7 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return the environment, with devices if torch is loaded, which launchers must not do."""
+    """Return the environment. Devices need torch, which a launcher must not load only for this."""
     result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),

@@ -1,5 +1,5 @@
 -- Whether a kernel is written in Triton.
--- Recognized by its name, usually that of a lower-case Python function, without C++ signature or mangling. Vendor
+-- Recognized by name: usually a lower-case Python function, without C++ signature or mangling. Vendor
 -- kernels with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
 --
 -- Kind:     function

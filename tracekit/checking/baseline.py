@@ -52,7 +52,7 @@ _MAX_MODULE_DEPTH = 500
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Measured):
-    """A saved run, with its name as label. Of many latencies, it has those that are compared."""
+    """A saved run, with its name as label. Many latencies are reduced to the compared ones."""
 
     side: Side
     facts: Facts = field(default_factory=dict)

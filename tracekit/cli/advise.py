@@ -221,7 +221,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
             lines += [_wrapped(head, one.candidate.place or "", width, indent=3)]
             lines += [*_details(one, traces, width, full=full), ""]
         else:
-            unclear.append(f"{one.candidate.place} {gain_text(row)}")
+            unclear.append(f"{gain_text(row)}: {one.candidate.place}")
     if any(row["is_upper_bound"] for row in rows):
         lines.append(_wrapped("", UP_TO, width))
     if not advised.advice:

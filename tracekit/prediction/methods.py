@@ -296,8 +296,8 @@ def _stop_recomputing(edges: Edges, change: Change) -> list[str]:
         )
         hooks = [
             (
-                "the repeated DeepSpeed hooks remain (in the lower bound of the step time, hooks "
-                "that take as long as those of one forward pass disappear)"
+                "the repeated DeepSpeed hooks remain (the lower bound of the step time omits as "
+                "much hook time as one forward pass has)"
             )
         ]
     return [
