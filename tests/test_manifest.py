@@ -1,8 +1,8 @@
 """`run.json`: written and read back, and refused if it is invalid."""
 
-import dataclasses
 import json
 
+import msgspec
 import pytest
 
 from tracekit import manifest
@@ -82,7 +82,7 @@ def test_the_text_is_readable():
     assert text.startswith('{\n  "run_id": "a",\n')
     assert text.endswith("}\n")
     assert "a ü" in text
-    assert json.loads(text) == dataclasses.asdict(FULL)
+    assert json.loads(text) == msgspec.to_builtins(FULL)
 
 
 def test_missing_members_have_defaults(tmp_path):

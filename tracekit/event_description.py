@@ -8,14 +8,14 @@ similar writers. This mapping is defined only here. Table ``record`` and its vie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Source = Literal["member", "argument", "reader"]
 
 
-@dataclass(frozen=True, slots=True)
-class EventColumn:
+class EventColumn(Struct, frozen=True):
     """One column of table record.
 
     Attributes:
@@ -37,8 +37,7 @@ class EventColumn:
     since: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of event, with its own view of table record. Kind left_out is for excluded records.
 
     Attributes:

@@ -9,13 +9,15 @@ renamed, so that it is complete or absent.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.errors import TraceError
 from tracekit.small_files import parse_json, read_small
@@ -50,8 +52,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
-@dataclass(slots=True)
-class Model:
+class Model(Struct):
     """The model that ran.
 
     `parameter_count` counts each parameter of the complete model once, whether sharded or packed.
@@ -66,8 +67,7 @@ class Model:
     config: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Parallel:
+class Parallel(Struct):
     """Parallelism. Sizes multiply to the world size, and are None if unknown."""
 
     world_size: int = 1
@@ -77,8 +77,7 @@ class Parallel:
     node_count: int = 1
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Struct):
     """Numbers of warm-up, measured, repeated, and profiled steps."""
 
     warmup_count: int = 0
@@ -87,8 +86,7 @@ class Steps:
     profiled_count: int = 0
 
 
-@dataclass(slots=True)
-class Repeat:
+class Repeat(Struct):
     """One repeat of the measured steps, without profiler or hooks.
 
     `step_ns` are the step times of rank 0, each until the end of its device work. `tokens_per_s`
@@ -102,8 +100,7 @@ class Repeat:
     final_loss: float | None = None
 
 
-@dataclass(slots=True)
-class RankMemory:
+class RankMemory(Struct):
     """Peak memory of one rank: device bytes from the framework's allocator, host bytes as RSS."""
 
     rank: int
@@ -112,8 +109,7 @@ class RankMemory:
     host_bytes: int | None = None
 
 
-@dataclass(slots=True)
-class Overhead:
+class Overhead(Struct):
     """Cost of ranges and profiling: median times of steps on rank 0, ns.
 
     All steps have the same optimizers. If the unprofiled steps before and after the profile differ,
@@ -145,8 +141,7 @@ class Overhead:
     export_stall_ns: int | None = None
 
 
-@dataclass(slots=True)
-class Rank:
+class Rank(Struct):
     """One rank of a recorded program.
 
     `token_count` and `wall_ns` are the tokens and the time of its timed steps. `trace` is the file
@@ -163,8 +158,7 @@ class Rank:
     trace: str | None = None
 
 
-@dataclass(slots=True)
-class Environment:
+class Environment(Struct):
     """The machine. `devices` has the names of accelerators, and is empty on a CPU-only machine.
 
     `thread_count` is the number of compute threads of a rank, or None if ranks differ.
@@ -184,8 +178,7 @@ class Environment:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Load:
+class Load(Struct):
     """The load of a serving run and its outcome.
 
     `arrival` is `burst`, `poisson:RATE`, or `constant:RATE` (requests/s). Times in `requests.jsonl`
@@ -213,8 +206,7 @@ class Load:
     server: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Manifest:
+class Manifest(Struct):
     """A run: one `run.json`.
 
     `opt` is the canonical form of `--opt`. `reason` explains an outcome other than `ok`.
@@ -273,7 +265,7 @@ def to_json(manifest: Manifest) -> str:
     # Imported here, because reading manifests does not need it.
     from tracekit.redaction import mask_json, mask_words
 
-    members = mask_json(dataclasses.asdict(manifest))
+    members = mask_json(msgspec.to_builtins(manifest))
     members["command"] = mask_words(manifest.command)
     return json.dumps(members, indent=2, ensure_ascii=False) + "\n"
 
@@ -338,7 +330,7 @@ def join_fragments(runs: Sequence[Manifest]) -> Manifest:
     ordered = sorted(runs, key=lambda run: min((rank.rank for rank in run.ranks), default=0))
     worst = min(ordered, key=lambda run: _SEVERITY.index(run.outcome))
     first = ordered[0]
-    joined = dataclasses.replace(
+    joined = replace(
         first,
         outcome=worst.outcome,
         reason=worst.reason,
@@ -352,19 +344,19 @@ def join_fragments(runs: Sequence[Manifest]) -> Manifest:
         notes=list(dict.fromkeys(note for run in ordered for note in run.notes)),
     )
     if len({run.environment.thread_count for run in ordered}) > 1:
-        joined.environment = dataclasses.replace(first.environment, thread_count=None)
+        joined.environment = replace(first.environment, thread_count=None)
     hosts = {rank.host_name for rank in joined.ranks}
-    joined.parallel = dataclasses.replace(first.parallel, node_count=max(1, len(hosts)))
+    joined.parallel = replace(first.parallel, node_count=max(1, len(hosts)))
     stalls = [
         run.overhead.export_stall_ns
         for run in ordered
         if run.overhead is not None and run.overhead.export_stall_ns is not None
     ]
     if first.overhead is not None and stalls:
-        joined.overhead = dataclasses.replace(first.overhead, export_stall_ns=max(stalls))
+        joined.overhead = replace(first.overhead, export_stall_ns=max(stalls))
     if first.repeats and joined.ranks:
         rate, wall_ns = tokens_per_s(joined), max(rank.wall_ns for rank in joined.ranks)
-        repeat = dataclasses.replace(first.repeats[0], tokens_per_s=rate, wall_ns=wall_ns)
+        repeat = replace(first.repeats[0], tokens_per_s=rate, wall_ns=wall_ns)
         joined.repeats, joined.tokens_per_s_mean = [repeat], rate
     return joined
 
@@ -419,10 +411,10 @@ def _check_amounts(value: object, where: str) -> None:
 
     Numbers in a dict come from the framework and are not checked.
     """
-    if dataclasses.is_dataclass(value):
-        for item in dataclasses.fields(value):
-            if item.name not in _SIGNED:
-                _check_amounts(getattr(value, item.name), f"{where}: {item.name}")
+    if isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            if name not in _SIGNED:
+                _check_amounts(getattr(value, name), f"{where}: {name}")
     elif isinstance(value, list):
         if len(value) > _MAX_ITEMS:
             raise ValueError(f"{where} has more than {_MAX_ITEMS:,} items")

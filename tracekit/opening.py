@@ -8,10 +8,11 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import breakdown_of
@@ -113,8 +114,7 @@ def open(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(Struct, frozen=True):
     """Paths to open, with options. :func:`open` describes the other attributes.
 
     Attributes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Colour:
+
+class Colour(Struct, frozen=True):
     """A color: on a light page, on a dark page, and in the terminal."""
 
     light: str

@@ -8,12 +8,14 @@ secrets from arguments or the environment are removed from any text, such as a s
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 MASK = "(redacted)"
 """Text that replaces a secret."""
@@ -214,7 +216,7 @@ class Redactor:
         target.write(rest)
 
     def clean_json(self, value: Any) -> Any:
-        """Return JSON or a dataclass without the secrets, in keys and values at any depth."""
+        """Return JSON or a Struct without the secrets, in keys and values at any depth."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -223,12 +225,9 @@ class Redactor:
             return [self.clean_json(item) for item in value]
         if isinstance(value, dict):
             return {self.clean_json(key): self.clean_json(item) for key, item in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            members = {
-                member.name: self.clean_json(getattr(value, member.name))
-                for member in dataclasses.fields(value)
-            }
-            return dataclasses.replace(value, **members)
+        if isinstance(value, Struct):
+            members = self.clean_json(asdict(value))
+            return replace(value, **members)
         return value
 
 

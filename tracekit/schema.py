@@ -8,7 +8,8 @@ describe views and derived tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.event_description import (
     ARGS,
@@ -27,8 +28,7 @@ SCHEMA_VERSION = 25
 """Version of the tables, increased with every change. Stores of other versions cannot be opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column: its name, its DuckDB type, and its meaning (with the unit, if any)."""
 
     name: str
@@ -36,8 +36,7 @@ class Column:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One ingested table: the meaning of a row, and its columns in order.
 
     If `view_name` is set, the table is a view of the rows of `record` with that `view_name`. Each

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from tracekit.analysis.breakdown import (
     FULL_BREAKDOWN,
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass
-class OpenStore:
+class OpenStore(Struct):
     """An open store.
 
     Attributes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
 
 from tracekit.units import format_bytes
 
@@ -19,8 +20,7 @@ FAMILIES = ("gemm", "memcpy", "collective", "launch")
 Outcome = Literal["ok", "unsupported", "oom", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     family: str
     op: str
     series: str | None = None
@@ -60,7 +60,7 @@ def line_of(
     reason: str | None = None,
 ) -> dict[str, Any]:
     """Return a point's line without `bench_id`; `facts` is None if the point was not started."""
-    line = dataclasses.asdict(point) | dict(facts or {})
+    line = msgspec.to_builtins(point) | dict(facts or {})
     if timing is not None:
         ordered = sorted(timing.sample_ns)
         interval = timing.interval()

@@ -13,7 +13,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.units import NS_PER_S
 
@@ -38,8 +39,7 @@ Agree = Callable[[Sequence[float]], Sequence[float]]
 """Function that returns the element-wise maximum over all ranks, so that all decide alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Limits for measuring a point until its interval is at most `width_pct` of the median wide.
 
     Up to four times `seconds` may be spent to take the minimum number of samples, each at least
@@ -53,8 +53,7 @@ class Budget:
     max_inner: int = 10_000
 
 
-@dataclass(slots=True)
-class Timing:
+class Timing(Struct):
     """Samples of a point (ns per call), and the numbers of warm-up calls and calls per sample."""
 
     warmup_count: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S, parse_bytes
@@ -100,8 +100,7 @@ OPTIONS: tuple[Option, ...] = (
 """The options of `tracekit bench`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Selection of points; `shapes` (M, N, K) and `sizes_bytes` replace the values of the scale."""
 
     families: tuple[str, ...]

@@ -7,7 +7,6 @@ and a line of JSON per point as soon as it is measured.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import traceback
@@ -15,6 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError, WorkloadError
 
@@ -66,9 +68,9 @@ class Part:
         return text.split("\n")[:-1]
 
     def write_plan(self, points: Sequence[Point]) -> None:
-        environment = dataclasses.asdict(probe())
+        environment = msgspec.to_builtins(probe())
         (self._work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
-        write_atomically(self._plan, json.dumps([dataclasses.asdict(point) for point in points]))
+        write_atomically(self._plan, json.dumps([msgspec.to_builtins(point) for point in points]))
 
     def write_lines(self, lines: Iterable[Mapping[str, Any]]) -> None:
         with self.lines.open("a", encoding="utf-8") as file:
@@ -132,7 +134,7 @@ def _measure_single(settings: Settings, part: Part, first: int) -> None:
     from .plan import plan
 
     # The device does not depend on `backend`, which is only for collectives.
-    device = device_for(dataclasses.replace(settings, backend=None), Place(0, 0, 1))
+    device = device_for(replace(settings, backend=None), Place(0, 0, 1))
     points = [point for family in part.families for point in plan(settings, device, family, 1)]
     part.write_plan(points)
     part.write_lines(measure(points[first:], device, settings))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
@@ -31,9 +31,9 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
     if report.precision is None:
         report.precision = precision_of(model, inner)
     layout = layout_of(model, report.world_size)
-    report.layout = {} if layout is None else dataclasses.asdict(layout)
+    report.layout = {} if layout is None else msgspec.to_builtins(layout)
     report.attention_backend = getattr(config, "_attn_implementation", None)
-    report.environment = dataclasses.asdict(probe())
+    report.environment = msgspec.to_builtins(probe())
 
 
 def _engine_of(model: nn.Module) -> str:

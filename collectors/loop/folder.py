@@ -7,10 +7,11 @@ the final folder. Traces of later windows and the exit code are added later.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tracekit import manifest
 from tracekit.errors import TracekitError
@@ -121,7 +122,7 @@ class LoopFolder:
     ) -> None:
         if self.final_path is None:
             return
-        run = dataclasses.replace(run, exit_code=exit_code)
+        run = replace(run, exit_code=exit_code)
         if reason is not None:
             run.outcome, run.reason = outcome, reason
         rewrite(run, self.final_path)
@@ -136,16 +137,14 @@ class LoopFolder:
                 packed = compress(trace)
                 packed.replace(aside / packed.name)
                 traces[rank] = packed.name
-            window = dataclasses.replace(
+            window = replace(
                 run,
                 run_id=f"{run.run_id}-{first_step}",
                 job_id=f"{run.job_id}-{first_step}",
-                ranks=[
-                    dataclasses.replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks
-                ],
+                ranks=[replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks],
                 traces=list(traces.values()),
                 light_traces=[],
-                steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
+                steps=replace(run.steps, profiled_count=entries[0][1]),
             )
             commit_fragment(aside, self.final_path / f"step-{first_step}", window, force=True)
 
@@ -160,14 +159,14 @@ class LoopFolder:
                 shutil.rmtree(aside, ignore_errors=True)
 
     def _packed(self, report: LoopReport) -> LoopReport:
-        report = dataclasses.replace(report, light_trace=self._packed_light(report))
+        report = replace(report, light_trace=self._packed_light(report))
         if report.trace is None or not report.trace.endswith(".json"):
             return report
         path = self.path / report.folder / report.trace
         try:
-            return dataclasses.replace(report, trace=compress(path).name)
+            return replace(report, trace=compress(path).name)
         except TracekitError as error:
-            return dataclasses.replace(
+            return replace(
                 report,
                 trace=report.trace if path.is_file() else None,
                 notes=[*report.notes, error.message],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.errors import UsageError
 
@@ -37,8 +39,7 @@ _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _FILE = "plan.json"
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPlan:
+class LoopPlan(Struct, frozen=True):
     """Numbers of steps of each kind, and settings of the profiler.
 
     `profiled_count` steps run with ranges only, and the same number runs under the profiler. If the
@@ -70,7 +71,7 @@ class LoopPlan:
         return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def write(self, folder: Path) -> None:
-        (folder / _FILE).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        (folder / _FILE).write_text(json.dumps(msgspec.to_builtins(self)), "utf-8")
 
     @property
     def step_count(self) -> int:
@@ -82,10 +83,10 @@ class LoopPlan:
         plan = self
         for name, least in _SHORTENED:
             while plan.step_count > step_count and (count := getattr(plan, name)) > least:
-                plan = dataclasses.replace(plan, **{name: count - 1})
+                plan = replace(plan, **{name: count - 1})
         if plan is self or plan.step_count > step_count:
             return None
-        return dataclasses.replace(plan, loop_length=step_count)
+        return replace(plan, loop_length=step_count)
 
     def too_few(self, count: int, loop_count: int) -> str:
         loop = "the loop" if loop_count == 1 else f"the longest of {loop_count} loops"

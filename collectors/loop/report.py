@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
 
 from tracekit import manifest
 from tracekit.units import format_duration
@@ -47,8 +48,7 @@ _SUFFIX = ".report.json"
 Report = TypeVar("Report", bound="LoopReport")
 
 
-@dataclass(slots=True, kw_only=True)
-class LoopReport:
+class LoopReport(Struct, kw_only=True):
     """Measurements of one rank, written at every update because a rank may end abruptly.
 
     The last `after_count` of the timed steps ran after the profiled ones. The step time is based on
@@ -136,7 +136,9 @@ class LoopReport:
             self.outcome, self.reason = "failed", sentence(error)
 
     def write(self, folder: Path) -> None:
-        write_atomically(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
+        write_atomically(
+            folder / f"rank{self.rank}{_SUFFIX}", json.dumps(msgspec.to_builtins(self))
+        )
 
     def note_accumulation(self, counts: Sequence[int]) -> None:
         if not counts:

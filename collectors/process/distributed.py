@@ -6,9 +6,10 @@ import contextlib
 import datetime
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUT = datetime.timedelta(minutes=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     rank: int
     local_rank: int
     world_size: int

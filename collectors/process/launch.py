@@ -7,9 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
 
 from tracekit.errors import WorkloadError
 
@@ -23,8 +24,7 @@ _POLL_S = 0.05
 _GRACE_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The first rank that failed; `exit_code` is negative for a signal."""
 
     rank: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import platform
@@ -12,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
+
+from msgspec.structs import replace
 
 from tracekit.errors import WorkloadError
 from tracekit.manifest import Environment
@@ -76,7 +77,7 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
     """Return the first rank's environment, with the thread count common to all ranks."""
     known = [environment for environment in environments if environment]
     if not known:
-        return dataclasses.replace(probe(), thread_count=None)
+        return replace(probe(), thread_count=None)
     counts = {environment.get("thread_count") for environment in known}
     result = Environment(**known[0])
     result.thread_count = counts.pop() if len(counts) == 1 else None

@@ -8,8 +8,9 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
@@ -23,8 +24,7 @@ LIGHT = "light"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     folder: Path | None
     exit_code: int
 

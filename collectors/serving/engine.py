@@ -7,9 +7,10 @@ starting anything or importing torch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from tracekit.manifest import Model, Parallel
 
@@ -18,8 +19,7 @@ from .plan import LoadPlan, LoadResult, Progress
 Echo = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineFacts(Struct, frozen=True):
     """Properties that an engine reports after its start; unknown ones are None.
 
     `vocabulary_size` is the upper limit for random token ids; an engine that accepts only text has

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
 from tracekit.redaction import Redactor, mask_words

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from tracekit.errors import UsageError
 from tracekit.manifest import RankMemory
@@ -15,8 +16,7 @@ from tracekit.units import NS_PER_MS, NS_PER_S
 from .records import RequestRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """A prompt: token ids if the engine accepts them, else text of about `token_count` tokens."""
 
     token_count: int
@@ -24,8 +24,7 @@ class Prompt:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     pattern: Literal["burst", "poisson", "constant"]
     rate_per_s: float | None = None
 
@@ -64,8 +63,7 @@ def parse_arrival(text: str) -> Arrival:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A point in the load: a number of finished requests or an elapsed time; exactly one is set."""
 
     request_count: int | None = None
@@ -109,8 +107,7 @@ def _number(text: str) -> float | None:
     return number if 0 <= number < math.inf else None
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilePlan:
+class ProfilePlan(Struct, frozen=True):
     """Profile window; the engine chooses values that are None."""
 
     is_wanted: bool = True
@@ -118,8 +115,7 @@ class ProfilePlan:
     length: Mark | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPlan:
+class LoadPlan(Struct, frozen=True):
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
     Warm-up requests are sent first, all at once, and must end before the load begins.
@@ -139,8 +135,7 @@ class LoadPlan:
     profile: ProfilePlan = field(default_factory=ProfilePlan)
 
 
-@dataclass(slots=True)
-class LoadResult:
+class LoadResult(Struct):
     """Result of a load: one record per request of the plan, including the warm-up.
 
     `wall_ns` excludes the warm-up. `traces` are file names in rank order. `profile_note` says why
@@ -166,8 +161,7 @@ class LoadResult:
     is_out_of_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadProgress:
+class LoadProgress(Struct, frozen=True):
     stage: Literal["warm-up", "load", "trace"]
     request_count: int
     finished_count: int

@@ -6,12 +6,13 @@ manifest, the start of the measured load; warm-up requests have negative times.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
 
 FILE_NAME = "requests.jsonl"
 
@@ -38,8 +39,7 @@ PromptSource = Literal["token_ids", "text", "usage"]
 """
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(Struct):
     """One request; `cancelled` until it gets another outcome.
 
     `arrival_ns` is the time when the request was due; `sent_ns` is the time when its last attempt
@@ -80,5 +80,7 @@ class RequestRecord:
 def write(records: Iterable[RequestRecord], folder: Path) -> None:
     with (folder / FILE_NAME).open("w", encoding="utf-8") as file:
         for record in records:
-            line = json.dumps(dataclasses.asdict(record), ensure_ascii=False, separators=(",", ":"))
+            line = json.dumps(
+                msgspec.to_builtins(record), ensure_ascii=False, separators=(",", ":")
+            )
             file.write(line + "\n")

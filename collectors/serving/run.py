@@ -17,11 +17,12 @@ import os
 import random
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
+
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError, UsageError, WorkloadError
 from tracekit.manifest import Load

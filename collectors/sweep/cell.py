@@ -9,8 +9,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracekit import manifest
 from tracekit.errors import StoreError, TraceError, UsageError
@@ -82,8 +83,7 @@ class CellLock:
         return holder
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(Struct, frozen=True):
     exit_code: int
     text: str
 

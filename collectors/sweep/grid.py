@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from tracekit import manifest
 from tracekit.errors import TracekitError, UsageError
@@ -72,8 +71,7 @@ OPTIONS: tuple[Option, ...] = (
 """Options of a sweep: the options of a training run, five of which accept lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One run of the grid; if `is_max`, the sweep searches for the largest batch size."""
 
     name: str
@@ -121,10 +119,10 @@ def difference(cell: Cell, run: manifest.Manifest) -> str | None:
     except (TracekitError, click.UsageError):
         return f"its command is {' '.join(words)!r}"
     ignored = {"command", "batch_size"} if cell.is_max else {"command"}
-    for member in dataclasses.fields(TrainingSpec):
-        theirs, ours = getattr(spec, member.name), getattr(cell.spec, member.name)
-        if member.name not in ignored and theirs != ours:
-            return f"its {member.name} is {theirs}, not {ours}"
+    for name in TrainingSpec.__struct_fields__:
+        theirs, ours = getattr(spec, name), getattr(cell.spec, name)
+        if name not in ignored and theirs != ours:
+            return f"its {name} is {theirs}, not {ours}"
     return None
 
 

@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracekit import manifest
 from tracekit.errors import TraceError, UsageError, WorkloadError
@@ -27,8 +28,7 @@ _PROBE = {"warmup": 1, "steps": 1, "repeats": 1, "profile_steps": 1}
 _FINISHED = ("ok", "oom")
 
 
-@dataclass(slots=True)
-class Sweep:
+class Sweep(Struct):
     cells: list[Cell]
     out: Path
     batch_limit: int

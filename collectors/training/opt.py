@@ -6,9 +6,10 @@ The canonical order is from arXiv 2311.03687; `z3+r` becomes `R+Z3`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
+
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 
@@ -40,8 +41,7 @@ _ADAPTERS = ("L", "QL", "LFA", "PT")
 _ZERO = ("Z1", "Z2", "Z3")
 
 
-@dataclass(frozen=True, slots=True)
-class Opt:
+class Opt(Struct, frozen=True):
     tokens: tuple[str, ...]
 
     def __str__(self) -> str:

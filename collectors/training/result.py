@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from tracekit import manifest
 from tracekit.units import NS_PER_S
@@ -15,8 +16,7 @@ from ..model.models import display_name
 from .spec import TrainingSpec
 
 
-@dataclass(slots=True, kw_only=True)
-class RankResult(LoopReport):
+class RankResult(LoopReport, kw_only=True):
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
     last_loss: float | None = None

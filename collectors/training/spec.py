@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct, field
 
 from tracekit.errors import UsageError
 
@@ -18,8 +19,7 @@ from . import opt as opt_module
 from .opt import Opt
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSpec:
+class TrainingSpec(Struct, frozen=True):
     stage: str
     opt_text: str
     engine: str
@@ -52,7 +52,7 @@ class TrainingSpec:
         return self.rank_count // self.tensor_size
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        path.write_text(json.dumps(msgspec.to_builtins(self)), "utf-8")
 
     @staticmethod
     def read(path: Path) -> TrainingSpec:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from tracekit.errors import WorkloadError
@@ -43,7 +43,7 @@ def train(
     say: Callable[[str], None],
 ) -> None:
     """Train and profile as one rank; fill `result` gradually, so that an error does not lose it."""
-    result.environment = dataclasses.asdict(probe())
+    result.environment = msgspec.to_builtins(probe())
     if spec.memory_limit_bytes is not None:
         memory.limit(spec.memory_limit_bytes, device)
     say(f"building {spec.model}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual.widgets import Static
 
 import tracekit
@@ -17,8 +17,7 @@ from .places import REPO
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Keys to press for a picture, and the sample to open."""
 
     name: str

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
 from tracekit import manifest
 
@@ -29,8 +31,7 @@ def manifest_page() -> dict[str, str]:
     ]
     for described in _classes(manifest.Manifest):
         rows = (
-            (f"`{member.name}`", _type(member), _default(member))
-            for member in dataclasses.fields(described)
+            (f"`{member.name}`", _type(member), _default(member)) for member in fields(described)
         )
         parts += [
             f"## {described.__name__}\n",
@@ -45,15 +46,15 @@ def _classes(first: type) -> list[type]:
     """Return a class and the classes of its members, recursively, each once."""
     classes = [first]
     for described in classes:
-        for member in dataclasses.fields(described):
+        for member in fields(described):
             for name in re.findall(r"\b[A-Z]\w+", str(member.type)):
                 inner = getattr(manifest, name, None)
-                if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+                if isinstance(inner, type) and issubclass(inner, Struct):
                     classes += [inner] if inner not in classes else []
     return classes
 
 
-def _type(member: dataclasses.Field[object]) -> str:
+def _type(member: FieldInfo) -> str:
     text = str(member.type).replace("|", "\\|")
     return re.sub(r"\b([A-Z]\w+)\b", _linked, f"{text}")
 
@@ -61,15 +62,15 @@ def _type(member: dataclasses.Field[object]) -> str:
 def _linked(match: re.Match[str]) -> str:
     name = match[1]
     inner = getattr(manifest, name, None)
-    if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+    if isinstance(inner, type) and issubclass(inner, Struct):
         return f"[{name}](#{name.lower()})"
     return f"[{name}](#outcomes)" if name == "Outcome" else name
 
 
-def _default(member: dataclasses.Field[object]) -> str:
-    if member.default is not dataclasses.MISSING:
+def _default(member: FieldInfo) -> str:
+    if member.default is not NODEFAULT:
         return f"`{member.default!r}`" if member.default is not None else "null"
-    if member.default_factory is not dataclasses.MISSING:
+    if member.default_factory is not NODEFAULT:
         return "empty" if not member.default_factory() else "see below"
     return "required"
 

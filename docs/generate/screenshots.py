@@ -11,10 +11,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import tracekit
 from tracekit.report import overview_page, report, runs_page, several_runs, write
@@ -35,8 +37,7 @@ WIDTH_PX = 1100
 Shot = Callable[["Page"], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A screenshot: its name, a function that creates the page, and one that takes the shot."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from tracekit.analysis.spec import Spec
 
@@ -20,8 +21,7 @@ class UnknownSubjectError(Exception):
     """An SQL file is in a folder that queries/README.md does not describe."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """A folder of SQL files and its description."""
 
     name: str

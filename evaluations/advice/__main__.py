@@ -16,9 +16,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.prediction.advising import FIGURES, STEP
 
@@ -32,8 +34,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "predictio
 _LOG = logging.getLogger("advice")
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """Advice about a fault, and the measured effect of removing the fault, in percent."""
 
     name: str

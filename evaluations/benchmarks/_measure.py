@@ -14,8 +14,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S = 0.01
@@ -26,8 +27,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Wall and CPU time in seconds, and peak resident memory, of a process or process tree."""
 
     wall_s: float
@@ -35,8 +35,7 @@ class Cost:
     cpu_s: float = 0.0
 
 
-@dataclass(slots=True)
-class Contestant:
+class Contestant(Struct):
     """A command that is measured several times, with the cost of each run."""
 
     name: str

@@ -20,8 +20,9 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
 
@@ -37,8 +38,7 @@ _SAMPLE_S = 0.25
 _UPLOADS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Wall and CPU seconds of a command, and its memory in bytes."""
 
     wall_s: float

@@ -8,10 +8,11 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 _RANKS_PER_NODE = 8
 _LISTED_RANKS = 30
@@ -32,8 +33,7 @@ _DESCRIPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """A process group: its name in the files, its dimension, and its global ranks."""
 
     name: str
@@ -41,8 +41,7 @@ class Group:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Parallel sizes. Ranks are numbered as in Megatron: tensor, then data, then pipeline."""
 
     data: int = 1
@@ -74,8 +73,7 @@ class Layout:
         return [Group(str(at), *one) for at, one in enumerate(found)]
 
 
-@dataclass(frozen=True)
-class Op:
+class Op(Struct, frozen=True):
     """GPU work, a collective in a group of the rank, or a send or receive along the pipeline."""
 
     kind: Literal["work", "allreduce", "send", "recv"]
@@ -86,8 +84,7 @@ class Op:
     peer: int = 0
 
 
-@dataclass(slots=True)
-class _Done:
+class _Done(Struct):
     """An op of one rank with its times, its group, and its sequence number."""
 
     op: Op

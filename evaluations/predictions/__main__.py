@@ -20,12 +20,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec.structs import asdict, replace
 
 from . import serving
 from .page import Row, filled

@@ -6,15 +6,14 @@ import os
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import made_parts
 import torch
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """Prediction and measurement of a pair, in milliseconds per profiled step.
 
     `reason` explains a missing prediction. `is_null` means that the pair has no change.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-@dataclass(frozen=True)
-class Pair:
+
+class Pair(Struct, frozen=True):
     """Options of a loop and its variant, and the corresponding changes for `tracekit predict`.
 
     With `is_collected`, the options are for `tracekit collect`, otherwise for `loops.Options`. `c`

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import made_parts
 import torch
+from msgspec import Struct, field
 
 MEASURES: Mapping[str, tuple[str, float, float]] = {
     "tpot_mean_ns": ("mean TPOT, ms", 1e-6, 5),
@@ -24,8 +24,7 @@ MEASURES: Mapping[str, tuple[str, float, float]] = {
 _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cache-blocks": 128}
 
 
-@dataclass(frozen=True)
-class ServingPair:
+class ServingPair(Struct, frozen=True):
     """Options of A and B, and the corresponding change; `more` affects only the step times.
 
     A rate is relative to the throughput with all requests at once.
@@ -65,8 +64,7 @@ PAIRS = (
 )  # fmt: skip
 
 
-@dataclass
-class ServingRow:
+class ServingRow(Struct):
     """Prediction and measurement of a pair by round: A, predicted, low, high, and B."""
 
     pair: ServingPair

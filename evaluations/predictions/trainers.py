@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 os.environ |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
 
@@ -30,8 +31,7 @@ from torch.utils.data import DataLoader, Dataset
 WARMUP = 2
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """Model and training options. `*_ms` are sleeps."""
 
     loop: str = "transformers"

@@ -14,11 +14,11 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import made_parts
+from msgspec import Struct
 
 import tracekit
 
@@ -29,8 +29,7 @@ MIN_SHARE = 0.03
 """Minimum share of a step for a section to be compared, because events take microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A recording, its unprofiled step, and the sections of the step by name, ns."""
 
     name: str

@@ -19,8 +19,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 REPO = Path(__file__).resolve().parents[2]
 TORCH_INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
@@ -61,8 +62,7 @@ def loss_of(model):
 )
 
 
-@dataclass(frozen=True)
-class Set:
+class Set(Struct, frozen=True):
     """Packages of a set, and a program that runs with them; without a program, a sample is read."""
 
     python: str

@@ -2,11 +2,11 @@
 
 import json
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from every_trace import MADE_UP
+from msgspec.structs import replace
 
 from tracekit.checking.baseline import Baseline, load, names, save
 from tracekit.checking.checking import check, make_baseline, measure

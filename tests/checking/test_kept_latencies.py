@@ -3,10 +3,10 @@
 import json
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from traces_by_hand import kernel
 
 from tracekit.checking.baseline import Baseline, load, save

@@ -1,9 +1,9 @@
 """Rules do not pass because of a misspelled name, a wrong unit, or a missing total."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result

@@ -1,10 +1,10 @@
 """The generator of the reference rejects incorrect input."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 

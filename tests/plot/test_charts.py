@@ -1,6 +1,5 @@
 """Charts: valid Vega-Lite of the rows of analyses, drawn without a browser."""
 
-import dataclasses
 import functools
 import json
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from run_of_ranks import write_ranks
 from traces_by_hand import kernel, span, work
 
@@ -277,7 +277,7 @@ def without(result, column, named):
     row = result.rows[at]
     rows = [*result.rows]
     rows[at] = (*row[:place], None, *row[place + 1 :])
-    return dataclasses.replace(result, rows=rows)
+    return replace(result, rows=rows)
 
 
 def test_ops_of_known_size_whose_types_are_not_recorded(opened):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import reads
@@ -171,8 +172,7 @@ def of_steps(results: Mapping[str, Result]) -> list[str]:
     return [MFU, *(ESTIMATE if is_short and not is_measured else ())]
 
 
-@dataclass(frozen=True, slots=True)
-class Mfu:
+class Mfu(Struct, frozen=True):
     """Model FLOPs utilization, and the share of step time for which it is known.
 
     `is_of_run`: whether it refers to the unprofiled step.

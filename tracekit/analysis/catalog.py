@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit import __version__
 from tracekit.analysis.header import View, parse_header, views_of
@@ -41,8 +42,7 @@ class Title(NamedTuple):
     per: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """An SQL file whose header has not been parsed."""
 
     text: str
@@ -50,7 +50,6 @@ class _File:
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
 class Specs(Mapping[str, Spec]):
     """SQL files of one kind by name, in alphabetical order.
 
@@ -58,11 +57,12 @@ class Specs(Mapping[str, Spec]):
     parsing all of them would be noticeably slow.
     """
 
-    files: dict[str, _File] = field(default_factory=dict)
-    _read: dict[str, Spec] = field(default_factory=dict)
-    _encoded: dict[str, msgspec.Raw] = field(default_factory=dict)
-    _views: dict[str, dict[str, View]] = field(default_factory=dict)
-    _families: dict[str, dict[str, str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.files: dict[str, _File] = {}
+        self._read: dict[str, Spec] = {}
+        self._encoded: dict[str, msgspec.Raw] = {}
+        self._views: dict[str, dict[str, View]] = {}
+        self._families: dict[str, dict[str, str]] = {}
 
     def __getitem__(self, name: str) -> Spec:
         """Return the parsed header of a file."""
@@ -158,8 +158,7 @@ class Specs(Mapping[str, Spec]):
 _DECODER = msgspec.msgpack.Decoder(Spec)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """All SQL files by kind and name, in alphabetical order."""
 
     analyses: Specs

@@ -36,8 +36,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, get_args
+
+from msgspec import Struct, field
 
 from tracekit.analysis.glossary import COLUMN_MEANINGS
 from tracekit.analysis.params import PARAM_TYPES, default_of
@@ -54,8 +55,7 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass
-class HeaderField:
+class HeaderField(Struct):
     """A field as written: the text after the colon and the indented lines below it."""
 
     name: str
@@ -262,8 +262,7 @@ _OF_COLUMNS = (
 T = TypeVar("T", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderProblem:
+class HeaderProblem(Struct, frozen=True):
     """An error in a header: the line number, from 1, a message, and a hint."""
 
     line: int

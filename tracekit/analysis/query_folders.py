@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from tracekit.analysis.catalog import load_catalog, unknown_analysis
 from tracekit.analysis.header import parse_header
@@ -25,16 +26,14 @@ ENVIRONMENT = "TRACEKIT_QUERIES"
 """Environment variable with folders, separated as in PATH, used if none are given."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFile:
+class OwnFile(Struct, frozen=True):
     """A usable SQL file of the user."""
 
     spec: Spec
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedFile:
+class RefusedFile(Struct, frozen=True):
     """An SQL file that cannot be used, and the reason."""
 
     name: str
@@ -42,8 +41,7 @@ class RefusedFile:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """The user's SQL files by name, in alphabetical order, and the unusable ones."""
 
     files: dict[str, OwnFile] = field(default_factory=dict)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.errors import UsageError
 
@@ -38,8 +40,7 @@ _TYPES = {
 _NO_TYPES = ("", "", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column: its name, with the unit as suffix, and its DuckDB type."""
 
     name: str
@@ -51,8 +52,7 @@ def columns_of_text(text: str) -> tuple[Column, ...]:
     return tuple(Column(*one.split()) for one in text.split(","))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(Struct, frozen=True):
     """A table: columns and rows of plain Python values, in the order of the query.
 
     Integers are exact, NULL is None, and JSON columns are text. Iterate over it to get the rows.
@@ -200,8 +200,7 @@ class ShownAsTable:
         return f"<{type(self).__name__}: {changes or f'{len(self.as_result())} rows'}>"
 
 
-@dataclass(frozen=True, slots=True)
-class RowStream:
+class RowStream(Struct, frozen=True):
     """A table whose rows are computed while they are read. It can be read only once."""
 
     name: str

@@ -16,8 +16,9 @@ with their number. The maximum number of comparisons is proportional to the numb
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     import duckdb
@@ -147,8 +148,7 @@ def align_sections(connection: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(Struct, frozen=True):
     """A repetition of the end of a sequence, and the quality of the agreement."""
 
     end: int
@@ -156,8 +156,7 @@ class _Match:
     rank: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(Struct):
     """The events of one stream in order, with names and grids as hashes."""
 
     key: tuple[int, str, int | None]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["analysis", "view", "table", "function"]
 Scope = Literal["trace", "run", "runs"]
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Struct, frozen=True):
     """One parameter of an analysis, bound as `$name`.
 
     `default` is the text after `=` in the header, without quotes: None means that the parameter is
@@ -30,8 +30,7 @@ class Param:
         return self.default is None
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """The join of a column: the other table, and pairs of columns in this and the other table.
 
     If both tables have columns `trace_id` or `run_id`, they are part of the join.
@@ -48,8 +47,7 @@ class Key:
         return f"{self.table}({', '.join(others)})"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSpec:
+class ColumnSpec(Struct, frozen=True):
     """One declared column: name (with the unit as suffix), DuckDB type, and description.
 
     `key` is its join with another table, or None.
@@ -61,8 +59,7 @@ class ColumnSpec:
     key: Key | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """One SQL file: an analysis, a view, a derived table, or functions.
 
     Attributes:

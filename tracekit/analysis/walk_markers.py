@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.analysis.rules import PHASES
 
@@ -43,8 +44,7 @@ ORDER BY marker_id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """Meaning of the name of a span: its kind, and the module that it names.
 
     `phase_mark` is 0 without a phase. `row` is the marker's number if it names a row of modules,

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from tracekit.analysis.walk_markers import Marker
 
@@ -27,8 +28,7 @@ _CUT = "…{count} {what}, {digest:08x}…"
 """Text that replaces omitted names. Analysis health searches for it."""
 
 
-@dataclass(slots=True)
-class _Path:
+class _Path(Struct):
     name: str
     above: int | None
     text: str
@@ -119,8 +119,7 @@ _NUMBER = re.compile(r"\d+")
 _NUMBER_ALONE = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
-@dataclass(slots=True)
-class Module:
+class Module(Struct):
     """A module found by the walk. `parent` is the number of a module of the same trace."""
 
     parent: int | None
@@ -131,8 +130,7 @@ class Module:
     is_inside_node: bool
 
 
-@dataclass(slots=True)
-class TraceModules:
+class TraceModules(Struct):
     """The modules of one trace, numbered in the order in which the walk finds them."""
 
     trace_id: int

@@ -6,9 +6,9 @@ Text from a trace is shown with printable characters only, and is never parsed a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 from rich.console import JustifyMethod
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -30,8 +30,7 @@ _MAX_CELLS = 48
 _WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY reason"
 
 
-@dataclass
-class _Place:
+class _Place(Struct):
     """Position of the user, to return to the same row."""
 
     view: View

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.browse.page import (
@@ -129,8 +130,7 @@ def _event_of(row: Row) -> View:
     return Event(row["trace_id"], row["event_id"], row.get("piece", 0), row["name"] or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """All data of one event, one row per field.
 
     Recorded fields are from table event, and derived fields from view attributed_events.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result, picked
@@ -19,8 +20,7 @@ PAGE_ROWS = 200
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Rows of a view from number `first`, counted from 0.
 
     `total` is None if counting would require all rows; `note` is shown below the rows.
@@ -80,8 +80,7 @@ def holding(result: Result, search: str) -> Result:
     return Result(result.name, result.columns, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     name: str
     params: Mapping[str, object] = field(default_factory=dict)
 
@@ -96,8 +95,7 @@ class Asked:
         return f"{command}\n\n{spec.sql.rstrip()}"
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisView:
+class AnalysisView(Struct, frozen=True):
     """Rows of an analysis: all rows, or only rows with certain values.
 
     `first` has a column and all its values; rows are sorted by their order.
@@ -131,8 +129,7 @@ class AnalysisView:
         return self.lead(row) if self.lead else None
 
 
-@dataclass(frozen=True, slots=True)
-class SqlView:
+class SqlView(Struct, frozen=True):
     """Rows of a statement, read page by page.
 
     `names` are the displayed columns; other columns are used to open a row.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parameters
@@ -59,8 +61,7 @@ _OF_STEP = """(e.event_id, e.piece) IN (
 )"""
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Time of each device by kind and phase; `of` selects one device."""
 
     title: str = "Overview: each device's window by kind, and by phase"
@@ -114,8 +115,7 @@ def _bar(share_pct: float | None) -> str:
     return share_bar(share_pct, _BAR_CELLS).plain
 
 
-@dataclass(frozen=True, slots=True)
-class Modules:
+class Modules(Struct, frozen=True):
     """Submodules of a module, or top-level modules, summed over devices and layers.
 
     A search covers all modules and shows complete paths.

@@ -12,13 +12,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.checking.measured import Measured
@@ -50,8 +50,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_MODULE_DEPTH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline(Measured):
+class Baseline(Measured, frozen=True):
     """A saved run, with its name as label. Many latencies are reduced to the compared ones."""
 
     side: Side
@@ -181,8 +180,7 @@ _Units = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 _Figure = Annotated[float, msgspec.Meta(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(Struct, frozen=True):
     """Members of the file with their types and minimum values."""
 
     tracekit_baseline: Literal[1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.checking.measured import Measured, Values, ask
 from tracekit.checking.names import refuse_unknown
@@ -24,8 +26,7 @@ from tracekit.units import (
 Outcome = Literal["passed", "failed", "inconclusive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     rule: Rule
     outcome: Outcome
     value: float | None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.checking.baseline import DEFAULT_FOLDER, Folder, load
@@ -39,16 +41,14 @@ MEASURES = {
 """Names of measures in rules of `tracekit check`, by column of the history."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     name: str
     created_at: str | None
     commit: str | None
     series: dict[str, Sequence[float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of a measure at run number `place`, with its probability by chance (`p_value`).
 
     `before` and `after` are medians over the runs up to the adjacent changes; `before_count` and

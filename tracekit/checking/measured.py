@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.analysis.breakdown import Mfu, mean_mfu
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
@@ -33,8 +35,7 @@ FIGURES: Mapping[str, Unit | None] = {
 """Figures of a complete run, with their units."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Struct, frozen=True):
     """Values of a subject on one side.
 
     If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
@@ -60,8 +61,7 @@ class Values:
         return min(self.series) if operator in (">=", ">") else max(self.series)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One side of a check: an open run or a baseline; only a baseline has `latencies`."""
 
     label: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
@@ -47,8 +47,7 @@ PROJECT_FILE = "pyproject.toml"
 _HINT = 'for example: rules = ["step_time <= +3%"], or rules = {slow = "step_time <= +3%"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule: `subject` compared with the bound by `operator`.
 
     `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from tracekit.collectors.command_line import DURATION, SIZE
 from tracekit.errors import UsageError
@@ -117,8 +117,7 @@ recorded_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Options for reading traces, one per field.
 
     Attributes:
@@ -155,9 +154,9 @@ def reading_options(*names: str) -> Callable[[Command], Command]:
             return command(*args, reading=reading, **options)
 
         # In reverse, so that the help shows them in this order.
-        for field in reversed(fields(Reading)):
-            if field.name in names:
-                with_reading = _READING_OPTIONS[field.name](with_reading)
+        for name in reversed(Reading.__struct_fields__):
+            if name in names:
+                with_reading = _READING_OPTIONS[name](with_reading)
         return with_reading  # type: ignore[return-value]
 
     return decorate

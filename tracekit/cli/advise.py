@@ -179,7 +179,7 @@ def verification(advice: Advice, trace: Trace, changed: str, reading: Reading) -
 
 
 def _emit_verdict(verdict: Verdict, format_name: str) -> None:
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     from tracekit.analysis.result import Column, Result
     from tracekit.cli._emit import emit

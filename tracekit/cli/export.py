@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.collectors.command_line import SIZE
@@ -32,8 +32,7 @@ _MAX_STACKS_BYTES = 2_000_000_000
 _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Traces to export, the selection of ranks and times, a size limit, and reading options."""
 
     traces: tuple[str, ...]

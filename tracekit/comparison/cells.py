@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
@@ -47,8 +48,7 @@ ORDER BY place NULLS LAST
 """
 
 
-@dataclass(slots=True)
-class Cell:
+class Cell(Struct):
     """Time of one kind at one location, summed over all samples; columns as in analysis `split`.
 
     `samples` maps the index of a sample in the side's list to its time, ns.
@@ -67,15 +67,13 @@ class Cell:
     samples: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleNode:
+class ModuleNode(Struct, frozen=True):
     path: str
     parent: str | None
     class_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Time of one side of a comparison; displayed figures are sums divided by `unit_count`.
 
     `sample_units` is the number of units in each sample. `outside_ns` is device time before the
@@ -103,8 +101,7 @@ class Side:
         return [total / units for total, units in zip(sums, self.sample_units, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRow:
+class SplitRow(Struct, frozen=True):
     step: int | None
     key: Key
     kernel_count: int
@@ -112,8 +109,7 @@ class SplitRow:
     wall_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRows:
+class SplitRows(Struct, frozen=True):
     """Cells of one run, and the devices in each step.
 
     `idle_only` are devices that are idle in the complete step, because their last work ended
@@ -125,8 +121,7 @@ class SplitRows:
     idle_only: frozenset[tuple[int | None, Device]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     label: str
     runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]

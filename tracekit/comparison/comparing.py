@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Result
 from tracekit.comparison.cells import Per, Reading, Side, make_side, read, usual_per
@@ -34,8 +35,7 @@ from tracekit.storage import Location
 from tracekit.trace import Trace
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Struct, frozen=True, dict=True):
     """Two sides and the difference of their time, split into parts that add up, and tested.
 
     Created by :func:`tracekit.compare`. All figures are ns per unit; `per` is the unit.

@@ -12,8 +12,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.places import Alignment
@@ -28,8 +29,7 @@ _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
 """Maximum ratio between the times of matched work with neither the same op nor the same name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Corresponding work of both sides, or work of one side if it is new or gone."""
 
     part: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from tracekit.analysis.breakdown import is_small, unprofiled_step
 from tracekit.comparison.cells import Side
@@ -24,8 +25,7 @@ UNPROFILED_STEP = "unprofiled step"
 """Steps without profiler or ranges, from run manifests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """Trend of one side's series: indices from 0, and drift in percent of the median."""
 
     warm_up_count: int
@@ -33,8 +33,7 @@ class Trend:
     drift_pct: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     name: str
     base: Sequence[float]
     new: Sequence[float]

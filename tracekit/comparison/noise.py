@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from tracekit.comparison.statistics import (
     ALPHA,
@@ -68,8 +69,7 @@ _RANK_TEST_COST = math.pi / 3
 _MANY = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Difference of medians, percentiles, or rates, in their unit; shares are percent of the base.
 
     `low` and `high` are None if there are too few measurements. The interval contains 0 if the

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from tracekit.comparison.cells import ModuleNode
 
@@ -35,8 +36,7 @@ _NAME = re.compile(r"[^./]+")
 _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """Corresponding modules: the base's path by the new side's path, and how renamed ones match."""
 
     base_of: Mapping[str, str]

@@ -13,7 +13,8 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tracekit.comparison.noise import Difference, Verdict, compare_series
 from tracekit.comparison.statistics import ALPHA, at_least, drawn_places, interval_of_difference
@@ -26,8 +27,7 @@ MIN_BLOCKS = 8
 """Minimum number of blocks per side for an interval of a rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Struct, frozen=True):
     """The sorted values of a series, or only the values at some indices of a long series.
 
     `count` is the number of values in the series. `places` are the indices of the known values, or

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Column, Result, columns_of_text
 from tracekit.comparison.noise import Difference, Gain, compare_series
@@ -29,8 +30,7 @@ _EXACT_TO = 16
 _PARTS_OF_DOUBLE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ServingStep:
+class ServingStep(Struct, frozen=True):
     phase: str
     prefill_token_count: int | None
     decode_request_count: int | None
@@ -48,8 +48,7 @@ def _about(count: int) -> int:
     return count if count <= _EXACT_TO else round(_PARTS_OF_DOUBLE * math.log2(count))
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     latencies: Mapping[str, Sequence[int]]
     # Output tokens of each measured, successful request, and the time since the previous answer was
     # complete, ns. The times of a run add up to its interval, as in analysis `throughput`.
@@ -57,8 +56,7 @@ class Served:
     steps: Sequence[ServingStep]
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
+class Batches(Struct, frozen=True):
     """Steps of one phase on both sides, and the parts of the difference of their mean.
 
     `by_batch_ns` is due to batches whose frequency differs, `by_own_batch_ns` to batches on one
@@ -78,8 +76,7 @@ class Batches:
     matched_pct: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     latency: Mapping[tuple[str, int], Difference]
     rates: Mapping[str, Difference]
     batches: Sequence[Batches]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from tracekit.trace import Trace
 
@@ -13,8 +14,7 @@ Weight = Literal["matters", "note"]
 """Whether a difference changes figures (`matters`) or only may change them (`note`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
+class Unlike(Struct, frozen=True):
     """A setting that differs; None on a side where it is unknown."""
 
     subject: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
+
+from msgspec import Struct, field
 
 from tracekit.comparison.cells import PARTS
 from tracekit.comparison.effects import EFFECTS, effects_of
@@ -30,8 +31,7 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """A part of the difference: integer ns per unit that add up to the ns of the parent.
 
     `*_sum_ns` are the exact sums over all units, before division.

@@ -9,9 +9,10 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.database.connections import (
     SCRATCH,
@@ -33,8 +34,7 @@ CHECKPOINT_THRESHOLD = "64MB"
 """Amount of data per checkpoint. Smaller values cost time; larger values cost memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """A store that is being built: an open connection and a folder for temporary files."""
 
     connection: duckdb.DuckDBPyConnection

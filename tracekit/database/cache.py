@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracekit.database.connections import explained
 from tracekit.database.opening import open_store
@@ -38,8 +39,7 @@ DATASET_SUFFIX = ".tracekit"
 _OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
 
 
-@dataclass(frozen=True, slots=True)
-class CachedStore:
+class CachedStore(Struct, frozen=True):
     path: Path
     source_path: str
     size_bytes: int

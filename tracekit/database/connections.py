@@ -10,11 +10,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
@@ -176,8 +177,7 @@ LIBRARY = "library"
 """Name of the read-only database with macros and rules, attached to every connection."""
 
 
-@dataclass
-class Session:
+class Session(Struct):
     """State of an open store and its session, which all connections to the store share.
 
     `row_counts` has None for a relation with an unknown number of rows. `provided` has statements

@@ -18,9 +18,10 @@ A dataset is a folder ``NAME.tracekit``:
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from tracekit.storage import Location
 
@@ -96,8 +97,7 @@ BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One Parquet file of a dataset: its name in the dataset, size, and checksum.
 
     In a manifest, `shard` is an index into its `shards`, or None for a file of all traces.

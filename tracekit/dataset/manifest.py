@@ -7,9 +7,9 @@ are checked before any file is opened.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME, File
 from tracekit.errors import StoreError
@@ -22,24 +22,21 @@ _MAX_BYTES = 256 * MB
 _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class TraceEntry:
+class TraceEntry(Struct, frozen=True):
     trace_id: int
     location: str
     identity: str | None
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     trace_id: int
     location: str
     reason: str
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """Content of a dataset.
 
     `shards` has, for each shard, the ids of its traces. `rules` is the text of the user's rules

@@ -15,9 +15,10 @@ import shutil
 import stat
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
 from tracekit.dataset.layout import File
@@ -42,8 +43,7 @@ BLOCK_BYTES = 256 << 10
 MAX_BLOCKS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDataset:
+class OpenDataset(Struct, frozen=True):
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
 

@@ -12,9 +12,9 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from tracekit.dataset.layout import File, is_there
 from tracekit.dataset.manifest import TraceEntry
@@ -27,8 +27,7 @@ _FILE = re.compile(r"tables/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 _MAX_SMALL_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """Content of a shard; `files` are the files of the large tables."""
 
     recipe: str

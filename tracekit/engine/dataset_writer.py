@@ -7,8 +7,10 @@ import errno
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
@@ -28,8 +30,7 @@ from tracekit.storage import Location
 from tracekit.storage.temp_dirs import temporary_folder
 
 
-@dataclass(slots=True)
-class RunProgress:
+class RunProgress(Struct):
     """Progress of reading many traces.
 
     `done_count` and `done_bytes` include traces that an earlier attempt read; `read_bytes` does

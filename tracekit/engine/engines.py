@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec
 from tracekit.errors import UsageError
@@ -38,8 +39,7 @@ class DiedError(Exception):
     """A unit raised an unexpected exception; the message is its traceback."""
 
 
-@dataclass(frozen=True, slots=True)
-class SerialEngine:
+class SerialEngine(Struct, frozen=True):
     """Runs units sequentially in this process, so a crash ends all of them."""
 
     worker_count: int = 1
@@ -71,8 +71,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
     raise UsageError(f"unknown engine {name!r}", hint="engines: " + ", ".join(ENGINES))
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A batch, and the number of times its worker died."""
 
     batch: Batch

@@ -7,9 +7,10 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tracekit")
 
 
-@dataclass(frozen=True, slots=True)
-class DistributedIngest:
+class DistributedIngest(Struct, frozen=True):
     sources: Sources
     contents: Contents
     choice: EngineChoice

@@ -14,9 +14,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tracekit.engine.engines import DiedError, Task, given_up
 from tracekit.engine.work import Batch, BatchResult, JobSpec
@@ -32,16 +33,14 @@ _START = (
 )
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     process: subprocess.Popen[bytes]
     pipe: Connection
     folder: Path
     task: Task | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessesEngine:
+class ProcessesEngine(Struct, frozen=True):
     worker_count: int
 
     def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
@@ -51,8 +50,7 @@ class ProcessesEngine:
             yield from pool.results(batches)
 
 
-@dataclass(slots=True)
-class _Pool:
+class _Pool(Struct):
     job: JobSpec
     worker_count: int
     folder: Path = field(default_factory=temporary_folder)

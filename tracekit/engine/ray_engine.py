@@ -16,9 +16,10 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from tracekit import __version__
 from tracekit.engine.choice import processor_count
@@ -61,8 +62,7 @@ _OWN_ENVIRONMENT = {
 _LOCAL_ENVIRONMENT = {"RAY_raylet_start_wait_time_s": "180"}
 
 
-@dataclass(frozen=True, slots=True)
-class RayEngine:
+class RayEngine(Struct, frozen=True):
     """Runs units as Ray tasks; an `asked_count` of 0 means the number of processors."""
 
     asked_count: int = 0

@@ -7,7 +7,8 @@ run. Traces have fixed ids, so results do not depend on other units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.dataset.layout import File
 from tracekit.dataset.manifest import TraceEntry
@@ -16,8 +17,7 @@ from tracekit.storage import Location, Place
 from tracekit.units import MB
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """A trace file, usually of one rank.
 
     `trace_id` is the id in the complete run. `text_bytes` approximates the JSON text and determines
@@ -35,8 +35,7 @@ class TraceFile:
         return TraceEntry(self.trace_id, self.location.shown, self.identity)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Traces that one unit reads into one database. `number` is the index of the batch, from 0."""
 
     number: int
@@ -52,8 +51,7 @@ class Batch:
         return [Batch(self.number, (trace,)) for trace in self.traces]
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """Settings that all batches share.
 
     `analyses` are all with scope ``trace``; they use default parameters. `recipe` is a digest of
@@ -69,8 +67,7 @@ class JobSpec:
     memory_bytes: int = 512 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Result of some traces of a batch; the traces are sorted by id and have distinct ranks.
 
     `small` maps names such as ``tables/trace`` or ``analyses/timeline`` to the bytes of one Parquet
@@ -79,12 +76,11 @@ class Shard:
     """
 
     traces: tuple[TraceFile, ...]
-    small: dict[str, bytes] = field(repr=False)
+    small: dict[str, bytes]
     files: dict[str, File] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Trace without a result. `is_disk_full`: a full disk, not the trace, is the cause."""
 
     trace: TraceFile
@@ -93,8 +89,7 @@ class Failure:
     is_disk_full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(Struct, frozen=True):
     """Result of one unit; every trace of its batch is in a shard or among the failures."""
 
     batch: Batch

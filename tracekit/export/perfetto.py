@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.export import scene_queries as queries
 from tracekit.export.packets import PacketWriter
@@ -273,8 +274,7 @@ class _Thread:
                 self._writer.finish(track)
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """Counts of an export: events of the trace files, and all slices, including attribution."""
 
     trace_count: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError
@@ -13,8 +14,7 @@ ALWAYS = 1 << 62
 """Later than all times of a trace, ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Ranks, steps, and times to export; everything by default.
 
     A trace without a rank is selected by its position. Steps are from table step_ranges or, if it
@@ -28,8 +28,7 @@ class Selection:
     to_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One trace of an export; `shift_ns` moves its times to the common axis.
 
     `from_ns` and `to_ns` are the exported interval in its own time.
@@ -43,8 +42,7 @@ class Part:
     to_ns: int = ALWAYS
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     parts: tuple[Part, ...]
     is_since_epoch: bool
     notes: list[str] = field(default_factory=list)
@@ -78,8 +76,7 @@ CLOCK_OFFSETS = "clock_offsets"
 """Analysis that estimates clock offsets between ranks from the ends of collectives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """Clock of a trace.
 
     `base_ns` is the offset of its times from the epoch, 0 if unknown. `ahead_ns` is how far it is
@@ -91,8 +88,7 @@ class Clock:
     ahead_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """Alignment of traces on a common axis; `shifts` has the offsets, ns, by trace_id."""
 
     shifts: Mapping[int, int]

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from tracekit.export.scene import BLOCK_BYTES
 from tracekit.trace import Trace
@@ -46,8 +47,7 @@ _THREADS = """
 """
 
 
-@dataclass(slots=True)
-class Stacks:
+class Stacks(Struct):
     """Stacks as a tree: each node has a name, a parent (-1 for a thread), and a weight."""
 
     names: list[str] = field(default_factory=list)

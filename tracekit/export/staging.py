@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.errors import QueryError
 from tracekit.export.scene import filled
@@ -40,8 +40,7 @@ _BINS = f"""
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Events of one trace that begin in a time interval."""
 
     part: Part

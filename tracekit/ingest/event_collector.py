@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.event_description import (
     EVENT_COLUMNS,
@@ -49,8 +50,7 @@ def event_columns() -> EventColumns:
     return EventColumns(columns, kinds, (MIN_TIME_US, MAX_TIME_US, MAX_DUR_US))
 
 
-@dataclass(frozen=True, slots=True)
-class EventRows:
+class EventRows(Struct, frozen=True):
     row_count: int
     array: CapsuleType
     stream: MakeStream

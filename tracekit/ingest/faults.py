@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 MAX_FAULTS = 10_000
 """Maximum number of stored faults of each kind, which limits the memory."""
@@ -10,23 +10,20 @@ MAX_FAULTS = 10_000
 REJECTED_TEXT_BYTES = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     byte_offset: int
     reason: str
     text: str
     event_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     event_id: int
     byte_offset: int
     reason: str
 
 
-@dataclass(slots=True)
-class Faults:
+class Faults(Struct):
     """The first :data:`MAX_FAULTS` faults of each kind in a file, and the number of all faults."""
 
     rejected: list[Rejected] = field(default_factory=list)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from tracekit.ingest.progress import Progress
 from tracekit.schema import RUN_TABLES
@@ -42,32 +42,25 @@ PART = "line_part"
 """Temporary table with the lines of a part, one column per member."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineKind:
+class LineKind(Struct, frozen=True):
     """Format of the lines of a file.
 
-    `what` names a line in messages. `line` has the members that are columns, including `key`, which
-    is unique in the file; other members go to `extra` of `table`. `further_types` has the types of
-    members that are not columns of `table`. The statements `further_inserts` fill other tables from
-    table `line_part`; `{run_id}` in them is replaced with the quoted run id.
+    `what` names a line in messages. `decoder` reads the members that are columns, including `key`,
+    which is unique in the file; other members go to `extra` of `table`. `further_types` has the
+    types of members that are not columns of `table`. The statements `further_inserts` fill other
+    tables from table `line_part`; `{run_id}` in them is replaced with the quoted run id.
     """
 
     what: str
-    line: type[msgspec.Struct]
+    decoder: msgspec.json.Decoder[Any]
     key: str
     table: str
     further_types: Mapping[str, str]
     further_inserts: tuple[str, ...] = ()
-    decoder: msgspec.json.Decoder[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Created at import, because two threads that concurrently create the first decoder of a
-        # class crash the process.
-        object.__setattr__(self, "decoder", msgspec.json.Decoder(self.line))
 
     @property
     def members(self) -> tuple[str, ...]:
-        return self.line.__struct_fields__
+        return self.decoder.type.__struct_fields__  # type: ignore[no-any-return]
 
     @property
     def columns(self) -> dict[str, str]:
@@ -267,7 +260,9 @@ _INSERT_STEPS = (
 
 REQUESTS = LineKind(
     what="request",
-    line=_Request,
+    # Created at import, because two threads that concurrently create the first decoder of a class
+    # crash the process.
+    decoder=msgspec.json.Decoder(_Request),
     key="request_id",
     table="request",
     further_types={"steps": "BIGINT[][]"},
@@ -313,5 +308,9 @@ class _Benchmark(msgspec.Struct, kw_only=True):
 
 
 BENCHMARKS = LineKind(
-    what="benchmark", line=_Benchmark, key="bench_id", table="benchmark", further_types={}
+    what="benchmark",
+    decoder=msgspec.json.Decoder(_Benchmark),
+    key="bench_id",
+    table="benchmark",
+    further_types={},
 )

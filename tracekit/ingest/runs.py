@@ -6,14 +6,15 @@ is reported and the traces next to it can still be read.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from tracekit import manifest
 from tracekit.errors import TraceError
@@ -111,8 +112,7 @@ def load_runs(
     return [ids[folder] for folder in folders]
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One run, with its folder or with the folders of all fragments of its job."""
 
     folders: list[Place]
@@ -175,7 +175,7 @@ def _unique(run_id: str, used: dict[str, int]) -> str:
 
 
 def _run_row(run: Manifest) -> Row:
-    members = {item.name: getattr(run, item.name) for item in dataclasses.fields(run)}
+    members = {name: getattr(run, name) for name in run.__struct_fields__}
     model, load = members.pop("model"), members.pop("load")
     overhead, steps = members.pop("overhead"), members.pop("steps")
     del members["repeats"], members["parallel"], members["environment"]
@@ -184,8 +184,8 @@ def _run_row(run: Manifest) -> Row:
     members["notes"] = [*map(_cut, run.notes[:_MAX_NOTES])]
     if len(run.notes) > _MAX_NOTES:
         members["notes"].append(f"{len(run.notes) - _MAX_NOTES:,} more notes are omitted")
-    row: Row = members | dataclasses.asdict(run.parallel) | dataclasses.asdict(run.environment)
-    for name, value in dataclasses.asdict(steps).items():
+    row: Row = members | asdict(run.parallel) | asdict(run.environment)
+    for name, value in asdict(steps).items():
         row[name if name == "repeat_count" else name.replace("_count", "_step_count")] = value
     if model is not None:
         row["model"] = model.name
@@ -193,12 +193,12 @@ def _run_row(run: Manifest) -> Row:
         for name in ("model_class", "parameter_count", "trainable_parameter_count", "layer_count"):
             row[name] = getattr(model, name)
     if overhead is not None:
-        row |= dataclasses.asdict(overhead)
+        row |= asdict(overhead)
     if load is not None:
-        row |= {f"load_{name}": value for name, value in dataclasses.asdict(load).items()}
-    memory = [dataclasses.asdict(rank) for rank in run.peak_memory]
+        row |= {f"load_{name}": value for name, value in asdict(load).items()}
+    memory = [asdict(rank) for rank in run.peak_memory]
     row["peak_memory"] = memory
-    row["ranks"] = [dataclasses.asdict(rank) for rank in run.ranks]
+    row["ranks"] = [asdict(rank) for rank in run.ranks]
     for name in ("device_allocated_bytes", "device_reserved_bytes", "host_bytes"):
         values = [rank[name] for rank in memory if rank[name] is not None]
         row[f"peak_{name}"] = max(values, default=None)
@@ -211,10 +211,7 @@ def _cut(value: Any) -> Any:
 
 
 def _repeat_rows(run: Manifest) -> list[Row]:
-    repeats = [
-        {"repeat": number, **dataclasses.asdict(repeat)}
-        for number, repeat in enumerate(run.repeats)
-    ]
+    repeats = [{"repeat": number, **asdict(repeat)} for number, repeat in enumerate(run.repeats)]
     for repeat in repeats:
         _check("run_repeat", repeat)
     return repeats

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import islice
 
 import msgspec
+from msgspec import Struct
 
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector
@@ -56,8 +56,7 @@ PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
 _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(Struct, frozen=True):
     """Result of reading malformed text.
 
     `consumed` is the number of bytes read, 0 if the end of the first event is not in the text.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -59,8 +60,7 @@ _REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up
 _REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {MAX_TOKENS:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """The six tools; each is a method with the arguments of the protocol."""
 
     folders: Sequence[Path]

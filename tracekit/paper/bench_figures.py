@@ -8,8 +8,9 @@ GEMM (N, K, alignment, type), direction, or collective; `tracekit query` shows a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Column, Result
 
@@ -18,8 +19,7 @@ _Row = Mapping[str, Any]
 _TENSOR_SCALE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class BenchFigure:
+class BenchFigure(Struct, frozen=True):
     """Source of measured points: an analysis, the curve of a row, and displayed columns."""
 
     analysis: str

@@ -41,7 +41,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError, UsageError
 from tracekit.paper.measures import MEASURES, Figures, Key, Measure
@@ -71,8 +73,7 @@ _KEYS = ("model", "framework", "method", "batch_size")
 _FEW = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     mark: str
     ours: str
     paper: str
@@ -81,8 +82,7 @@ class Difference:
         return f"{MARKS[self.mark]} {self.ours}, not {self.paper}"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A row of the paper, a run, or both; `names` are the cells that identify it.
 
     `note` is the reason why one side is missing.
@@ -96,8 +96,7 @@ class Line:
     differences: tuple[Difference, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A published table next to runs: the lines of each row, then the lines of unmatched runs.
 
     `name_columns` and `figure_columns` are names with DuckDB types.
@@ -118,8 +117,7 @@ class Comparison:
         return frozenset(column.name for column in self.table.columns)
 
 
-@dataclass(slots=True)
-class _Measured:
+class _Measured(Struct):
     """Figures of one run, with the keys that already match a row.
 
     `reason` is why there are no figures, and `apart` why they match no row.
@@ -146,8 +144,7 @@ def compare(
     return _Matching(table, MEASURES[table.name], is_strict).comparison(runs, platform)
 
 
-@dataclass(frozen=True, slots=True)
-class _Matching:
+class _Matching(Struct, frozen=True):
     table: PaperTable
     measure: Measure
     is_strict: bool

@@ -7,8 +7,9 @@ Times are per step: totals of a run's traces divided by the number of steps, ave
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.errors import TraceError
 from tracekit.paper.runs import OurRun
@@ -22,8 +23,7 @@ _Row = dict[str, Any]
 _BYTES_PER_GB = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """How to compute the figures of one table for a run.
 
     `key` has the columns of the paper's table that distinguish rows of one run. Figures that the

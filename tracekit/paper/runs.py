@@ -6,8 +6,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tracekit import manifest
 from tracekit.analysis.result import Result
@@ -36,8 +37,7 @@ PARAMETER_COUNTS = {
 _NAME = re.compile(r"llama-?2-?(7|13|70)b(?:-hf)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class OurRun:
+class OurRun(Struct, frozen=True):
     label: str
     manifest: Manifest
     ask: Ask
@@ -109,8 +109,7 @@ class OurRun:
         return f"{processor}, {cores} cores" if cores else processor
 
 
-@dataclass(frozen=True, slots=True)
-class OurRuns:
+class OurRuns(Struct, frozen=True):
     runs: tuple[OurRun, ...]
     problems: tuple[str, ...]
 

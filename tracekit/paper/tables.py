@@ -21,10 +21,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError, did_you_mean
@@ -50,8 +51,7 @@ FIGURE_ANALYSES = {
 """Analysis whose rows correspond to a figure, whether or not the paper prints its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaperTable:
+class PaperTable(Struct, frozen=True):
     """One published table; a column of a row overrides the member of `setup` with its name."""
 
     name: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from tracekit.errors import StoreError, UsageError
 
@@ -27,8 +28,7 @@ _WIDTH_PX = 720
 _LABELS_OF_WIDTH = 12
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Chart:
+class Chart(Struct, frozen=True):
     """A chart, which notebooks display.
 
     `spec` is a Vega-Lite specification (https://vega.github.io/vega-lite/) with named data. `data`

@@ -7,8 +7,9 @@ in rows are always in base units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.palette import Colour
 from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
@@ -17,8 +18,7 @@ Rows = list[dict[str, Any]]
 """Rows of an analysis, by column."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Result of drawing a chart: title, Vega-Lite without data, and a note on omitted rows.
 
     `also` has the other analyses whose rows its layers use.

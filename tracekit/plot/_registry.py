@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Result
 from tracekit.plot._chart import Chart
@@ -22,8 +23,7 @@ class Draw(Protocol):
 D = TypeVar("D", bound=Callable[..., object])
 
 
-@dataclass(frozen=True, slots=True)
-class ChartKind:
+class ChartKind(Struct, frozen=True):
     """A chart of tracekit; `needs` names the analyses whose rows it shows."""
 
     name: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from heapq import merge
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.spec import Spec
@@ -79,8 +80,7 @@ _METHOD_OF = {
 BOTH = ("compile on", "optimizer fused")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     rule: str
     what: str
     place: str | None
@@ -90,8 +90,7 @@ class Candidate:
     evidence: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A candidate with its predicted gain; `figure` is :data:`STEP` or one of :data:`FIGURES`.
 
     `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a serving
@@ -125,8 +124,7 @@ class Advice:
         return self.prediction.range_pct[0] > 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Advised(ShownAsTable):
+class Advised(ShownAsTable, Struct, frozen=True):
     """All advice for a run.
 
     Attributes:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from tracekit.errors import QueryError
 
@@ -36,8 +37,7 @@ StepTime = Callable[[Work], int]
 """Duration of a step, from the end of the previous one, ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Limits of an engine; None for no limit. Pages are pages of the KV cache."""
 
     in_flight_limit: int | None = None

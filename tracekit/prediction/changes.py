@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 
@@ -140,8 +141,7 @@ _FORMS = (
 _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change; `terms` are columns of ``edge_fact`` with globs, which must all match.
 
     `keyword` is None for work selected by terms. For a range such as x0-0.1, `least` is its

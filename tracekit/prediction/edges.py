@@ -8,10 +8,10 @@ range; `share` is what remains. Work that a change adds, such as recomputation, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import duckdb
+from msgspec.structs import replace
 
 from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError

@@ -7,7 +7,8 @@ a fused kernel moves the same bytes as the kernels that it replaces.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.run import run_analysis

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_group_times
@@ -67,8 +69,7 @@ _STEPS_OF_LOOP = 10
 _TIMES = ("before", "predicted", "low", "high")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Prediction(ShownAsTable):
+class Prediction(ShownAsTable, Struct, frozen=True):
     """Step time and device window of a run under changes.
 
     `recorded_ns` and `before_ns` are the window from the first device event of all ranks to the end
@@ -154,8 +155,7 @@ class Prediction(ShownAsTable):
         return 100 * (1 - after / max(before, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(Struct, frozen=True):
     """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
     `run_ns` is the middle of the interval if the interval is wide. `basis` is ``measured``
@@ -294,8 +294,7 @@ class Contention:
         self._edges.create(name, _BESIDE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
+class _Replayed(Struct, frozen=True):
     window_ns: int
     # End of the last GPU work of each marked step, per trace.
     step_ends_ns: tuple[tuple[int, ...], ...]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from tracekit.errors import StoreError, UsageError
 from tracekit.prediction.advising import SEPARATOR, Advice, Candidate
@@ -81,8 +83,7 @@ _DROPPED = {"--out": 1, "--force": 0, "--breakdown": 0, "--against": 1, "--rule"
 Outcome = Literal["holds", "does not hold", "inconclusive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A prediction and the measurement. Shares are percent of the figure before the change."""
 
     rule: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean, linear_regression
+
+from msgspec.structs import replace
 
 from tracekit.analysis.device_peaks import DevicePeak, find_device, load_device_peaks
 from tracekit.analysis.relations import ensure_named

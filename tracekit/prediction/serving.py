@@ -6,10 +6,12 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from operator import sub
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.errors import QueryError
@@ -90,8 +92,7 @@ _ASSUMPTIONS = (
 _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ServingPrediction(ShownAsTable):
+class ServingPrediction(ShownAsTable, Struct, frozen=True):
     """Figures of a load under changes, keyed by the names in :data:`MEASURES`, in ns and tokens/s.
 
     `replayed` is the simulation without changes. If it is too inaccurate, `predicted` is None.
@@ -121,8 +122,7 @@ class ServingPrediction(ShownAsTable):
         return Result("predict", (Column("run", "VARCHAR"), *columns), rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
+class _Recorded(Struct, frozen=True):
     name: str
     requests: Sequence[Request]
     engine: Engine

@@ -13,9 +13,10 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import fsum
+
+from msgspec import Struct
 
 from tracekit.errors import QueryError
 from tracekit.prediction.batching import StepTime, Work
@@ -38,16 +39,14 @@ _NEAR = 0.1
 share of the entire range; for requests, at least 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """One step, or several consecutive steps, with their total time, ns."""
 
     works: tuple[Work, ...]
     dur_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     terms: Sequence[float]
     dur_ns: int
     decode_count: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.text import Text
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -12,8 +12,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _MARK = "▲"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of a stacked bar. Its glyph distinguishes it without color."""
 
     amount: float

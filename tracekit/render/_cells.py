@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.result import Column, Result
 from tracekit.render._text import cell_width, printable
@@ -37,8 +38,7 @@ _SMALLEST = 100
 displayed decimal. Otherwise, each cell has its own unit."""
 
 
-@dataclass(frozen=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True, dict=True):
     """One column as text. Numbers are right-aligned and never truncated.
 
     `source` is the name of the column; `name` is the name without the unit suffix.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from rich.text import Text
 
 from tracekit.render._text import cell_width, printable, truncate
@@ -30,8 +30,7 @@ _Cells = dict[tuple[int, int], int]
 """Index of the visible curve, by row (counted from the bottom) and column of a cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """A cumulative distribution function: ascending values with the share up to each value."""
 
     name: str
@@ -84,8 +83,7 @@ def _draw(
         before = row
 
 
-@dataclass(slots=True)
-class RateCurve:
+class RateCurve(Struct):
     """Points of a curve: ascending positive sizes, and the rate at each size."""
 
     name: str

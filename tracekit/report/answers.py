@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.analysis.breakdown import ADVICE, MFU, ROLES, RUN_IDLE, is_small
 from tracekit.analysis.catalog import load_catalog
@@ -14,8 +15,7 @@ from tracekit.report.sections import SECTIONS
 from tracekit.trace import Trace
 
 
-@dataclass(slots=True)
-class Answers:
+class Answers(Struct):
     """Results by analysis, the reasons for missing ones, and all rows of the critical path."""
 
     results: dict[str, Result]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
@@ -17,8 +18,7 @@ MAX_BYTES = 250_000
 """Maximum number of characters of a result in a page, because names can be very long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The part of a result that a page shows."""
 
     shown: Result

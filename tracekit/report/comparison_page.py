@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.analysis.result import Result
 from tracekit.palette import BLUE, INK, KIND, PHASE, SLATE, VERMILLION, Colour, classes
@@ -114,8 +116,7 @@ Sides = Mapping[str, Mapping[str, "Result"]]
 ANALYSES = ("module_icicle", "class_icicle")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A view of the modules: the label of its tab, its chart, and the column that sets colors."""
 
     tab: str

@@ -7,10 +7,11 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
+
+from msgspec import Struct
 
 import tracekit
 from tracekit import palette
@@ -33,8 +34,7 @@ _SCRIPTS = (
 _STYLE = "report.css"
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """Data that the script of a page draws: charts and rows by name, and packed events.
 
     `view_command` is a command that opens the trace in Perfetto, or None.

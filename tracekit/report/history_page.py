@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import cycle
+
+from msgspec.structs import replace
 
 from tracekit.analysis.result import Result
 from tracekit.palette import BLUE, VERMILLION

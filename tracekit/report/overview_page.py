@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from tracekit.render._text import printable
 from tracekit.report.parts import Shown, copied, page_of, quoted, section_head
@@ -19,8 +20,7 @@ _MAX_NAMED = 1_000
 _PLAIN = re.compile(r"[\w+=][\w+=.-]{0,99}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One of several runs. `named` is its name in commands, as the user wrote it if possible."""
 
     name: str

@@ -7,9 +7,10 @@ of each pre-training run for analysis `roles`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.errors import TracekitError
@@ -39,8 +40,7 @@ _COLUMNS = columns_of_text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(Struct, frozen=True):
     """Decoder layers of the runs.
 
     Attributes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
+
+from msgspec import Struct, field
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.plot import PARAMS, Chart, find_chart
@@ -17,8 +18,7 @@ from tracekit.report.budget import Cut
 from tracekit.report.document import Content, document
 
 
-@dataclass(slots=True)
-class Shown:
+class Shown(Struct):
     """A section as HTML, and the charts and tables that the script draws in it."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError

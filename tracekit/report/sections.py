@@ -10,15 +10,16 @@ paper prints are drawn as charts. For a figure without numbers, the page quotes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.analysis.breakdown import ROLES
 from tracekit.analysis.catalog import load_catalog
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One section: its heading, its charts, and the analyses that are its tables.
 
     The header of the first analysis defines what the section shows.

@@ -6,8 +6,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from ..records import RequestRecord
 
@@ -25,8 +26,7 @@ _COUNTS = (
 StepPhase = Literal["prefill", "decode", "mixed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """Share of one request in one step; the last prefill chunk also generates a token."""
 
     request_id: str
@@ -35,8 +35,7 @@ class Share:
     gives_token: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Work of one step. `number` is the number in the range `tk/step/<number>`."""
 
     number: int

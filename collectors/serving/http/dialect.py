@@ -11,9 +11,10 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from tracekit.manifest import Model
 from tracekit.redaction import mask_json
@@ -34,8 +35,7 @@ _MAX_KEPT_BYTES = 1 << 16
 _ERROR_LENGTH = 400
 
 
-@dataclass(slots=True)
-class Event:
+class Event(Struct):
     """Content of one event; `token_count` is None for a part with an unknown number of tokens."""
 
     token_count: int | None = 0
@@ -46,8 +46,7 @@ class Event:
     output_token_count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     method: str
     path: str
     body: Mapping[str, Any] | None = None

@@ -16,11 +16,11 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
+from msgspec.structs import replace
 
 from tracekit.errors import UsageError, WorkloadError
 from tracekit.redaction import Redactor, mask_text

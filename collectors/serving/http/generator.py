@@ -13,9 +13,10 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
+
+from msgspec.structs import replace
 
 from tracekit.units import NS_PER_MS, NS_PER_S
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from msgspec import Struct
 
 from tracekit.errors import UsageError
 
@@ -59,8 +59,7 @@ class Codec(ABC):
         """Overwrite this rank's gradient with the gradient that all ranks decode."""
 
 
-@dataclass(slots=True)
-class Compression:
+class Compression(Struct):
     """A hook's properties and the bytes it has sent so far, as seen by this rank.
 
     `sent_bytes` is the size of the messages sent instead of `dense_bytes`. With all-gather, a rank
@@ -75,7 +74,7 @@ class Compression:
     dense_bytes: int = 0
     sent_bytes: int = 0
     sent_element_count: int = 0
-    _refresh: Callable[[Compression], None] | None = field(default=None, repr=False)
+    _refresh: Callable[[Compression], None] | None = None
 
     def report(self) -> dict[str, Any]:
         if self._refresh is not None:
@@ -91,8 +90,7 @@ class Compression:
         }
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     finish: Callable[[], torch.Tensor]
     future: Any
 

@@ -7,8 +7,9 @@ instead of shown as zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from tracekit.analysis.breakdown import TOTALS, with_placed
 from tracekit.analysis.catalog import load_catalog
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A section of the screen.
 
     Attributes:

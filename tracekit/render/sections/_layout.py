@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
 from rich.text import Text
 
 from tracekit.analysis.catalog import load_catalog
@@ -35,8 +35,7 @@ _MAX_DEVICE = 12
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(Struct, frozen=True, dict=True):
     """The data of a section, and its layout options.
 
     `data` has the results of the breakdown by analysis. Lines have at most `width` cells. `full`

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from rich.text import Text
 
 from tracekit.analysis.breakdown import MFU, ROLES, has_modules, mean_mfu, unprofiled_step
@@ -346,8 +346,7 @@ def phases(screen: Screen) -> list[Text]:
     return screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend)
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     row: Row
     children: list[_Node] = field(default_factory=list)
 
