@@ -24,7 +24,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 25
+SCHEMA_VERSION = 26
 """Version of the tables, increased with every change. Stores of other versions cannot be opened."""
 
 

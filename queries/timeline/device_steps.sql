@@ -10,7 +10,8 @@
 --   trace_id INTEGER -> trace, device VARCHAR -> device_windows, step BIGINT -> step_ranges
 --   start_ns  BIGINT  start on the device, ns
 --   span_ns   BIGINT  length on the device, ns
---   work_ns   BIGINT
+--   work_ns   BIGINT  from the start of the first work of the step to the end of its last work, ns
+--   other_ns  BIGINT  busy time of work outside steps that runs during the step, ns
 
 WITH work AS (
     SELECT trace_id, d.device, a.step, min(d.ts_ns) AS first_ns, max(d.end_ns) AS last_ns
@@ -23,7 +24,7 @@ WITH work AS (
 -- Work outside steps: launched before the first step or between two steps.
 outside AS (
     SELECT
-        trace_id, d.device, d.ts_ns,
+        trace_id, d.device, d.ts_ns, d.wall_ns,
         a.phase = 'evaluation' AS is_evaluation,
         greatest(
             latest_end_before_ns((trace_id, d.device), d.ts_ns, d.end_ns, event_id), d.end_ns
@@ -69,22 +70,37 @@ ended AS (
         *,
         start_ns + max(next_ns - start_ns) OVER (PARTITION BY trace_id, device) AS latest_ns
     FROM followed
+),
+
+spanned AS (
+    SELECT
+        s.trace_id, s.device, s.step, s.start_ns,
+        greatest(
+            least(
+                coalesce(
+                    s.next_ns,
+                    greatest(s.last_ns, least(s.end_ns, coalesce(s.latest_ns, s.last_ns)))
+                ),
+                e.ts_ns
+            ) - s.start_ns,
+            0
+        ) AS span_ns,
+        s.last_ns - s.first_ns AS work_ns
+    FROM ended AS s
+    ASOF LEFT JOIN evaluation AS e
+        ON s.trace_id = e.trace_id AND s.device = e.device AND s.last_ns <= e.ts_ns
+    WHERE s.last_ns IS NOT NULL
+),
+
+other AS (
+    SELECT s.trace_id, s.device, s.step, sum(o.wall_ns)::BIGINT AS wall_ns
+    FROM outside AS o
+    ASOF INNER JOIN spanned AS s
+        ON o.trace_id = s.trace_id AND o.device = s.device AND o.ts_ns >= s.start_ns
+    WHERE o.ts_ns < s.start_ns + s.span_ns
+    GROUP BY s.trace_id, s.device, s.step
 )
 
-SELECT
-    s.trace_id, s.device, s.step, s.start_ns,
-    greatest(
-        least(
-            coalesce(
-                s.next_ns,
-                greatest(s.last_ns, least(s.end_ns, coalesce(s.latest_ns, s.last_ns)))
-            ),
-            e.ts_ns
-        ) - s.start_ns,
-        0
-    ) AS span_ns,
-    s.last_ns - s.first_ns AS work_ns
-FROM ended AS s
-ASOF LEFT JOIN evaluation AS e
-    ON s.trace_id = e.trace_id AND s.device = e.device AND s.last_ns <= e.ts_ns
-WHERE s.last_ns IS NOT NULL
+SELECT s.*, coalesce(o.wall_ns, 0) AS other_ns
+FROM spanned AS s
+LEFT JOIN other AS o USING (trace_id, device, step)

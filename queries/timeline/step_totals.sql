@@ -15,6 +15,7 @@
 --   outside_ns    BIGINT  part of wall_ns of work that was launched outside steps, ns
 --   queued_ns     BIGINT  part of wall_ns of work that was launched before the recording, ns
 --   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps
+--   step_other_ns DOUBLE  mean busy time of work outside steps during a step, ns; NULL without steps
 --   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)
@@ -31,6 +32,7 @@ SELECT
     coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT AS outside_ns,
     coalesce(sum(queued_ns) FILTER (step IS NULL), 0)::BIGINT AS queued_ns,
     avg(wall_ns) FILTER (step IS NOT NULL AND span_ns IS NOT NULL) AS step_work_ns,
+    avg(other_ns) AS step_other_ns,
     100.0 * coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT
     / nullif(sum(wall_ns)::BIGINT, 0) AS outside_pct
 FROM steps

@@ -12,6 +12,7 @@
 --   dur_ns         BIGINT  duration on the host, ns
 --   span_ns        BIGINT  length on the device, as in device_steps, ns
 --   work_ns        BIGINT
+--   other_ns       BIGINT  busy time of work outside steps that runs during the step, ns
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
 --   kernel_ns      BIGINT  sum of durations, ns; NULL if none was recorded
 --   wall_ns        BIGINT  exclusive busy time, ns; adds up to the device's busy time; NULL if none was recorded
@@ -59,7 +60,7 @@ step_device AS (
 SELECT
     sd.rank, sd.device, sd.step,
     sd.ts_ns - t.first_ts_ns AS start_ns,
-    sd.dur_ns, ds.span_ns, ds.work_ns,
+    sd.dur_ns, ds.span_ns, ds.work_ns, ds.other_ns,
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_count, 0) END AS kernel_count,
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_ns, 0) END AS kernel_ns,
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.wall_ns, 0) END AS wall_ns,

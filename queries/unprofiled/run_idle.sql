@@ -8,7 +8,7 @@
 -- Input:    step_totals
 -- Columns:
 --   recorded_step_ns   BIGINT   mean recorded step, ns
---   work_ns            BIGINT   GPU busy time per step, ns
+--   work_ns            BIGINT   GPU busy time per step, including work outside steps, ns
 --   unprofiled_step_ns BIGINT   measured step without the profiler, ns; NULL if not measured
 --   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only their median is known
 --   high_ns            BIGINT   90th percentile of the measured steps, ns
@@ -21,12 +21,11 @@
 
 SELECT
     s.mean_span_ns::BIGINT AS recorded_step_ns,
-    s.step_work_ns::BIGINT AS work_ns,
+    (s.step_work_ns + s.step_other_ns)::BIGINT AS work_ns,
     p.step_ns AS unprofiled_step_ns,
     p.low_ns, p.high_ns,
-    share_left(s.step_work_ns, s.mean_span_ns) AS recorded_idle_pct,
-    if(p.step_ns >= 0.97 * s.step_work_ns, share_left(s.step_work_ns, p.step_ns), NULL)
-        AS idle_pct,
+    share_left(work_ns, s.mean_span_ns) AS recorded_idle_pct,
+    if(p.step_ns >= 0.97 * work_ns, share_left(work_ns, p.step_ns), NULL) AS idle_pct,
     p.source
 FROM step_totals AS s
 LEFT JOIN measured_step AS p ON TRUE

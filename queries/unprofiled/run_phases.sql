@@ -1,7 +1,7 @@
 -- Time per phase of a step, recorded and without the profiler.
--- The time of a phase is its GPU work plus the idle time while the host is in it, per device. Phases add up to the
--- step. Unprofiled idle time is divided as in the replay of the unprofiled run. Without marked steps, the window counts
--- as one step.
+-- The time of a phase is its GPU work plus the idle time while the host is in it, per device. Phases and work outside
+-- steps add up to the step. Unprofiled idle time is divided as in the replay of the unprofiled run. Without marked
+-- steps, the window counts as one step.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -28,7 +28,8 @@ recorded AS (
     SELECT
         p.trace_id, p.device, p.phase,
         sum(p.wall_ns) / greatest(any_value(r.step_count), 1) AS work_ns,
-        sum(p.idle_ns) / greatest(any_value(r.step_count), 1) AS idle_ns
+        sum(p.idle_ns) / greatest(any_value(r.step_count), 1) AS idle_ns,
+        any_value(r.other_ns) AS other_ns
     FROM placed AS p
     INNER JOIN recorded_step AS r USING (trace_id)
     WHERE p.device <> 'cpu' AND (p.step IS NOT NULL OR r.step_count = 0)
@@ -95,7 +96,7 @@ gap AS (
 shared AS (
     SELECT
         r.trace_id, r.device, r.phase, r.work_ns,
-        sum(r.work_ns) OVER device AS all_work_ns,
+        sum(r.work_ns) OVER device + r.other_ns AS all_work_ns,
         sum(r.idle_ns) OVER device AS all_idle_ns,
         b.idle_ns / nullif(sum(b.idle_ns) OVER device, 0) AS boundary_share,
         count(b.idle_ns) OVER device > 0 AS has_boundary,

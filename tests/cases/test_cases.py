@@ -3,13 +3,14 @@
 import json
 import re
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from given_rows import analysis_of, rows_of
+from msgspec.structs import asdict
 from traces_by_hand import Event, call, kernel, process, span, thread
 
 import tracekit

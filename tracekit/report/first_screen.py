@@ -31,7 +31,9 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
     if step:
         result.append(_step(step))
         pct = step["idle_pct"]
-        busy = "" if pct is None else f"{format_pct(100 - pct)} % of the step"
+        busy = "" if pct is None else f"{format_pct(step['busy_pct'])} % of the step"
+        if step["other_pct"]:
+            busy += f"; work outside steps {format_pct(step['other_pct'])} %"
         result.append((words["busy"], format_short(step["busy_ns"]), busy))
         if pct is not None:
             idle = f"{format_pct(pct)} % of the step; {main_cause(screen)}".removesuffix("; ")

@@ -2,9 +2,9 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
 
 import pytest
+from msgspec import to_builtins
 
 from tracekit.collectors.serving.engines.lightllm import LightLlm
 from tracekit.collectors.serving.engines.openai import OpenAi
@@ -178,11 +178,11 @@ def test_odd_members_are_left_out(dialect):
             assert 1 <= facts.parallel.node_count <= 65_536
             assert 1 <= facts.parallel.world_size <= 65_536
             assert 1 <= (facts.max_token_count or 1) < 2**31
-            assert all(map(str.isprintable, texts_in(json.loads(json.dumps(asdict(facts))))))
+            assert all(map(str.isprintable, texts_in(json.loads(json.dumps(to_builtins(facts))))))
     for odd in [part for good in (CHUNK, TOKEN) for part in variants(good)]:
         with suppress(ValueError):
             event = dialect().read_event(json.dumps(odd).encode())
-            assert all(map(str.isprintable, texts_in(asdict(event))))
+            assert all(map(str.isprintable, texts_in(to_builtins(event))))
             for count in (event.token_count, event.prompt_token_count, event.output_token_count):
                 assert count is None or 0 <= count < 2**31
 

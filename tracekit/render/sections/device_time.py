@@ -71,35 +71,39 @@ def step(screen: Screen) -> list[Text]:
         return []
     recorded = "  while profiling" if row["step_ns"] is not None else ""
     lines = [("Step", Text(_lengths(row)))]
-    lengths = [row[name] for name in ("busy_ns", "idle_ns") if row[name] is not None]
+    is_shown = (row["other_pct"] or 0) >= 1
+    kinds = ("busy", "other", "idle") if is_shown else ("busy", "idle")
+    lengths = [row[f"{kind}_ns"] for kind in kinds if row[f"{kind}_ns"] is not None]
     decimals = short_decimals(lengths)
     shown = [format_ms(length, decimals) for length in lengths]
     room = max(map(len, shown))
-    for kind, length, text in zip(("busy", "idle"), lengths, shown, strict=False):
+    for kind, length, text in zip(kinds, lengths, shown, strict=False):
         line = Text(f"{text.rjust(room)} ms")
-        pct = row["idle_pct"] if kind == "idle" else _rest(row["idle_pct"])
+        pct = row[f"{kind}_pct"]
         if pct is not None:
             line.append(f"  {format_pct(pct):>5} %  ")
         if kind == "busy" and pct is not None:
             line.append_text(
                 stacked_bar(
-                    [_part("compute", length), _part("idle", row["idle_ns"])],
+                    [_part("compute", length), _part("idle", sum(lengths) - length)],
                     max(min(screen.width - line.cell_len - 14, 50), 4),
                 )
             )
+        if kind == "other":
+            line.append("launched outside steps")
         if kind == "idle" and (pct or 0) >= 1:
             line.append(main_cause(screen))
         if not screen.is_on_gpu:
             line.append(recorded)
         word = f"GPU {kind}" if screen.is_on_gpu else kind.capitalize()
-        lines.append((word, line))
+        lines.append(("Other work" if kind == "other" else word, line))
     comm_ns = sum(phase["step_exposed_comm_ns"] or 0 for phase in screen.rows("phase_totals"))
     if comm_ns:
         text = format_ms(comm_ns, decimals).rjust(room)
         lines.append(("Exposed comm", Text(f"{text} ms{recorded}")))
     if text := _mfu(screen):
         lines.append(("MFU", Text(text)))
-    return [*screen.facts(lines), *_outside(screen)]
+    return [*screen.facts(lines), *([] if is_shown else _outside(screen))]
 
 
 def _legend(labels: Mapping[str, str]) -> Text:
@@ -110,10 +114,6 @@ def _legend(labels: Mapping[str, str]) -> Text:
             result.append("  ").append(part.glyph, style=part.colour.terminal)
             result.append(f" {labels[part.name]}")
     return result
-
-
-def _rest(pct: float | None) -> float | None:
-    return None if pct is None else 100 - pct
 
 
 def _part(kind: str, amount: float) -> Part:
@@ -225,16 +225,19 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     """Return the figures of a step in a breakdown; None without steps.
 
     `recorded_step_ns` is the recorded step; `step_ns`, `low_ns`, `high_ns`, and `basis` describe
-    the unprofiled one. `busy_ns`, `idle_ns`, and `idle_pct` refer to the unprofiled step if it is
-    known, else to the recorded one.
+    the unprofiled one. `busy_ns`, `other_ns` (work outside steps), `idle_ns`, and their shares
+    refer to the unprofiled step if it is known, else to the recorded one.
     """
     totals = data["step_totals"].to_dicts() if "step_totals" in data else []
     if not totals or not totals[0]["step_count"] or totals[0]["mean_span_ns"] is None:
         return None
-    result = dict.fromkeys(("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct"))
+    names = ("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct", "busy_pct")
+    other_ns = totals[0]["step_other_ns"]
+    result = dict.fromkeys((*names, "other_pct"))
     result |= {
         "recorded_step_ns": totals[0]["mean_span_ns"],
         "busy_ns": totals[0]["step_work_ns"],
+        "other_ns": other_ns,
     }
     row = idle_of_step(data)
     if row is None:
@@ -258,7 +261,15 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     if length_ns is None or idle_pct is None:
         length_ns, idle_pct = row["recorded_step_ns"], row["recorded_idle_pct"]
     idle_ns = max(length_ns - row["work_ns"], 0)
-    return result | {"idle_ns": idle_ns, "idle_pct": idle_pct}
+    other_pct = 100 * other_ns / length_ns
+    other_pct = other_pct if other_pct >= 1 else 0
+    busy_pct = 100 - idle_pct - other_pct
+    return result | {
+        "idle_ns": idle_ns,
+        "idle_pct": idle_pct,
+        "busy_pct": busy_pct,
+        "other_pct": other_pct,
+    }
 
 
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
