@@ -1,5 +1,7 @@
 """The breakdown screen: contents, omissions, and escapes."""
 
+import re
+
 import pytest
 from traces_by_hand import call, kernel, span, work
 
@@ -181,6 +183,25 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(cli, tiny_tra
     assert "\n50.0 µs of work was queued before recording began" in shown
     assert "outside steps" not in shown
     assert "Modules  none recorded; to record them: profile(..., with_stack=True)" in shown
+
+
+def test_busy_other_and_idle_time_add_up_to_the_step(cli, tiny_trace, monkeypatch):
+    """Each step of 150 µs has 80 µs of work and 30 µs of other work between steps."""
+    events = []
+    for at in (0, 150, 300, 450):
+        events += [span("user_annotation", f"ProfilerStep#{at}", at, at + 100)]
+        events += work(at + 1, at + 10, at + 90, at + 1)
+        events += work(at + 101, at + 110, at + 140, at + 2)
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    assert re.findall(r"^(GPU \w+|Other work) +([\d.]+) ms +([\d.]+) %", shown, re.MULTILINE) == [
+        ("GPU busy", "0.0800", "58.2"),
+        ("Other work", "0.0225", "16.4"),
+        ("GPU idle", "0.0350", "25.5"),
+    ]
+    assert "more idle time" not in shown
+    monkeypatch.setattr("tracekit.analysis.breakdown._MAX_IN_BREAKDOWN", 0)
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    assert "\n  16.5 µs more idle time: before the first kernel" in shown
 
 
 def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trace):

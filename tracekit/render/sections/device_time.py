@@ -334,8 +334,10 @@ def phases(screen: Screen) -> list[Text]:
         return results
 
     titles = {busy: "busy", idle: "idle"}
+    note = []
     if screen.has_steps and screen.is_on_gpu:
         titles[idle] = "profiled idle"
+        note = _idle_outside_phases(screen)
         # These also include the idle time of the first step before any GPU work is recorded.
         idles = {
             row["phase"]: {
@@ -346,6 +348,7 @@ def phases(screen: Screen) -> list[Text]:
         }
         if idles.keys() >= {row["phase"] for row in shown}:
             shown = [row | idles[row["phase"]] for row in shown]
+            note = []
             if all(row["run_idle_ns"] is not None for row in shown):
                 titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
@@ -354,7 +357,21 @@ def phases(screen: Screen) -> list[Text]:
     title, labels = per_step("Phases", screen), [row["phase"] for row in shown]
     comm_label = {"exposed_comm": "comm"} if any(row[comm] for row in shown) else {}
     legend = _legend({"compute": "busy", "idle": "idle"} | comm_label)
-    return screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend)
+    return [
+        *screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend),
+        *note,
+    ]
+
+
+def _idle_outside_phases(screen: Screen) -> list[Text]:
+    """Return a line on the idle time per step that is in no phase, if it exceeds 1 %."""
+    (totals,) = screen.rows("step_totals")
+    idle_ns = totals["mean_span_ns"] - totals["step_work_ns"] - totals["step_other_ns"]
+    idle_ns -= sum(row["step_idle_ns"] for row in screen.rows("phase_totals"))
+    if idle_ns <= totals["mean_span_ns"] / 100:
+        return []
+    where = "before the first kernel, after the last one, or between steps"
+    return [screen.line(f"  {format_short(idle_ns)} more idle time: {where}", "dim")]
 
 
 class _Node(Struct):
