@@ -1,8 +1,9 @@
 -- Counter samples of each trace, on the clock of the trace.
--- Samples come from counter events of the trace (hardware counters of torch.profiler and Nsight Systems, counters of
--- the program) and from sample files of system tools. Sample files in a run folder apply to its traces, other files to
--- all traces, or to none if the traces come from several machines. Files are aligned by Unix time, so traces without a
--- base time get no samples from them. Samples are assigned by device number, or to the only device.
+-- Samples come from counter events (hardware counters of torch.profiler and Nsight Systems, counters of the program)
+-- and from sample files of system tools. Sample files in a run folder apply to the traces of that folder, and other
+-- files to all traces. If the traces come from several machines, no file applies. Files are aligned by Unix time, so
+-- traces without a base time get no samples from them. A sample belongs to the device with its number, or to the only
+-- device.
 --
 -- Kind:     view
 -- Columns:
@@ -34,7 +35,7 @@ epoch AS (
         greatest(count(DISTINCT t.host_name) OVER (), max(r.node_count) OVER ()) AS host_count
     FROM trace AS t
     LEFT JOIN run AS r USING (run_id)
-    -- Times before the year 2000 are from clocks that started with the machine, not Unix time.
+    -- Times before the year 2000 are not Unix times: their clock started when the machine booted.
     WHERE base_time_ns::HUGEINT + first_ts_ns BETWEEN 946684800000000000 AND 4611686018427387904
 ),
 

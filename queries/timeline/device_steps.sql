@@ -1,8 +1,8 @@
 -- Length of each step on each device.
 -- The host may run ahead, so step ranges on the host do not measure the work. A step starts on a device when the host
 -- starts it or when the device has finished earlier work, whichever is later. It ends when the next step starts or an
--- evaluation starts. The last step ends with its last work, or with its range if that is later; the range extends it at
--- most to the length of the longest other step. A single step ends with its last work.
+-- evaluation starts. The last step ends with its last work or its range, whichever is later. The range extends it at
+-- most to the length of the longest other step. If the trace has one step, that step ends with its last work.
 --
 -- Kind:     table
 -- Input:    step_ranges

@@ -1,8 +1,8 @@
 -- Energy of each device by window, phase, step, and load.
 -- Power is integrated between samples (trapezoids), and energy counters are subtracted; idle time is included. Energy
 -- counters take precedence over instant power, and instant power over average power. The energy covers the entire
--- device, including other programs; for cpu, the CPU packages without memory. A load lasts from the first request sent
--- to the last end. Energy of concurrent requests cannot be separated.
+-- device, including other programs; for cpu, the CPU packages without memory. A load lasts from the start of its first
+-- request to the end of its last one. The energy of concurrent requests cannot be separated.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -24,7 +24,7 @@
 --   request_energy_j  DOUBLE   energy per request, J
 --   counter           VARCHAR  counter used
 --   source            VARCHAR  trace, or the name of the sample file
---   clock             VARCHAR  UTC, trace, or local (file without time zone; assumed to be the reading machine's)
+--   clock             VARCHAR  UTC, trace, or local (a file without a time zone; uses the zone of the machine that reads it)
 --   reason            VARCHAR  why there is no energy; else NULL
 -- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
 -- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)

@@ -1,4 +1,4 @@
--- Whether an event counts in per-step values; without marked steps, every event does.
+-- Whether an event counts in per-step values. If no steps are marked, every event counts.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,6 +1,6 @@
 -- GPU memory in use and reserved over time, per device.
--- Values come from allocator events ([memory], recorded with profile_memory=True). The time of a device is divided into
--- equal parts. Each row is the peak of a part that has events.
+-- Values come from allocator events (`[memory]`, recorded with profile_memory=True). The time of a device is divided
+-- into equal parts. Each row shows the peak of one part; parts without events have no row.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,6 +1,6 @@
 -- Mean time per step of each phase over the devices: busy and idle.
--- Only time within steps counts. Recompute counts as backward, as in the tables of arXiv 2311.03687. A device with
--- steps but without the phase counts as 0.
+-- Only time within steps counts. Recompute counts as backward, as in the tables of arXiv 2311.03687. A device that has
+-- steps but does not run the phase counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Busy and idle time by phase, per device.
--- Idle time belongs to the phase that the host was in, gap segment by gap segment (`idle_gap`), or to `other` between
--- two phases. Busy and idle time of all phases add up to the window.
+-- Each idle gap segment (`idle_gap`) belongs to the phase that the host was in, or to `other` between two phases. Busy
+-- and idle time of all phases add up to the window.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -15,9 +15,9 @@
 --   compute_kernel_ns       BIGINT   sum of durations of compute events, ns
 --   inferred_ns             BIGINT   part of kernel_ns whose phase is inferred, ns
 --   step_ns                 BIGINT   part of the busy and idle time within steps, ns
---   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns launched in steps, ns
---   in_step_ns              BIGINT   part of wall_ns launched in steps, ns
---   step_exposed_comm_ns    BIGINT   part of exposed_comm_ns launched in steps, ns
+--   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns from work launched in steps, ns
+--   in_step_ns              BIGINT   part of wall_ns from work launched in steps, ns
+--   step_exposed_comm_ns    BIGINT   part of exposed_comm_ns from work launched in steps, ns
 -- View:
 --   breakdown  totals=phase_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns

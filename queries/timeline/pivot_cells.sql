@@ -1,4 +1,4 @@
--- Busy and idle time by device, step, phase, module, and class at once.
+-- Busy and idle time for each device, step, phase, module, and class.
 -- The rows add up to the windows of all devices. To keep pages small, one row, (smaller), combines the smallest cells.
 -- `tracekit pivot` uses the complete view `work` instead.
 --

@@ -1,9 +1,9 @@
 -- Marked steps of training or serving, on the host.
 -- Sources, in order of preference: tk/step/N of tracekit's collectors, ranges that user rules define as steps,
--- ProfilerStep#N of torch.profiler, and the time up to the end of Optimizer.step. Several optimizers without a forward
--- and backward pass in between end one step. If a step continues after an evaluation, it restarts there ("anew" in the
--- range name). The last step may have ended early ("ended T ns ago"). If step numbers recur, steps are renumbered in
--- time order.
+-- ProfilerStep#N of torch.profiler, and the time until the end of Optimizer.step. Optimizers with no forward and
+-- backward pass between them end the same step. Range "tk/step/N anew" restarts a step after an evaluation: earlier
+-- ranges of the step are ignored. Range "tk/step/N ended T ns ago" sets an earlier end. If step numbers recur, steps
+-- are renumbered in time order.
 --
 -- Kind:     table
 -- Columns:
@@ -30,7 +30,7 @@ WITH step_range AS MATERIALIZED (
     QUALIFY form = min(form) OVER (PARTITION BY e.trace_id)
 ),
 
--- Of nested optimizers, the outer one counts.
+-- If optimizers are nested, the outer one counts.
 outer_optimizer AS (
     SELECT
         trace_id, name,
@@ -54,7 +54,8 @@ numbered_op AS (
         OR is_launch_call(category) AND contains(name, 'GraphLaunch')
 ),
 
--- Forward ops outside nodes, where a checkpoint runs them again. A graph may contain both passes.
+-- Forward ops outside autograd nodes (inside a node, a checkpoint repeats them). A graph launch may
+-- contain both passes.
 forward_op AS (
     SELECT trace_id, ts_ns
     FROM numbered_op
@@ -76,9 +77,8 @@ backward_pass AS (
     WHERE n.is_node OR n.is_replay
 ),
 
--- Optimizers of different parameters end one step together: those after one backward pass, and those
--- that run in its hooks. So an optimizer begins a step only if a forward pass and its backward pass
--- follow the optimizer before it.
+-- Optimizers that run in the hooks of one backward pass or after it end the same step. An optimizer ends a new step
+-- only if a forward pass and its backward pass ran since the previous optimizer.
 begun_step AS (
     SELECT
         o.trace_id, o.name, o.end_ns,
@@ -149,7 +149,7 @@ chosen AS (
         OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step)
 ),
 
--- Number of earlier occurrences of each step number that do not overlap with this one.
+-- Number of earlier ranges with the same step number that do not overlap with this range.
 counted AS (
     SELECT
         *,

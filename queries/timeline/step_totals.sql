@@ -12,8 +12,8 @@
 --   min_span_ns   BIGINT  length of the shortest step, ns
 --   max_span_ns   BIGINT  length of the longest step, ns
 --   wall_ns       BIGINT  exclusive busy time inside and outside steps, ns
---   outside_ns    BIGINT  part of wall_ns of work that was launched outside steps, ns
---   queued_ns     BIGINT  part of wall_ns of work that was launched before the recording, ns
+--   outside_ns    BIGINT  part of wall_ns from work launched outside steps, ns
+--   queued_ns     BIGINT  part of wall_ns from work launched before the recording, ns
 --   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps
 --   step_other_ns DOUBLE  mean busy time of work outside steps during a step, ns; NULL without steps
 --   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100

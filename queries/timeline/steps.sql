@@ -1,6 +1,6 @@
 -- Length and GPU work of each step, per device.
--- A device event belongs to the step whose range on the host contains its launch, on any thread (on cpu: the start of
--- the op). The row with step NULL contains work launched outside steps or without a recorded launch.
+-- A device event belongs to the step whose range on the host contains its launch, on any thread. On cpu, the start of
+-- the op decides. The row with step NULL contains work launched outside steps or without a recorded launch.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -16,7 +16,7 @@
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
 --   kernel_ns      BIGINT  sum of durations, ns; NULL if none was recorded
 --   wall_ns        BIGINT  exclusive busy time, ns; adds up to the device's busy time; NULL if none was recorded
---   queued_ns      BIGINT  part of wall_ns launched before the recording, ns; NULL if none was recorded
+--   queued_ns      BIGINT  part of wall_ns from work launched before the recording, ns; NULL if none was recorded
 --   missing_count  BIGINT  number of launches whose work was not recorded
 -- View:
 --   breakdown  totals=step_totals

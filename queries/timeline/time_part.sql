@@ -1,6 +1,5 @@
--- Part of the device time to which exclusive busy time of a kind of work belongs.
--- Compute takes precedence over communication, and communication over copies. The rest of communication and copies is
--- exposed. Without any work, the device is idle.
+-- Part of the device window (compute, exposed_comm, exposed_memcpy, or idle) for a kind of work.
+-- Exclusive busy time of communication and copies is exposed, because concurrent compute takes precedence.
 --
 -- Kind:   function
 -- Access: private

@@ -1,5 +1,5 @@
 -- Compute, exposed, and idle time of each device window.
--- Communication is exposed while nothing is computed, copies while nothing is computed or communicated.
+-- Communication is exposed while nothing is computed. Copies are exposed while nothing is computed or communicated.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,5 +1,5 @@
 -- Device events by stream, ready to draw as a timeline.
--- The longest events have their own rows. All other events are combined in tiles: a tile contains the events of one
+-- The longest events have their own rows. The other events are combined in tiles. A tile contains the events of one
 -- kind and stream that start in the same part of the device window. Times count from the first event of each trace;
 -- clocks of different ranks are not aligned.
 --

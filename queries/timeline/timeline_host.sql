@@ -1,6 +1,6 @@
 -- Outermost host ops by thread, ready to draw as a timeline.
--- Contains only the longest ops. A time without ops on a thread is Python, a stall, or unrecorded. CPU-only traces have
--- no rows; their ops are in `timeline_events`.
+-- Contains only the longest ops. Between ops, a thread runs Python, is stalled, or was not recorded. CPU-only traces
+-- have no rows; their ops are in `timeline_events`.
 --
 -- Kind:     analysis
 -- Scope:    trace
