@@ -1,4 +1,4 @@
--- Mean time per step of the attention of one layer, over layers and devices.
+-- Mean attention time per step and layer, over all layers and devices.
 -- The attention of a layer consists of its outermost modules with attention in their name, except norms
 -- (post_attention_layernorm). Devices without steps are excluded.
 --

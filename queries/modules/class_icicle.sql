@@ -1,5 +1,5 @@
 -- Icicle chart of GPU time: kernel classes at the top, modules below.
--- The widths of the classes are their times in kernel_class_totals. The width of a module is its share of the class,
+-- The width of a class is its time in kernel_class_totals. The width of a module is its part of the class time,
 -- including submodules.
 --
 -- Kind:     analysis
@@ -38,7 +38,7 @@ own AS (
     GROUP BY class, kind, module_path
 ),
 
--- Enclosing modules 1, 2, 4, … levels above each module.
+-- Enclosing module of each module, 1, 2, 4, … levels up.
 jump AS MATERIALIZED (
     SELECT 0 AS round, t.id, p.id AS outer_id
     FROM tree AS t

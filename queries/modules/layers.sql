@@ -1,7 +1,7 @@
--- Time per layer, by modules or repeated kernel sequences.
+-- GPU time per layer, from modules or repeated kernel sequences.
 -- In traces without modules, layers are the blocks of repeated_layer, and the rows `before` and `after` contain the
--- work around them. Layers are numbered from 0 in forward order. If outer_count is not 0, the model also has layers of
--- another structure, whose work is in the rows `before` and `after`.
+-- other work of each pass. Layers are numbered from 0 in forward order. If outer_count is not 0, the model also has
+-- layers of another structure; their work is in the rows `before` and `after`.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,7 +1,7 @@
 -- Modules of each trace, as a tree.
--- Rows are instances of nn.Module, by their best known name: the qualified name in ranges, or else Kineto's class name
--- and counter. Engines without nn.Module have the stages of their layers instead. User ranges serve as modules for work
--- outside modules.
+-- Rows are instances of nn.Module. Their name is the qualified name in ranges, or else Kineto's class name and counter.
+-- For engines whose layers are not nn.Modules, the stages of a layer are modules (source `frame`). User ranges serve as
+-- modules for work outside modules.
 --
 -- Kind:     table
 -- Columns:
@@ -13,7 +13,7 @@
 --   path           VARCHAR                      qualified name, including enclosing modules
 --   depth          INTEGER
 --   layer          INTEGER                      layer number of the module or of the layer around it
---   source         VARCHAR                      source of the name: tk (range or replayed kernel), nn.Module, range, or frame
+--   source         VARCHAR                      source of the name: tk (tracekit's range, or annotation of a replayed kernel), nn.Module, range, or frame
 --   rollup_path    VARCHAR                      path with layer numbers replaced by *
 --   position       INTEGER                      position in the tree, depth first, in call order
 --   last_position  INTEGER                      position of the last descendant of the module

@@ -1,6 +1,6 @@
 -- GPU time of modules by kernel class, per device.
--- self_wall_ns adds up to the busy time of the device. Per module, it adds up to the busy time of the module in all
--- phases; per class, to the busy time of the class.
+-- self_wall_ns adds up to the busy time of the device. Rows of a module add up to its busy time in all phases, and rows
+-- of a class to the busy time of that class.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,7 +1,7 @@
 -- Icicle chart of GPU time by module, and by phase and module.
--- Widths are the times of module_totals. Children are below their module, to the right of its self time. In the view
--- modules, top-level widths add up to the busy time of all devices. The view phases has phases at the top, each
--- including its idle time, and adds up to all device windows.
+-- Widths are the times of module_totals. Children are below their module, to the right of its self time. In view
+-- `modules`, top-level widths add up to the busy time of all devices. In view `phases`, the top level is phases with
+-- their idle time, and widths add up to all device windows.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,7 +9,7 @@
 -- Input:    modules
 -- Columns:
 --   view          VARCHAR  modules, or phases
---   phase         VARCHAR  phase, or idle for the idle time of a phase; NULL in the view modules
+--   phase         VARCHAR  phase, or idle for the idle time of a phase; NULL in view `modules`
 --   module_path   VARCHAR  module path; NULL for a phase and its idle time
 --   label         VARCHAR  module path relative to the enclosing module; or phase
 --   depth         INTEGER  level, from 0

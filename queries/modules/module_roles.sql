@@ -1,7 +1,7 @@
 -- Decoder role of each module, by name and class (queries/rules/roles.toml).
--- A Linear module without a telling name gets its role from its position. In attention, the last one is the output
--- projection (unless another one is named so), and the others are QKV. Two or more after the attention of a layer are
--- its MLP. Modules inside such a Linear (LoRA) have the same role.
+-- If the name of a Linear module does not show its role, its position does. In attention, the last such Linear is the
+-- output projection, unless another module has that name; the others are QKV. Two or more Linears after the attention
+-- of a layer are its MLP. Modules inside a Linear (LoRA) have its role.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -63,8 +63,8 @@ decided AS (
     LEFT JOIN role_rule AS k USING (rule_id)
 ),
 
--- Descendants directly follow their module, so a module is inside another one if an earlier module
--- ends at or after its position.
+-- Descendants directly follow their module. So a module is inside another one if the last
+-- descendant of an earlier module is at or after its position.
 nested AS (
     SELECT
         *,

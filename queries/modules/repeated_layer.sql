@@ -1,10 +1,9 @@
--- Layer number of each device event, from repeated kernel sequences, in traces without modules.
+-- Layer of each device event in traces without modules, from repeated kernel sequences.
 -- A pass is the work of one phase within a graph replay that contains attention. Outside such replays, a pass is
 -- consecutive forward or backward work on one stream. It ends at a new phase or step, at a graph replay with attention,
--- or at a token embedding. A repeated block must call attention once, and all blocks together must contain at least
--- half of the GEMMs and attention of the pass. The shortest block that meets both conditions is used. GEMMs are
--- compared by name, other kernels by class, because the first layer may be fused differently. The last block may be
--- incomplete at its end.
+-- or at a token embedding. A repeated block calls attention once, and all its repetitions contain at least half of the
+-- GEMMs and attention of the pass. The shortest such block is used. GEMMs are compared by name, and other kernels by
+-- class because the first layer may be fused differently. The last block may be incomplete at its end.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -50,7 +49,7 @@ work AS (
         AND a.trace_id NOT IN (SELECT trace_id FROM module WHERE layer IS NOT NULL)
 ),
 
--- Graphs without attention are only a part of a pass: attention runs between them.
+-- Graphs without attention are only a part of a pass, because attention runs between them.
 ordered AS (
     SELECT
         *,

@@ -1,4 +1,4 @@
--- Display order of the parts of a decoder; NULL for named rows.
+-- Display order of decoder parts; NULL for named rows.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,9 +1,9 @@
--- Device events with the part of a decoder they belong to.
--- The rules of queries/rules/roles.toml decide first. In traces without modules, the position on the stream decides
--- next, relative to norms or MLPs if these are separate kernels. Otherwise, the order of GEMMs decides, provided that
--- attention and activation alternate as in a dense decoder (output projection, MLP up to its down projection, QKV of
--- the next layer, one more GEMM for the head). Norms and rotary embeddings that consist of several kernels come from
--- table `fusion_chain`. Backward work has the role of its forward op.
+-- Device events with the decoder part (role) that they belong to.
+-- The rules of queries/rules/roles.toml decide first. Without modules, the position relative to norm or MLP kernels on
+-- the stream decides. If a stream has no such kernels, the order of GEMMs decides, provided that attention and
+-- activation alternate. A dense decoder has this order: output projection, MLP, QKV of the next layer, and a last GEMM
+-- for the head. Norms and rotary embeddings of several kernels come from `fusion_chain`. Backward work has the role of
+-- its forward op.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -82,7 +82,7 @@ ruled AS (
     LEFT JOIN role_rule AS r ON k.rule_id = r.rule_id
 ),
 
--- Batched GEMMs before and after the softmax in the same module.
+-- Batched GEMMs next to the softmax of their module: Bmm0 before it, Bmm1 after it.
 attention_op AS (
     SELECT DISTINCT trace_id, module_id, role_op_id, op_ts_ns, role
     FROM ruled
@@ -224,7 +224,7 @@ section AS (
                 THEN coalesce(
                     list_position(p.summed_sizes, given_before),
                     list_position(p.summed_sizes, given_before // 2),
-                    -- In this case, the rest of the MLP was not recomputed.
+                    -- Equal sizes: the rest of the MLP was not recomputed.
                     if(p.first_given_size = given_before, 1, NULL)
                 )
             WHEN p.product_count IN (1, 2) THEN 1

@@ -1,8 +1,8 @@
 -- GPU time by part of a decoder and phase, per device.
--- Rows as in the tables of arXiv 2311.03687. Backward work has the role of its forward op. Fused attention
--- is one row. Communication inside modules is part of the row for non-overlapped communication. The role of graph
--- replays without modules, work without a recorded launch, and Linear modules without a telling name is inferred from
--- position or repetition, or else (unattributed).
+-- The rows match the tables of arXiv 2311.03687. Backward work has the role of its forward op. Fused attention is one
+-- row. Communication inside modules is part of the row for non-overlapped communication. Graph replays without modules,
+-- work without a recorded launch, and Linear modules with other names have roles inferred from position or repetition,
+-- or else (unattributed).
 --
 -- Kind:     analysis
 -- Scope:    trace
