@@ -1,7 +1,7 @@
 -- GPU time in torch.compile regions, by graph, kernel, and generated file.
--- torch.compile does not call the modules inside a region, so regions, sequence numbers, and kernel arguments provide
--- the attribution. Rows without a pass contain the work outside regions, so with `limit` 0, wall_ns adds up to the busy
--- time of the device.
+-- Compiled code does not call the modules inside a region. The attribution comes from regions, sequence numbers, and
+-- kernel arguments. Rows without a pass contain the work outside regions, so with `limit` 0, wall_ns adds up to the
+-- busy time of the device.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,4 +1,4 @@
--- Nodes of captured graphs with their time over all replays, per device.
+-- Nodes of captured graphs with their time in all replays, per device.
 -- Covers CUDA and HIP graphs with node numbers (graph id, graph node id). If a graph is instantiated again, it counts
 -- as a new graph.
 --

@@ -1,6 +1,6 @@
 -- Device events with their final class.
--- The class of a collective comes from `collective_events`. A kernel has the class of its op if that is more specific
--- (`class_by_op`). All analyses that report classes use this view.
+-- The class of a collective comes from `collective_events`. A kernel has the class of its op if that class is more
+-- specific (`class_by_op`). All analyses that report classes use this view.
 --
 -- Kind:     view
 -- Columns:

@@ -1,6 +1,6 @@
--- Kernels that torch.compile could fuse, and the chain of each.
+-- Kernels that torch.compile could fuse, grouped into chains.
 -- A chain consists of consecutive element-wise, norm, reduction, softmax, and layout kernels of one stream, step, and
--- phase. Work of the optimizer is not part of a chain. The advice and the prediction of `compile on` use these chains.
+-- phase. Optimizer work is excluded. advice_compile and the predicted change `compile on` use these chains.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,8 +1,8 @@
 -- Slowdown of kernels by concurrent communication or compute, per device.
--- Compares kernels with the same name, grid, block, phase, and shapes (a kind) that ran concurrently with other work
--- and alone. extra_ns is the time above the median of kernels that ran alone. Excluded are kernels that overlap with
--- both communication and compute, and kinds without a grid, with fewer than three samples alone, or with an
--- interquartile range above a tenth of the median.
+-- Compares concurrent kernels with kernels of the same kind (name, grid, block, phase, and shapes) that ran alone.
+-- extra_ns is the time above the median of kernels that ran alone. Kernels that overlap with both communication and
+-- compute are excluded. A kind needs a grid, and at least three samples alone with an interquartile range of at most a
+-- tenth of their median.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,11 +1,11 @@
--- Kernels of chains that a library offers as one fused kernel (queries/rules/fusions.toml and user rules).
+-- Kernels in chains that a library replaces with one fused kernel (queries/rules/fusions.toml and user rules).
 --
 -- Kind:     table
 -- Created:  on demand
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, rule_id INTEGER
---   chosen  VARCHAR  selection for a change: by op, or by kernel name
+--   chosen  VARCHAR  selector of the kernel for a predicted change: op, or kernel name
 --   phase VARCHAR, dur_ns BIGINT, is_longest BOOLEAN, is_first BOOLEAN
 
 WITH step AS (

@@ -1,6 +1,6 @@
 -- GPU time by kernel class, per device.
--- The class of a collective comes from its record in collective_events because the kernel name may not show it
--- (SendRecv).
+-- The class of a collective comes from collective_events, because a kernel name such as SendRecv does not show the
+-- collective.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -8,7 +8,7 @@
 --   rank INTEGER, device VARCHAR, class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
 --   wall_ns     BIGINT  exclusive busy time, ns; adds up to the busy time of the device
 --   wall_pct    DOUBLE
---   in_step_ns  BIGINT  part of wall_ns launched in steps, ns
+--   in_step_ns  BIGINT  part of wall_ns from work launched in steps, ns
 -- View:
 --   breakdown  totals=kernel_class_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND in_step_ns <= wall_ns

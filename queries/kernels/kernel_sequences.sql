@@ -1,8 +1,8 @@
 -- Recurring sequences of kernels, by op.
 -- A sequence contains all kernels that one call launched, ordered by start on the device. Calls are calls of `op`, or
 -- of all outermost ops if `op` is not set. Nested calls of the same op count as part of the outer call, so each kernel
--- is in one sequence. With `length`, sequences are all runs of that many consecutive kernels in a call, or on a stream
--- without `op`. They overlap, and are candidates for fusion.
+-- is in one sequence. With `length`, any `length` consecutive kernels are a sequence: in a call of `op`, or on a stream
+-- if `op` is not set. These sequences overlap; they are candidates for fusion.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -19,7 +19,7 @@
 --   sequence_count  BIGINT     number of occurrences
 --   kernel_ns       BIGINT     sum of the durations of the kernels, ns
 --   mean_ns         DOUBLE     time per occurrence, ns
---   host_ns         BIGINT     sum of durations of the calls, ns; NULL with length
+--   host_ns         BIGINT     sum of durations of the calls, ns; NULL if `length` is set
 -- Empty: no call launched enough kernels for a sequence (the maximum length is 64)
 -- Invariant: kernel_count = len(kernels) AND sequence_count > 0 AND (host_ns IS NULL OR host_ns >= 0)
 

@@ -1,7 +1,7 @@
 -- Hardware counters of kernels by op.
 -- Counters come from CUPTI profiler ranges, one per kernel (category cuda_profiler_range; `profiler_metrics` of
--- torch.profiler). The ranges have no correlation IDs and no times, so they are assigned to kernel launches
--- in order, as HTA does. If the numbers of ranges and launches differ, ops are unknown, and reason says so.
+-- torch.profiler). The ranges have no correlation IDs and no times, so they are assigned to kernel launches in order,
+-- as in HTA. If the numbers of ranges and launches differ, ops are unknown, and `reason` says so.
 --
 -- Kind:     analysis
 -- Scope:    trace

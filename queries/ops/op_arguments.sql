@@ -6,7 +6,7 @@
 -- Scope:    trace
 -- Params:
 --   op      VARCHAR = NULL               only this op
---   within  VARCHAR{module | op} = NULL  split by module of the launched work (no module if several), or by enclosing op
+--   within  VARCHAR{module | op} = NULL  split by module of the launched work (NULL if there are several), or by enclosing op
 --   limit   BIGINT = 30                  number of rows per rank, sorted by GPU time, then host time; 0 for all
 -- Columns:
 --   rank          INTEGER
@@ -42,7 +42,7 @@ time_point AS (
     WHERE $within = 'op'
 ),
 
--- Calls during which other calls start. Positions (place) are used instead of times.
+-- Calls that contain other calls. Compare positions (place), because times can be equal.
 open_op AS (
     SELECT trace_id AS part, place AS id, place + 1 AS start_ns, behind_place AS end_ns
     FROM op_work

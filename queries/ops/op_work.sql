@@ -1,7 +1,7 @@
 -- Op calls with host time and launched GPU work.
--- A call covers everything that its thread launches while the call is open. That work has consecutive places in
--- `host_spans`, so totals are differences of running sums. Ops of graph replays (captured_id in attribution) take no
--- host time. self_host_ns excludes nested ops and adds up to the time in ops per thread.
+-- The work of a call is everything that its thread launches while the call is open. The spans in a call have
+-- consecutive places in `host_spans`, so totals are differences of running sums. Ops of graph replays (captured_id in
+-- attribution) take no host time. self_host_ns excludes nested ops and adds up to the time in ops per thread.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -11,7 +11,7 @@
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   name                 VARCHAR           op
 --   place                BIGINT            position of the call among the calls of all threads, by thread and start
---   behind_place         BIGINT            position after the last one inside the call
+--   behind_place         BIGINT            position after the last call inside this call
 --   ts_ns                BIGINT
 --   host_ns              BIGINT            duration, ns
 --   self_host_ns         BIGINT
