@@ -1,8 +1,8 @@
 -- Host stalls: times of at least 2 ms without any recorded activity on the host.
--- During a stall, no thread has an open op, runtime call, wait, or profiler overhead, and no launching thread is
--- inside an innermost range or Python call without ops. A stall ends at the latest when the next step starts. Time
--- after the last launch does not count. Its place is the next op; the stall is repeated if more than half of the steps
--- have one before that op.
+-- During a stall, no thread has an open op, runtime call, wait, or profiler overhead. A range or Python call of a
+-- launching thread counts as activity only if it contains no op or runtime call. A stall ends at the latest when the
+-- next step starts. Time after the last launch does not count. The place of a stall is the next op. A stall is repeated
+-- if more than half of the steps have a stall before that op.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -8,7 +8,7 @@
 
 CREATE OR REPLACE MACRO host_call_wait(name) AS
 CASE
-    -- Most calls are launches, so exclude launches before matching any other pattern.
+    -- Most calls are launches, so test for launches before any other pattern.
     WHEN contains(name, 'Launch') THEN NULL
     WHEN regexp_matches(name, '^(cuda|hip|cu)Memcpy.*Async') THEN 'copy'
     WHEN regexp_matches(

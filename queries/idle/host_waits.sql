@@ -1,8 +1,8 @@
 -- Waits of host threads, by kind.
--- Waits are recognized by name (`host_wait_names`). An asynchronous copy blocks only for pageable memory; if the kind
--- of memory is unknown, only if the call was still running when the copy started. A synchronous device-to-device copy
--- blocks only if its call outlasted the copy (CUDA Runtime API, "API synchronization behavior"). A synchronization
--- waits for unrecorded work if it outlasts all recorded work by more than longest_hold_ns and half of its duration.
+-- Waits are recognized by name (`host_wait_names`). An asynchronous copy counts if its memory is pageable or, for
+-- unknown memory, if the call was still running when the copy started. A synchronous device-to-device copy counts if
+-- its call outlasted the copy (CUDA Runtime API, "API synchronization behavior"). A synchronization waits for
+-- unrecorded work if it outlasts all recorded work by more than longest_hold_ns and half of its own duration.
 --
 -- Kind:     table
 -- Columns:

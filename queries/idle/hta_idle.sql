@@ -1,7 +1,7 @@
 -- Idle time per stream as HolisticTraceAnalysis reports it, for comparison.
 -- As in HTA's get_idle_time_breakdown, a stream counts as idle even while another stream works, and overlaps within a
--- stream count as negative gaps. `idle_causes` avoids both. host_wait: the work was launched after the previous event
--- ended. kernel_wait: other gaps shorter than kernel_delay_ns. other: the rest.
+-- stream count as negative gaps. `idle_causes` does neither. host_wait: the work was launched after the previous event
+-- ended. kernel_wait: another gap shorter than kernel_delay_ns. other: a longer gap.
 --
 -- Kind:     analysis
 -- Scope:    trace

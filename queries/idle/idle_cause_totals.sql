@@ -1,6 +1,6 @@
 -- Causes of idle time, summed over all devices.
 -- Shares are relative to the sum of the device windows. Op, module, and Python function come from the device with the
--- most idle time of the cause.
+-- most idle time of that cause.
 --
 -- Kind:     analysis
 -- Scope:    run

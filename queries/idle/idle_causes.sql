@@ -1,9 +1,9 @@
 -- Causes of idle time per device.
 -- host_bound: the CPU launched too late. host_sync, allocator, data_loading: the CPU was late because of a
--- synchronization, a memory allocation, or the data loader. launch_latency: launched in time but started late.
--- dependency, comm_wait: waited for another stream or other ranks. graph_gap: inside a graph replay. not_recorded:
--- launched work is missing in the trace. profiler: profiler overhead. unknown: no recorded reason. See `idle_gap` for
--- the rules.
+-- synchronization, a memory allocation, or the data loader. launch_latency: the work was launched in time but started
+-- late. dependency, comm_wait: the work waited for another stream or for other ranks. graph_gap: inside a graph replay.
+-- not_recorded: launched work is missing in the trace. profiler: profiler overhead. unknown: no recorded reason. See
+-- `idle_gap` for the rules.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -13,8 +13,8 @@
 --   gap_count   BIGINT   number of gaps with a segment of this cause
 --   idle_ns     BIGINT   idle time, ns; adds up to the idle time of the device
 --   idle_pct    DOUBLE   share of the device window, 0 to 100
---   top_op      VARCHAR  op that kept the CPU busy, or else launched the next work, if it accounts for at least a quarter of the idle time
---   top_module  VARCHAR  module with at least a quarter of the idle time; layers are rolled up if there are several
+--   top_op      VARCHAR  op with at least a quarter of the idle time: it kept the CPU busy, or else launched the next work
+--   top_module  VARCHAR  module with at least a quarter of the idle time; layer numbers become * if several layers are involved
 --   top_python  VARCHAR  Python function with at least a quarter of the idle time, as file(line): function
 -- View:
 --   breakdown  totals=idle_cause_totals

@@ -1,9 +1,9 @@
 -- Segments of the idle gaps of each device, each with its own cause.
--- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
--- sections that this statement provides. If the launch was late, the gap is split at borders of steps, ranges, autograd
--- nodes, and outermost spans around the launches, at long waits, and at times without host events. A segment before the
--- first border has the context of the previous work, and a segment after the last border has the context of the next
--- work. The comment below covers segments between borders.
+-- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the input
+-- rows that this statement selects. Gaps with late launches are split at borders of steps, ranges, autograd nodes, and
+-- outermost spans, at long waits, and at times without host events. A segment before the first border has the context
+-- of the previous work; after the last border, of the next work. The comment below describes segments between borders,
+-- and the causes.
 --
 -- Kind:     table
 -- Input:    device_events
@@ -24,7 +24,7 @@
 --   pid                BIGINT                     process of the launching thread
 --   tid                BIGINT                     launching thread; on cpu, the thread of the next op
 --   host_ns            BIGINT                     part of the segment before the launch call returned, ns
---   busy_at_ns         BIGINT                     if the launch was late, the middle of the part that host_ns measures, ns
+--   busy_at_ns         BIGINT                     if the launch was late, the middle of the part of the segment before the launch call returned, ns
 --   busy_tid           BIGINT                     thread that delayed the launch: the launching thread, or the thread it waited for
 --   busy_op_id         BIGINT -> event.event_id   innermost op open on busy_tid at busy_at_ns; NULL if none
 --   op_id              BIGINT -> record.event_id  busy_op_id, or else the op of the launch that gives the context; NULL if unknown

@@ -1,14 +1,14 @@
--- Longest idle gap segments with their cause and the op or Python line that kept the CPU busy.
--- Adjacent segments of a gap with the same cause form one row. For late launches, op and python_line were in progress in
--- the middle of host_ns, the part of the gap before the launch call returned (of the longest segment, if a row has
--- several). They are the innermost op on the busy thread (NULL between ops), and the innermost Python function outside
--- torch and builtins on the launching thread.
+-- Longest idle gap segments, with cause, op, and Python line.
+-- Adjacent segments of a gap with the same cause form one row. If the launch was late, op and python_line show the
+-- host's activity in the middle of host_ns, the part before the launch call returned. If a row has several segments,
+-- the longest one counts. op is the innermost op on the busy thread, or NULL. python_line is the innermost Python
+-- function outside torch and builtins on the launching thread.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 20                                                                                                                              number of rows per device; 0 for all
---   min_gap_ns  BIGINT = 0                                                                                                                               minimum length, ns
+--   limit       BIGINT = 20  number of rows per device; 0 for all
+--   min_gap_ns  BIGINT = 0   minimum length, ns
 --   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only this cause
 -- Columns:
 --   rank INTEGER, device VARCHAR

@@ -2,14 +2,14 @@
 --
 -- Kind: function
 
--- Work that ended longer ago than this delays nothing, so a longer gap needs another cause. The
--- usual launch delay is also limited to this.
+-- Longest time for which finished work can still delay other work; a longer gap has another cause.
+-- Also the upper limit of the usual launch delay.
 CREATE OR REPLACE MACRO longest_hold_ns() AS 100000;
 
--- A launch call that returns within this time after the start of a gap does not delay the work.
+-- A launch call does not delay the work if it returns within this time after the start of the gap.
 CREATE OR REPLACE MACRO short_call_ns() AS 5000;
 
--- A delay up to this factor times the median is usual, if the device has at least this many
+-- A delay is usual up to this multiple of the median, if the device has at least this number of
 -- samples.
 CREATE OR REPLACE MACRO usual_delay_factor() AS 5;
 

@@ -1,6 +1,7 @@
 -- Waits of one CPU thread for another.
 -- The caller of a backward pass waits for the thread that runs its nodes. Between passes, that thread waits for the
--- caller. If stacks are recorded, the wait for a lock or queue ends when another thread hands it over.
+-- caller. If stacks are recorded, waits for locks and queues are included: another thread ends them by releasing the
+-- lock or adding an item.
 --
 -- Kind:     table
 -- Access:   private
@@ -91,7 +92,7 @@ loading AS (
     WHERE kind = 'data_loading'
 ),
 
--- Excluded: a wait inside a data loader is a wait for data.
+-- Waits inside a data loader are excluded: they are waits for data.
 handed_over AS (
     SELECT
         lock_wait.trace_id, lock_wait.pid, lock_wait.tid AS waiting_tid, hand_over.tid,

@@ -1,6 +1,6 @@
 -- Launches: host calls that enqueued device work.
--- Runtime and driver calls with the correlation ID of a device event, and events marked as launches. On cpu, every op
--- is its own launch.
+-- Rows are runtime and driver calls that share a correlation ID with a device event, and events marked as launches. On
+-- cpu, every op is its own launch.
 --
 -- Kind:     table
 -- Columns:

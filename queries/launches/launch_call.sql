@@ -1,6 +1,6 @@
 -- Launch calls, and whether their device work was recorded.
 -- A call captured in a graph that is replayed later counts as recorded. A call with an implausible time has a row only
--- if its work is missing too; it then has the time of the call with the previous correlation ID.
+-- if its work is also missing. Its time is then the time of the call with the previous correlation ID.
 --
 -- Kind:     table
 -- Input:    event_kind WHERE is_launch_call(category)

@@ -1,6 +1,5 @@
 -- Host waits for the device, by call, op, and Python line.
--- Excludes waits after which nothing is launched, and host-to-device copies. is_tested marks `if tensor:`
--- (aten::is_nonzero).
+-- Excludes host-to-device copies, and waits without a later launch. is_tested marks `if tensor:` (aten::is_nonzero).
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -64,8 +63,8 @@ read_around AS (SELECT * FROM interval_innermost('waits', 'read_span')),
 
 line_around AS (SELECT * FROM interval_innermost('waits', 'python_span')),
 
--- Start of the op that reads the value: aten::is_nonzero, which contains aten::item, or aten::item
--- itself.
+-- Start of the op that reads the value: aten::is_nonzero (which contains aten::item), or else
+-- aten::item.
 read_from AS (
     SELECT
         w.id, w.part,
