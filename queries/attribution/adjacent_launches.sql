@@ -1,8 +1,8 @@
 -- Nearest classified launches before and after each launch of unknown phase, in training traces.
 -- Launches of unknown phase between the same two classified launches form a block. A block between forward and backward
 -- is the loss, a block between zero_grad and backward is a forward pass, and so on. The label `derivative` marks a
--- backward pass that is itself differentiated. An op with a sequence number is forward, unless it follows a backward
--- pass without another forward pass in between, because in grad mode, ops on gradients also get sequence numbers.
+-- backward pass that is itself differentiated. An op with a sequence number is forward, except between a backward pass
+-- and the next forward pass. There, ops on gradients in grad mode also have sequence numbers.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE is_training

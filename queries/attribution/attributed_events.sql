@@ -1,6 +1,6 @@
 -- Device events with class, launch, op, module, phase, and step.
--- Combines device_events with `attribution`, and takes the class from collective_events for collectives. Input of
--- analyses by phase, module, step, or launch.
+-- Combines device_events and `attribution`. The class of a collective comes from collective_events. Analyses by phase,
+-- module, step, or launch read this view.
 --
 -- Kind:     view
 -- Columns:
@@ -16,8 +16,8 @@
 --   phase            VARCHAR                   phase; other if unknown
 --   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
 --   step             BIGINT -> step_ranges     step whose range on the host contains the launch
---   like_event_id    BIGINT -> event.event_id  for an event without a launch, the launched event with the same kernel from which it takes its attribution; else NULL
---   is_inferred      BOOLEAN                   phase, module, or named row is inferred, not determined by the launch context
+--   like_event_id    BIGINT -> event.event_id  for an event without a launch, the launched event that provides its attribution; else NULL
+--   is_inferred      BOOLEAN                   phase, module, or named row does not come from the launch context
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

@@ -1,8 +1,8 @@
 -- Launch, op, module, phase, and step of each device event, with the deciding rules and reasons.
 -- The first matching rule of `attribution_rules` decides. If the launch context of an event in a training trace does
 -- not determine its phase, the phase comes from adjacent launches (`adjacent_launches`). An event without a recorded
--- launch takes its attribution from the event it repeats (`repeated_launches`), or from its name if all events of that
--- name ran in one phase. Everything else has phase other and the named row (unattributed).
+-- launch has the attribution of the event that it repeats (`repeated_launches`). Otherwise, its name decides, if all
+-- events of that name ran in one phase. All other work has phase `other` and the named row (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
@@ -22,7 +22,7 @@
 --   step             BIGINT -> step_ranges      step whose range on the host contains the launch
 --   like_event_id    BIGINT -> event.event_id   for an event without a launch, the linked device event that it repeats; else NULL
 --   captured_id      BIGINT -> record.event_id  captured call that provides the op and module of an event in a graph replay
---   is_inferred      BOOLEAN                    phase, module, or named row is inferred, not determined by the launch context
+--   is_inferred      BOOLEAN                    phase, module, or named row does not come from the launch context
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (phase_reason = 'none') = (phase = 'other')

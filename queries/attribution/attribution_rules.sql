@@ -1,8 +1,8 @@
 -- Ordered rules that decide the phase and module of each device event.
--- attribution_rules() lists the rules. The CASE branches below implement them, and the first match wins. own_phase,
--- decided_phase, and decided_module add a column with the decision to a relation of facts: a struct of rule, reason,
--- and result (NULL and reason `none` if undecided). decided_without_launch decides phase and module for events without
--- a recorded launch, from the decisions for other events.
+-- attribution_rules() lists the rules, and the CASE branches below implement them; the first match wins. own_phase,
+-- decided_phase, and decided_module add a decision to each row of a relation: a struct of rule, reason, and result
+-- (reason `none` without a match). decided_without_launch decides for events without a recorded launch, from the
+-- decisions for other events.
 --
 -- Kind:   function
 -- Params:
@@ -129,8 +129,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
             WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
             WHEN own IS NOT NULL THEN own
-            -- With grad mode on, every op has a sequence number. It proves a forward pass only if
-            -- an op of that pass is linked to an autograd node.
+            -- With grad mode on, every op has a sequence number. The number proves a forward pass
+            -- only if an op of that pass is linked to an autograd node.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}
             WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
             WHEN kernel_phase IS NOT NULL
@@ -161,7 +161,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
                 THEN {rule: 15, reason: 'adjacent launches', phase: 'forward'}
-            -- A model that runs on another thread between two backward passes is not part of them.
+            -- A model that runs on another thread between two backward passes belongs to neither
+            -- pass.
             WHEN
                 label_before IN ('backward', 'recompute', 'derivative')
                 AND label_after IN ('backward', 'recompute', 'derivative')
@@ -177,7 +178,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             -- evaluation calls.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
                 THEN {rule: 20, reason: 'adjacent launches', phase: label_before}
-            -- Optimizers run no model, but work on gradients between a backward pass and the
+            -- Optimizers run no model. But work on gradients between a backward pass and the
             -- optimizer may contain GEMMs, and any work may precede the first zero_grad.
             WHEN
                 (

@@ -1,6 +1,6 @@
 -- Calls captured into graphs, with the kernel each one enqueues.
--- Calls between the start and the end of a capture are recorded, but their work runs only in replays. In
--- --capture files, calls outside a capture are included too, because they show which kernel an op launches.
+-- The work of captured calls runs only in replays. From files passed with `--capture`, calls outside a capture are
+-- included too, because they show which kernel an op launches.
 --
 -- Kind:     table
 -- Input:    launch WHERE contains(name, 'GraphLaunch')

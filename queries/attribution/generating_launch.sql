@@ -1,8 +1,8 @@
 -- Launches of prefill and decode passes in traces without phase ranges.
--- Covers only traces without training and with recorded shapes. A pass starts with the embedding of its tokens; the
--- number of tokens per sequence is the query length. A thread generates text if single-token passes follow a longer
--- pass that uses the same embedding table, or if they attend to more than one token. A pass ends when the
--- next one starts, but at most 1.5 times the longest interval between two starts of its kind later.
+-- Covers traces without training that have recorded shapes. A pass starts with the embedding of its tokens; the number
+-- of tokens per sequence is the query length. A thread generates text if single-token passes follow a longer pass with
+-- the same embedding table, or if single-token queries attend to several tokens. A pass lasts until the next one
+-- starts, but at most 1.5 times the longest such interval of its phase.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases

@@ -1,9 +1,9 @@
 -- Launch context: op, module, autograd node, and ranges around each launch and op.
--- Rows are launches, ops with a sequence number, all ops in traces without an accelerator, and allocator events. An
--- autograd node is linked to its forward op (and module): the latest op before the node with the same sequence number
--- on its forward thread. The profiler numbers forward threads; each number identifies the thread whose ops have most of
--- the sequence numbers. In a differentiated backward pass (create_graph=True), nodes lead to ops of the first forward
--- pass.
+-- Rows are launches, ops with a sequence number, all ops in traces without an accelerator, and allocator events. The
+-- forward op of an autograd node is the latest earlier op with the same sequence number on its forward thread, and
+-- provides its module. Nodes name that thread by a profiler number: it is the thread whose ops have most of the
+-- sequence numbers. If the backward pass is itself differentiated (create_graph=True), nodes are linked to ops of the
+-- first forward pass.
 --
 -- Kind:     table
 -- Input:    scratch.walked

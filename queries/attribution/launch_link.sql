@@ -1,7 +1,8 @@
 -- Launch and step of each device event.
 -- Events are linked by correlation ID. If several calls share an ID, the last call before the event is its launch, or
 -- else the nearest call. On cpu, each op is its own launch. Without a launch, the step comes from the op with the same
--- External id, or else from the linked events before and after it on the stream if both agree.
+-- External id. Without such an op, it comes from the linked events before and after it on the stream, if their steps
+-- are equal.
 --
 -- Kind:     table
 -- Input:    device_events

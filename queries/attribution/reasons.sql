@@ -1,6 +1,6 @@
--- GPU time by source of the phase and module, per device.
--- wall_ns adds up to the busy time for the phase reasons, and again for the module reasons. Analysis `why` explains
--- single events.
+-- GPU time by reason of the phase and of the module, per device.
+-- wall_ns of the phase reasons adds up to the busy time, and so does wall_ns of the module reasons. Analysis `why`
+-- explains single events.
 --
 -- Kind:     analysis
 -- Scope:    trace

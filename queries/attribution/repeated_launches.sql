@@ -1,7 +1,7 @@
 -- GPU events without a recorded launch, matched to the launched events they repeat.
 -- A section of a stream without launches is matched with a section that has launches and the same kernels in the same
--- order. Streams with too few distinct kernels, such as communication streams, are matched with the event at the same
--- position one to three steps later, if the names agree for 90 % of the events. Events without a match have no row.
+-- order. Streams with too few distinct kernels (communication) are matched by position, one to three steps later, if at
+-- least 90 % of the names agree. Events without a match have no row.
 --
 -- Kind:     table
 -- Input:    launch_link WHERE launch_id IS NULL
@@ -21,7 +21,7 @@ WITH numbered AS (
     WHERE d.trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
 ),
 
--- Events that alignment by kernel names does not match.
+-- Events without a match by kernel order.
 unaligned AS (
     SELECT n.*
     FROM numbered AS n

@@ -1,9 +1,9 @@
 -- Captured call that corresponds to each device event of a graph replay.
 -- A replay matches a capture if both have the same kernels, copies, and memsets in the same order. The order is by
 -- graph node number, or by time on a single stream. Kernel names of a capture come from its calls, or from the same op
--- with the same arguments elsewhere in the file. If several captures are identical (layers of a model), the nearest
--- replays that match only one capture determine which one it is. If the replays that match one capture differ in grid
--- size, they come from several captures, and none of them is matched.
+-- with the same arguments elsewhere in the file. Identical captures (layers of a model) are assigned in order, counted
+-- from the nearest replays that match only one capture. Replays of one capture that differ in grid size come from
+-- several captures and stay unmatched.
 --
 -- Kind:     table
 -- Input:    captured_call WHERE capture_id IS NOT NULL

@@ -1,6 +1,6 @@
 -- Attribution rules tried for a device event, and the deciding one.
--- The first rows of an event list its facts. The rules follow in order, up to the rule that decided. Select events by
--- `event_id` or `kernel`; of the matching events, the longest ones are shown.
+-- The first rows of an event list its facts. The rules follow in order, up to the rule that decided. `event_id` or
+-- `kernel` selects events; the longest matching ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    trace

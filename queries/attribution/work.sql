@@ -1,4 +1,4 @@
--- Busy and idle time of each device, one row per piece of a device event and per idle gap segment.
+-- Busy and idle time of each device: one row per device event piece or idle gap segment.
 -- wall_ns and idle_ns add up to the device window. `tracekit pivot` groups these rows. Idle segments have class and
 -- kind idle, the cause as reason, and the host context from idle_gap.
 --
