@@ -1,8 +1,8 @@
 -- Compute time by phase, op class, and type, with its roofline bound.
--- FLOPs and ideal bytes come from op shapes (`op_costs`), and the time from all compute kernels that the ops launched.
--- Work is memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Work that cannot be counted
--- has rows without op class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds use data-sheet
--- rates; columns measured_peak_… use rates of `tracekit bench`. Tensors in a cache can exceed the memory rate.
+-- FLOPs and ideal bytes come from op shapes (`op_costs`), and times from the compute kernels of the ops. Work is
+-- memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Work with unknown FLOPs has rows
+-- without op class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds use data-sheet rates;
+-- columns measured_peak_… use rates of `tracekit bench`. Work on cached tensors can exceed the memory bandwidth.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -10,7 +10,7 @@
 --   rank INTEGER, device VARCHAR, phase VARCHAR
 --   op_class                     VARCHAR  op class; NULL for uncounted work
 --   dtype                        VARCHAR  operand type; NULL for uncounted work
---   op_count                     BIGINT   number of ops; without known ops, of kernels
+--   op_count                     BIGINT   number of ops, or of kernels if the ops are unknown
 --   kernel_ns                    BIGINT   sum of durations, ns
 --   kernel_pct                   DOUBLE   share of the compute of the device, 0 to 100
 --   flops                        BIGINT

@@ -1,5 +1,5 @@
 -- Data type in which the kernels of an op compute.
--- An fp32 GEMM may compute in tf32, which has a different peak rate. The kernel name shows which.
+-- An fp32 GEMM may compute in tf32, which has a different peak rate. The kernel name shows the type.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,8 +1,8 @@
 -- Measured peak rates of each device, or the reason why they are missing.
--- Contains the highest rate of each kind from `--peak-rates`, or else from the run folder. Rates apply only to the
--- device they were measured on: the name and the number of SMs must match (a partition may have the name of the full
--- device), on a CPU the number of threads, and for collectives the number of machines. Rates from the command line also
--- apply to devices without a name.
+-- Contains the highest rate of each kind from `--peak-rates`, or else from the run folder. A rate applies only to
+-- devices with the same name and number of SMs, because a partition may have the name of the full device. On a CPU, the
+-- number of threads must match, and for collectives, the number of machines. Rates from the command line also apply to
+-- devices without a name.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -2,7 +2,7 @@
 -- GEMM ops with recorded shapes (mm, addmm, bmm, linear, grouped, scaled, …) are timed by all compute kernels that they
 -- launch. Other GEMM kernels have no size, and `reason` says why. The peak is the dense rate of the operand type
 -- (queries/rules/devices.toml), or the tf32 rate if an fp32 GEMM runs on a tf32 kernel. The measured peak is from
--- `tracekit bench`; a GEMM can exceed it if clocks are higher.
+-- `tracekit bench`; a GEMM at a higher clock can exceed it.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -14,7 +14,7 @@
 --   op_name                   VARCHAR  op; NULL outside ops
 --   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR
 --   layout                    VARCHAR  memory order of A and B (N row-major, T column-major, - neither); NULL if unknown
---   call_count                BIGINT   number of op calls; outside ops, of kernels
+--   call_count                BIGINT   number of op calls, or of kernels outside ops
 --   kernel_ns                 BIGINT   sum of durations, ns
 --   mean_ns                   DOUBLE   time per call, ns
 --   kernel_pct                DOUBLE   share of the device window, percent; above 100 if kernels overlap

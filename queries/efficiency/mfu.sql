@@ -1,9 +1,9 @@
 -- Model FLOPs utilization (MFU) of each step, per device.
--- MFU is the FLOPs of GEMMs, attention, and convolutions, relative to the dense peak rate over the step. It excludes
--- recompute; HFU includes it. If less than min_covered_pct of the time of these kernels has known FLOPs, both are
--- NULL, unless run.json has parameter counts: 4 N + 2 T FLOPs per token for N parameters, T of them trained. Without
+-- MFU is the FLOPs of GEMMs, attention, and convolutions as a share of the FLOPs at the dense peak rate in the same
+-- time. HFU includes recompute. If FLOPs are known for less than min_covered_pct of the kernel time, the parameter
+-- counts in run.json are used, or MFU is NULL. N parameters, T of them trained, need 4 N + 2 T FLOPs per token. Without
 -- steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, and columns measured_peak_… to rates
--- measured by `tracekit bench`.
+-- of `tracekit bench`.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -26,7 +26,7 @@
 --   hfu_pct                   DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if source is parameters
 --   work_mfu_pct              DOUBLE   MFU relative to work_ns; useful if the range of the last step ends long after its work
 --   run_mfu_pct               DOUBLE   MFU of an unprofiled step; NULL if none was measured
---   at_least_mfu_pct          DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is NULL, 0 to 100
+--   at_least_mfu_pct          DOUBLE   lower bound of MFU if mfu_pct is NULL: MFU of the known FLOPs, 0 to 100
 --   unknown_ops               VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
 --   reason                    VARCHAR  why MFU is not reported; else NULL
 --   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for dtype, FLOP/s
@@ -169,7 +169,7 @@ span AS (
 ),
 
 -- FLOPs per token: 2 N forward, 2 N for activation gradients, and 2 T for gradients of trained parameters. Tokens are
--- counted per data-parallel rank, because its tensor and pipeline ranks share the work.
+-- counted per data-parallel replica, because its tensor and pipeline ranks share the work.
 manifest AS (
     SELECT
         t.trace_id, r.precision AS dtype,

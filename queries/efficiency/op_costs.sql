@@ -1,8 +1,8 @@
--- Minimum FLOPs and bytes of ops by their shapes: op_costs('relation').
+-- Minimum FLOPs and bytes of ops, from their shapes: op_costs('relation').
 -- GEMM: 2 M N K × batch (grouped: M is the rows of all groups). Attention: 2 per query-key pair, head, and element in
 -- each of QK' and PV, times 2.5 for backward; causal attention counts only unmasked pairs. Convolution: 2 per output
 -- element, input channel, and kernel element. Other ops: the factor in `op_forms` per element. Bytes are ideal: each
--- input is read once, each output written once. Composite ops, copies inside such ops, and values above 2^53
+-- input is read once, and each output written once. Composite ops, copies inside composite ops, and values above 2^53
 -- (inexact in a DOUBLE) are not counted.
 --
 -- Kind:     function

@@ -10,7 +10,7 @@
 --   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided)
 --   heads   VARCHAR  dimension order of query, key, and value: bhsd or bshd
 --   causal  INTEGER  number of the argument that makes attention causal
---   seqs    INTEGER  number of the argument with sequence lengths; if set, shapes do not determine the pairs
+--   seqs    INTEGER  number of the argument with sequence lengths; if set, shapes do not determine the number of query-key pairs
 --   factor  DOUBLE   operations per element; for attention, FLOPs relative to the forward pass
 
 CREATE OR REPLACE MACRO op_forms() AS TABLE (

@@ -1,8 +1,8 @@
 -- Functions to look up measured peak rates.
 -- peak_rates(kind) lists rates of a kind, and peak_rate_reasons(kind) the reasons why devices have none. is_listed
--- joins both to the devices that ran (`*` matches all but cpu). peak_rate_gap returns why a device has no rate, even if
--- peak_rate_reasons has no row for it. collective_backend and is_reduce classify recorded collectives by name. RCCL
--- kernels have the same names as NCCL kernels.
+-- joins both to the devices that ran (`*` matches all but cpu). peak_rate_gap returns the reason why a device has no
+-- rate, even if peak_rate_reasons has no row for the device. collective_backend and is_reduce classify recorded
+-- collectives by name. RCCL kernels have the same names as NCCL kernels.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,7 +1,7 @@
 -- Accelerator of each trace, and whether its work was recorded.
 -- A trace without any sign of an accelerator has accelerator cpu, and its CPU ops count as the device work. If a trace
--- has launch calls, device descriptions, or device processes but no device work, its kernels were not recorded. Traces
--- without profiler categories are unknown. Ray timelines and DFTracer traces are recognized.
+-- has launch calls, device descriptions, or device processes but no device work, its kernels were not recorded. The
+-- accelerator of traces without profiler categories is unknown. Ray timelines and DFTracer traces are recognized.
 --
 -- Kind:     table
 -- Columns:

@@ -1,8 +1,8 @@
 -- Self time of CPU ops, which counts as device work in traces without accelerator work.
 -- Time belongs to the innermost open op, so an op that nested work interrupts has several pieces. A collective is
 -- always one piece. Autograd nodes and Python ranges are host time and count as idle. The SELECT is the input of
--- native/self_time.c, which tracks the nesting depth per thread, so no time is lost if ops overlap without nesting. If
--- an accelerator was used but its work was not recorded, runtime calls are included too.
+-- native/self_time.c. It tracks the nesting depth per thread, so no time is lost if ops overlap without nesting. If an
+-- accelerator was used but its work was not recorded, runtime calls are included too.
 --
 -- Kind:     table
 -- Access:   private
@@ -33,8 +33,8 @@ WHERE
         )
         OR (is_annotation(category) AND regexp_matches(name, '^(gloo|mpi|ucc|ccl|xccl):'))
     )
--- Of spans with the same start and end, choose the outer one as in table nesting, independent of
--- the order in the file.
+-- If spans have the same start and end, the outer one comes first, as in table nesting, whatever
+-- their order in the file.
 ORDER BY
     trace_id, pid, tid, ts_ns, dur_ns DESC,
     CASE WHEN is_annotation(category) THEN 1 WHEN is_op(category) THEN 2 ELSE 3 END,

@@ -1,7 +1,8 @@
 -- Device events with exclusive busy time: kernels, copies, and memsets; on cpu, pieces of ops.
 -- Each busy nanosecond of a device belongs to one event. Compute takes precedence over communication, and communication
--- over copies; then start, end, stream, and correlation decide, so results do not depend on file order. wall_ns adds up
--- to the busy time. For comm and memcpy, it is the exposed part. native/owned_time.c computes kind_wall_ns and wall_ns.
+-- over copies. Among events of one kind, start, end, stream, and correlation decide, so file order does not matter.
+-- wall_ns adds up to the busy time; for comm and memcpy, it is the exposed part. native/owned_time.c computes
+-- kind_wall_ns and wall_ns.
 --
 -- Kind:      table
 -- Columns:

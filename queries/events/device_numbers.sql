@@ -1,8 +1,8 @@
--- Functions that map the device numbers in a file to the device numbers of its kernels.
--- In ROCm, the device number of a kernel is the agent number, which includes CPUs. Device descriptions and allocator
--- events use torch's numbers. If the file describes as many devices as have work, the two numberings are matched in
--- order; likewise for the devices of allocator events. newer_kernels() lists traces with kernels built for a later
--- architecture than the devices that the file names, so those names are wrong.
+-- Functions that map other device numbers in a file to the device numbers of kernels.
+-- ROCm numbers the device of a kernel as an agent, and CPUs are agents too. Device descriptions and allocator events
+-- use torch's numbers. If both sides have the same number of devices, devices are matched in order. newer_kernels()
+-- lists traces whose kernels were built for a later architecture than the devices named in the file; those names are
+-- wrong.
 --
 -- Kind:     function
 -- Columns:

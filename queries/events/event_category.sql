@@ -16,7 +16,7 @@ CREATE OR REPLACE MACRO is_launch_call(category) AS (
     )
 );
 
--- Runtime calls with other names, including the profiler's own, launch nothing, so they do not
+-- Runtime calls with other names launch nothing, including the profiler's own calls. They do not
 -- prove that device work was launched.
 CREATE OR REPLACE MACRO is_launch_of_work(category, name) AS (
     is_launch_call(category)
@@ -41,9 +41,9 @@ CREATE OR REPLACE MACRO is_known_category(category) AS (
     )
 );
 
--- Module in the arguments of a kernel: module_fqn of annotated CUDA graphs
--- (torch.cuda.graph_annotations, torch 2.12 and later), or the scopes between the root and the
--- kernel in call_stack of Triton's Proton.
+-- Module in the arguments of a kernel. Annotated CUDA graphs (torch.cuda.graph_annotations, torch
+-- 2.12 and later) have module_fqn; Triton's Proton has the scopes from the root to the kernel in
+-- call_stack.
 CREATE OR REPLACE MACRO annotated_module(args) AS
 coalesce(
     args ->> '$.module_fqn',

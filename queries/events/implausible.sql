@@ -1,8 +1,7 @@
 -- Records with implausible times, and the durations that count instead.
--- Determined before anything else is derived. Excluded records are in view `left_out` instead of `event`.
--- outlasts_recording and outlasts_next apply only to single records or to at most 1 % of the work. If more records are
--- affected, the clock is wrong, so all records count fully and `health` reports a warning. The problems are listed
--- below.
+-- Computed before all other derived tables. Excluded records are in view `left_out` instead of `event`.
+-- outlasts_recording and outlasts_next apply only if they affect one record or at most 1 % of the work. Otherwise the
+-- clock is wrong, all records count fully, and `health` warns. The problems are listed below.
 --
 -- Kind:     table
 -- Columns:
@@ -59,7 +58,7 @@ extent AS (
     GROUP BY trace_id
 ),
 
--- The medians matter only if times are far apart. They are computed per process because hosts have
+-- Medians are needed only if times are far apart. They are computed per process because hosts have
 -- different clocks.
 process_middle AS (
     -- Use the time of a record, never a time between two records, so that records around it are
@@ -246,8 +245,7 @@ judged AS (
     LEFT JOIN pause AS p USING (trace_id)
 ),
 
--- Next work on the stream. Duplicates are adjacent. Zero-length work says nothing about adjacent
--- work.
+-- Next work on the stream. Duplicates are adjacent. Zero-length work does not limit adjacent work.
 followed AS (
     SELECT
         *,
@@ -372,7 +370,7 @@ result AS (
         AND correlation <> next_correlation
 ),
 
--- Problems with too many records to be single errors.
+-- Problems that affect too many records to be single errors.
 common AS (
     SELECT trace_id, f.problem
     FROM result AS f

@@ -27,7 +27,8 @@ begun AS (
     GROUP BY part, ts_ns
 ),
 
--- The spans that start while a span is open have consecutive positions, so positions replace times.
+-- The spans that start while a span is open have consecutive positions, so compare positions
+-- instead of times.
 opened AS (
     SELECT
         outside.part, outside.position AS id,

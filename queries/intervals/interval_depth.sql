@@ -1,5 +1,5 @@
 -- Number of open intervals over time, per partition: interval_depth('relation').
--- Each row is the time from one boundary to the next. Where intervals touch, a zero-length piece counts both as open.
+-- Each row is the time from one boundary to the next. Where two intervals touch, a zero-length row counts both as open.
 -- Cost: one sort per partition.
 --
 -- Kind:   function

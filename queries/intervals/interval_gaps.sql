@@ -1,5 +1,5 @@
 -- Gaps between intervals of each partition, with the intervals around them: interval_gaps('relation').
--- Gap lengths add up to the window minus the union. Cost: one sort per partition.
+-- Gap lengths add up to the window minus the union of the intervals. Cost: one sort per partition.
 --
 -- Kind:   function
 -- Params:

@@ -1,7 +1,7 @@
 -- Innermost open span at each of the given times: interval_innermost('time_points', 'spans').
 -- The innermost span is the one that started last, or the shortest of equal starts. Spans may overlap without nesting;
 -- times without an open span have no row. Two ASOF joins find the range of numbered times inside each span. A segment
--- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length, so the cost is one
+-- tree (aligned blocks of 1, 2, 4, … numbers) covers each range with at most two blocks per length. The cost is one
 -- sort at any nesting depth.
 --
 -- Kind:   function

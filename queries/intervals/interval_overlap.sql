@@ -1,5 +1,5 @@
--- Length of each interval that another relation covers: interval_overlap('pieces', 'cover').
--- Looks up running totals of the covered length at both ends (ASOF join) and subtracts them.
+-- Covered length of each interval: interval_overlap('pieces', 'cover').
+-- The length is the difference of running totals of the union of `cover` at both ends (ASOF joins).
 --
 -- Kind:     function
 -- Params:

@@ -1,6 +1,6 @@
--- Start of the time that an interval owns, if the first of concurrent intervals owns the time.
--- An interval owns its time after the latest end of all previous intervals. Owned times are disjoint and add up to the
--- union.
+-- Start of the part of an interval that no earlier interval covers.
+-- An interval owns the time from the latest end of all previous intervals to its own end. Owned parts are disjoint and
+-- add up to the union of all intervals.
 --
 -- Kind:     function
 -- Params:

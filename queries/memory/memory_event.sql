@@ -1,8 +1,8 @@
 -- Allocations and releases of memory blocks, with their attribution and category.
 -- One row per allocator event with an address ([memory] events). A block lives until the next event with its address.
--- Phase and module follow the attribution rules. If the launch context gives no phase, the phase comes from the next
--- (or else previous) work launched by the thread; in allocator histories, it comes from the call stack. The category
--- follows from the lifetime of the block; see the final CASE.
+-- Phase and module follow the attribution rules. If the launch context has no phase, the next or else the previous work
+-- of the thread decides; in allocator histories, the call stack. The category follows from the lifetime of the block;
+-- see the final CASE.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -27,7 +27,7 @@
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL) AND (category IS NULL) = (bytes < 0)
 -- Invariant: end_place IS NULL OR (end_place > place AND bytes > 0)
 
--- Read columns here once, because the view extracts each column from the JSON of the event.
+-- Read the columns here once, because the view parses them from the JSON of each event.
 WITH recorded AS MATERIALIZED (
     SELECT
         trace_id, event_id, pid, tid, ts_ns, device_type, device_id, address, bytes,

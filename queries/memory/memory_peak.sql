@@ -1,4 +1,4 @@
--- Memory in use at the peak of each device, by category, phase, module, op, and line at once.
+-- Memory in use at the peak of each device, by combination of category, phase, module, op, and line.
 -- Rows add up to the peak. One row, (before the recording), contains all memory allocated before the recording.
 --
 -- Kind:     analysis

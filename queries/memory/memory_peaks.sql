@@ -1,5 +1,5 @@
 -- Peak memory and unused reserved memory of each device.
--- Caching and fragmentation cause unused reserved memory.
+-- Reserved memory is unused because of caching and fragmentation.
 --
 -- Kind:     analysis
 -- Scope:    trace
