@@ -8,6 +8,6 @@
 CREATE OR REPLACE MACRO bus_factor(class, group_size) AS
 wire_factor(collective_of(class), group_size);
 
--- Pattern of range names with the purpose of a collective in parentheses, such as `FSDP::all_gather
--- (layers.1)`.
+-- Pattern of range names that show the purpose of a collective in parentheses:
+-- `FSDP::all_gather (layers.1)`.
 CREATE OR REPLACE MACRO comm_label() AS '^\w+::\w+ \((.+)\)$';

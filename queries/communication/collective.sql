@@ -1,4 +1,4 @@
--- Functions that classify collectives by name and compute their bus bandwidth factor as in nccl-tests.
+-- Functions for the class of a collective, by name, and for its bus bandwidth factor as in nccl-tests.
 -- Recognizes names of c10d ops (c10d::_allgather_base_), NCCL records (_allgather_base, all_to_allv), and backend
 -- ranges (nccl:all_reduce).
 --

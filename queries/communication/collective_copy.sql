@@ -48,7 +48,7 @@ called AS (
         )
 ),
 
--- Calls of a thread nest, so the innermost open call is the last of the previous calls that is
+-- Calls of a thread are nested, so the innermost open call is the latest previous call that is
 -- still open.
 around AS (
     SELECT

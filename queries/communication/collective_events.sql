@@ -1,9 +1,9 @@
 -- Collectives on each device, with process group, message size, and bus factor.
--- One row per device event of kind comm. The details come from the kernel's arguments, or else from the
--- record_param_comms, the backend's range (nccl:all_reduce), and the c10d op around the launch. The message is the
--- input, or the output of all-gathers. On cpu, a collective has two rows: the c10d op and the backend's span. The span
--- takes the class of the latest matching op because gloo runs a reduce-scatter as an all-reduce. is_transfer marks the
--- row that represents the collective.
+-- One row per device event of kind comm. Details come from the kernel's arguments, or else from the record_param_comms
+-- event, the backend's range (nccl:all_reduce), or the c10d op around the launch. The message is the input; for
+-- all-gathers, the output. On cpu, a collective has two rows: the c10d op and the backend's span. The span has the
+-- class of the latest matching op, because gloo runs a reduce-scatter as an all-reduce. is_transfer marks the row that
+-- represents the collective.
 --
 -- Kind:     table
 -- Input:    device_events WHERE kind = 'comm'
@@ -22,7 +22,7 @@
 --   seq           BIGINT                            sequence number within the group (Seq)
 --   dtype         VARCHAR                           element type
 --   message_bytes  BIGINT
---   bus_factor    DOUBLE                            share of the message that crosses the links of a rank
+--   bus_factor    DOUBLE                            ratio of bus bandwidth to algorithm bandwidth
 --   reason        VARCHAR                           why message_bytes or group_size is unknown; else NULL
 --   ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
 --   kind_wall_ns  BIGINT                            part of the union of communication on the device, ns

@@ -1,6 +1,6 @@
 -- Single collectives with size and bandwidth, the longest first.
--- Definitions as in `communication`, which sums these rows. On cpu, a collective has two rows, and only the row
--- of the backend's span has bytes and bandwidth.
+-- `communication` sums these rows and defines the figures. On cpu, a collective has two rows, and only the row of the
+-- backend's span has bytes and bandwidth.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -28,7 +28,7 @@
 --   bus_bytes_per_s        DOUBLE
 --   reason                 VARCHAR  why a bandwidth is missing; else NULL
 --   label                  VARCHAR  purpose in the name of the range around the launch, such as a layer
---   span_of                VARCHAR  transfer; or call for the op of a separate transfer (cpu), and for each further copy
+--   span_of                VARCHAR  transfer; call for a row without bytes: a c10d op (cpu), or a further copy of the same collective
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- View:

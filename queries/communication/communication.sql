@@ -1,9 +1,9 @@
 -- Time, overlap, and bandwidth of collectives, per device.
--- Bus bandwidth is bytes / duration times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
--- all-to-all, and 1 for the rest. The message is the input, or the output of all-gathers. Bandwidths cover collectives
--- with known arguments. On cpu, both the c10d op and the backend's span count as time, but only the span counts as a
--- call with bytes. The measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend,
--- and group size.
+-- Bus bandwidth is bytes / duration, times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
+-- all-to-all, and 1 for the rest. The message is the input; for all-gathers, the output. Bandwidths cover collectives
+-- of known size. On cpu, the time of both the c10d op and the backend's span counts, but only the span counts as a call
+-- with bytes. The measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend, and
+-- group size.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -27,7 +27,7 @@
 --   message_bytes                  BIGINT   sum of message sizes, bytes
 --   algorithm_bytes_per_s          DOUBLE
 --   bus_bytes_per_s                DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
---   kernel_count                   BIGINT   number of device events; above call_count if the op (on cpu) or several copies count too
+--   kernel_count                   BIGINT   number of device events; above call_count if c10d ops (on cpu) or several copies per collective count too
 --   sized_ns                       BIGINT   sum of durations of collectives with known message size, ns; NULL if 0
 --   reason                         VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
 --   label                          VARCHAR  purpose given by ranges, if by_label

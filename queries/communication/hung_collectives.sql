@@ -1,8 +1,8 @@
 -- Collectives that some ranks did not enter or finish, or called differently.
 -- Each row is a collective or an unfinished point-to-point call in flight recorder dumps. A rank is missing if its last
--- call in the group came earlier, or if its complete dump has no call in the group. Calls that have been overwritten in
+-- call in the group came earlier, or if its complete dump has no call in the group. Calls that later calls overwrote in
 -- a dump are ignored. Calls with the same sequence number are one coalesced collective. Sizes of all_to_all, scatter,
--- and *_v may differ, as may types of scatter and broadcast. Gloo records only that a call has ended.
+-- and *_v may differ, and so may types of scatter and broadcast. A gloo call is finished if its record is retired.
 --
 -- Kind:     analysis
 -- Scope:    run

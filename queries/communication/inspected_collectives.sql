@@ -1,7 +1,7 @@
 -- Bandwidth of collectives in NCCL inspector logs.
 -- NCCL logs only the last finished collective of each interval; spanned_count also includes the collectives that were
--- not logged. Times are integral µs on the clock named by timing_source. The message is the data of one rank. Algorithm
--- bandwidth of all-gather and reduce-scatter counts the data of all ranks.
+-- not logged. Times are integral µs on the clock named by timing_source. The message is the data of one rank; for
+-- all-gather and reduce-scatter, algorithm bandwidth counts the data of all ranks.
 --
 -- Kind:     analysis
 -- Scope:    trace

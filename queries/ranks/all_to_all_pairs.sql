@@ -1,6 +1,6 @@
 -- Bytes sent by all-to-alls from each rank to each other rank.
 -- The rows are the cells of a heat map. The size of each part of a message follows from the recorded split sizes
--- (In/Out split size); if the call has none, all parts are equal. Sent bytes come from the trace of the source,
+-- (In/Out split size). Without split sizes, all parts are equal. Sent bytes come from the trace of the source, and
 -- received bytes from the trace of the destination. Calls with truncated splits or ranks are excluded.
 --
 -- Kind:     analysis

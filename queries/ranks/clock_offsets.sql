@@ -1,8 +1,8 @@
 -- Clock offset of each rank, estimated from the ends of collectives.
 -- All ranks leave an all-reduce, all-gather, reduce-scatter, or all-to-all at about the same time. The offset is the
 -- median difference between the end on a rank and the median end, over collectives that all ranks recorded. The error
--- is the largest spread of these differences on any rank. It covers uneven exits and clock drift. No other analysis
--- compares times of different ranks.
+-- is the largest spread of these differences on any rank; it covers uneven exits and clock drift. Only the dependency
+-- graph and exports compare times of different ranks, with these offsets.
 --
 -- Kind:     analysis
 -- Scope:    run

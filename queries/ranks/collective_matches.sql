@@ -1,8 +1,8 @@
 -- Collectives matched across ranks, with the wait and transfer time of each rank.
 -- Collectives are matched by process group and sequence number if recorded. Otherwise, they are matched by order within
--- group and class, if the count is the same on all ranks. A send matches the receive with the same order number between
--- the two ranks. The last rank to arrive has the shortest duration, which is the transfer time; the excess of other
--- durations is wait. Clocks of different ranks are not compared.
+-- group and class, if the count is the same on all ranks. The n-th send between two ranks matches the n-th receive. The
+-- last rank to arrive has the shortest duration, which is the transfer time. The rest of a longer duration is wait.
+-- Clocks of different ranks are not compared.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -22,14 +22,14 @@
 --   wait_ns         BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
 --   is_last         BOOLEAN  this rank arrived last; NULL if not matched
 --   reason          VARCHAR  why the collective is not matched; else NULL
---   own_ns          BIGINT   time from the end of all previous communication on the device, ns; 0 for the first
+--   own_ns          BIGINT   time from the end of all previous communication on the device to the start, ns; 0 for the first collective
 --   is_first        BOOLEAN  first collective of the device
 --   sender_rank     BIGINT   sender of a send/receive pair
 --   receiver_rank   BIGINT   receiver of a send/receive pair
 --   ts_ns           BIGINT   start on the rank's clock, ns
 --   end_ns          BIGINT   end on the rank's clock, ns
 --   wall_ns         BIGINT   exposed part of the duration, ns
---   bus_factor      DOUBLE   share of the message that crosses the links of a rank
+--   bus_factor      DOUBLE   ratio of bus bandwidth to algorithm bandwidth
 
 WITH listed AS (
     SELECT trace_id, pg_name, min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key

@@ -1,6 +1,6 @@
 -- Collectives with the longest waits between ranks, and their stragglers.
 -- One row per matched collective, and one per group, class, and reason for unmatched collectives. The rank with the
--- shortest duration arrived last; the excess of the other durations is wait. If traces are missing (rank_count below
+-- shortest duration arrived last; the rest of a longer duration is wait. If traces are missing (rank_count below
 -- expected_count), the actual straggler may be one of the missing ranks.
 --
 -- Kind:     analysis

@@ -10,7 +10,7 @@
 --   load_bytes       BIGINT   load of the rank, bytes
 --   mean_load_bytes  DOUBLE   mean load of the group, bytes
 --   load_pct         DOUBLE   load_bytes / mean_load_bytes, percent
---   imbalance_pct    DOUBLE   excess of the largest load of the group over the mean, percent
+--   imbalance_pct    DOUBLE   (largest load of the group - mean) / mean, percent
 --   is_most_loaded   BOOLEAN  the rank has the largest load of the group
 -- Invariant: load_bytes >= 0 AND imbalance_pct >= 0 AND (is_most_loaded OR load_pct <= 100 + imbalance_pct)
 -- Empty: no all-to-all was recorded with its sizes by all ranks of its group

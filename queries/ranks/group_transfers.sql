@@ -1,6 +1,6 @@
 -- Transfer time and bandwidth per process group, message class, and size.
--- Groups are compared with groups of the same purpose, size, and number of machines. Collectives with a missing rank
--- are excluded because that rank may have arrived last.
+-- Each group is compared with groups of the same purpose, size, and number of machines. Collectives that lack a rank
+-- are excluded, because that rank may have arrived last.
 --
 -- Kind:     analysis
 -- Access:   private

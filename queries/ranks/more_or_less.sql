@@ -1,4 +1,4 @@
--- Text "more X" or "less X", by the sign of a difference of levels.
+-- Text "more X" or "less X" for a difference of two levels (rank_groups).
 --
 -- Kind:   function
 -- Access: private

@@ -1,6 +1,6 @@
 -- Kinds of parallelism, with process groups and communication cost.
--- One row per kind and size of process group. The kind comes from the description of the group, or else from its
--- traffic, or else from the layout of its ranks. Times cover collectives that are matched on all ranks.
+-- One row per kind and size of process group. The kind comes from the description of the group, from its traffic, or
+-- from the layout of its ranks, in this order. Times cover collectives that are matched on all ranks.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,7 +1,7 @@
 -- Ranks of each process group, with the kind of parallelism of the group.
 -- The kind comes from the description, or else from the traffic (send/receive: pipeline, all-to-all: expert), or else
--- from the layout (adjacent ranks: tensor, others: data). A group of all ranks without a description is the world
--- group, or a pipeline if each rank sends only to its neighbors.
+-- from the layout (adjacent ranks: tensor, others: data). A group of all ranks that has no description is the world
+-- group, or a pipeline if each rank sends only to adjacent ranks.
 --
 -- Kind:     table
 -- Created:  on demand

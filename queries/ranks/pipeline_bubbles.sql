@@ -1,8 +1,8 @@
--- Pipeline bubbles by stage, with the schedule they fit.
--- A bubble is exposed wait for other stages, in sends, receives, and collectives across stages. GPipe and 1F1B cost at
--- least (stages - 1) / (micro-batches + stages - 1). The schedule follows from the number of forward passes that a
--- stage sends before the first gradients return: all of them in GPipe, one per remaining stage in 1F1B. Detecting it
--- requires sends and receives with a recorded peer.
+-- Pipeline bubbles by stage, with the schedule.
+-- A bubble is exposed time in which a rank waits for other stages, in sends, receives, and collectives across stages.
+-- GPipe and 1F1B have bubbles of at least (stages - 1) / (micro-batches + stages - 1) of a step. They differ in the
+-- forward passes that a stage sends before the first gradients return: all in GPipe, one per remaining stage in 1F1B.
+-- The schedule is known only if the peers of sends and receives are recorded.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -34,7 +34,7 @@ WITH stage AS (
     GROUP BY rank
 ),
 
--- A group with ranks of several stages waits for all of them.
+-- A collective of a group that spans several stages waits for all of them.
 crossing AS (
     SELECT m.pg_name, m.group_key
     FROM parallel_members AS m

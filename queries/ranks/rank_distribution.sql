@@ -1,6 +1,6 @@
 -- Distribution of each part of the time over ranks, with the extreme ranks.
 -- Parts are the parts of the timeline, the mean step, waits in collectives, own time between collectives, and busy time
--- by phase. Quantiles are nearest-rank. Of ranks with equal values, the lowest is named.
+-- by phase. Quantiles are nearest-rank. If ranks have equal values, the lowest rank is named.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,7 +1,7 @@
 -- Groups of ranks with similar timelines.
--- Ranks of a group have the same pipeline stage and phases, and each part of their timelines is on the same level.
--- Levels result from sorting all ranks by a part: a new level starts where the next rank takes longer by more than
--- apart_pct of the median window.
+-- Ranks of a group have the same pipeline stage and phases, and the same level for each part of the timeline. Ranks are
+-- sorted by a part to find its levels. A new level starts where the next rank takes longer by more than apart_pct of
+-- the median window.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -34,7 +34,8 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     known AS (
         SELECT
             *,
-            -- If each process sees only one device, all devices have number 0 and show no layout.
+            -- If each process sees only one device, every device number is 0 and the layout is
+            -- unknown.
             max(device_number) OVER () > 0 AND bool_and(device_number <= rank) OVER ()
                 AS has_layout
         FROM placed

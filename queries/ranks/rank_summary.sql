@@ -1,4 +1,4 @@
--- Time breakdown of each rank, with the waits it had and caused.
+-- Time breakdown of each rank, with its waits and the waits it caused.
 -- Waits come from matched collectives, by comparing durations instead of clocks of different ranks. Ranks without a
 -- trace have no row.
 --

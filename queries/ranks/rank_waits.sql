@@ -86,7 +86,7 @@ own AS (
         any_value(stage) AS stage,
         sum(own_ns)::BIGINT AS own_ns,
         max(late_ns) AS late_ns,
-        -- Of equal delays, the first.
+        -- If delays are equal, use the first.
         arg_max(
             {'class': class, 'pg_name': pg_name, 'number': number},
             (late_ns, -number, place_key)

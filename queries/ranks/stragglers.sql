@@ -1,8 +1,8 @@
 -- Ranks, nodes, and links that are slower than their peers.
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
--- (1.4826 × median absolute deviation) and by 1 %. A link is an outlier if its transfer time exceeds the median of its
--- peers by six of these and by 10 %. If most ranks of a node are outliers, the node replaces them. If at least half of
--- the ranks of a stage are similarly slow, one row of kind `ranks` lists them. Needs four ranks or three groups.
+-- (1.4826 × median absolute deviation) and by 1 %. For the transfer time of a link, the limits are six robust standard
+-- deviations and 10 %. If most ranks of a node are outliers, the node is reported instead. If at least half of the
+-- ranks of a stage are similarly slow, one row of kind `ranks` lists them. Needs four ranks or three groups.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,7 +12,7 @@
 --   name                  VARCHAR    name of the rank, node, or link
 --   ranks                 INTEGER[]  ranks concerned; for links, the pair, or the first rank of the group
 --   node                  VARCHAR    machine; NULL if unknown or if there are several
---   delay_ns              DOUBLE     excess over the median of the peers, ns; for kinds node and ranks, median over the slow ranks
+--   delay_ns              DOUBLE     excess over the median of the peers, ns; for kinds node and ranks, median excess of the slow ranks
 --   like_ns               DOUBLE     median of the peers, ns
 --   delay_pct             DOUBLE     delay_ns / like_ns, percent
 --   limit_ns              DOUBLE     delay_ns from which a rank is an outlier, ns; NULL for links

@@ -1,7 +1,7 @@
 -- Waits for late ranks, by straggler and process group.
--- A wait is the excess of the duration of a collective over its shortest duration on any rank; clocks of different
--- ranks are not compared. passed_on_ns is the part of the wait that the straggler causes only because it waited for
--- behind_rank itself.
+-- A wait is the duration of a collective minus its shortest duration on any rank; clocks of different ranks are not
+-- compared. passed_on_ns is the part of the wait that behind_rank caused: the straggler was late because it had waited
+-- for that rank.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -15,7 +15,7 @@
 --   class                 VARCHAR  class of the collectives, as in table kernel_class
 --   match_count           BIGINT   number of collectives in which other ranks waited for the straggler
 --   wait_ns               BIGINT   sum of waits of other ranks, ns
---   passed_on_ns          BIGINT   part explained by waits of the straggler itself since the previous collective of the group, ns
+--   passed_on_ns          BIGINT   part explained by waits of the straggler since the previous collective of the group, ns
 --   behind_rank           INTEGER  rank that the straggler mostly waited for; NULL if none
 --   waiting_rank_count    BIGINT   number of ranks that waited; of devices if the ranks are unknown
 --   longest_waiting_rank  INTEGER  rank with the longest single wait
