@@ -21,7 +21,7 @@
 --   high_ns               DOUBLE   upper bound of the confidence interval of the median, ns
 --   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
 --   algorithm_bytes_per_s DOUBLE
---   bus_factor            DOUBLE   share of the message that crosses the slowest link
+--   bus_factor            DOUBLE   ratio of bus bandwidth to algorithm bandwidth
 --   bus_bytes_per_s       DOUBLE
 --   low_bus_bytes_per_s   DOUBLE   bus bandwidth at high_ns, bytes/s
 --   high_bus_bytes_per_s  DOUBLE   bus bandwidth at low_ns, bytes/s

@@ -9,7 +9,7 @@
 --   device       VARCHAR  cpu or cuda:0
 --   device_name  VARCHAR
 --   op           VARCHAR  empty_kernel, graph_replay, stream_sync, or op_call
---   series       VARCHAR  number of kernels of a graph (kernels_10), or what a synchronization waits for
+--   series       VARCHAR  number of kernels of a graph (kernels_10), or the work that a synchronization waits for
 --   timer VARCHAR, median_ns DOUBLE
 --   low_ns       DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
 --   high_ns      DOUBLE   upper bound of the confidence interval of the median, ns

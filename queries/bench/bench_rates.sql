@@ -5,7 +5,7 @@
 -- Kind:     function
 -- Access:   private
 -- Params:
---   op             VARCHAR  what was measured: mm, d2d, all_reduce, …
+--   op             VARCHAR  measured op: mm, d2d, all_reduce, …
 --   m              BIGINT   rows of the output
 --   n              BIGINT   columns of the output
 --   k              BIGINT   inner dimension

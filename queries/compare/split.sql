@@ -1,8 +1,8 @@
 -- Busy and idle time of each step in detail, for `tracekit compare`.
--- Busy rows are keyed by class, phase, module, op with shape, and name. Idle rows are keyed by cause, phase, module,
--- and the op that kept the CPU busy. Work and gaps are split at the start of each step on the device, so wall_ns adds
--- up to the length of each step and to the window. Idle time before the first work or after the last work of the device
--- has the cause before_first_work or behind_last_work.
+-- Busy time is grouped by class, phase, module, op with shape, and name. Idle time is grouped by cause, phase, module,
+-- and the op that kept the CPU busy. Work and gaps are split at the start of each step on the device. wall_ns therefore
+-- adds up to the length of each step and to the window. Idle time before the first work or after the last work of the
+-- device has the cause before_first_work or behind_last_work.
 --
 -- Kind:     analysis
 -- Scope:    trace

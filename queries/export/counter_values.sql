@@ -1,7 +1,7 @@
 -- Counter values over time: counter_values('walls', 'facts', 'queues').
--- The counters are the queue length per stream; cumulative exposed communication (ns); FLOP/s and bytes/s of the
--- current op or copy; allocated and reserved memory; tokens and requests in the batch; and sampled counters by name.
--- Rates are 0 where they are unknown because a counter always has a value. Between steps, tokens and requests are 0.
+-- Counters: queue length per stream; cumulative exposed communication (ns); FLOP/s and bytes/s of the current op or
+-- copy; allocated and reserved memory; tokens and requests in the batch; and sampled counters by name. An unknown rate
+-- is 0, because a counter always has a value. Between steps, tokens and requests are 0.
 --
 -- Kind:     function
 -- Params:

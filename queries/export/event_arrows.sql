@@ -1,7 +1,7 @@
 -- Arrows between related events: event_arrows('flows', 'links', 'nodes').
--- Arrows lead from launch to device event, from forward op to backward node, and along the flows of the file whose ends
--- lie on events. Each end of a flow is assigned to the shortest event of its thread that starts at the same time, or
--- else to the innermost event that contains it.
+-- Arrows lead from launch to device event and from forward op to backward node. Flows of the file are arrows too if
+-- both ends are on events. An end of a flow is on the shortest event of its thread that starts at the same time, or
+-- else on the innermost event around it.
 --
 -- Kind:     function
 -- Params:
@@ -64,8 +64,8 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
         SELECT * FROM interval_innermost('held_end', 'holding_span')
     ),
 
-    -- Connect the end of an arrow to the latest flow start (`s`) or flow step (`t`) before it, or
-    -- to the first flow start if there is none before it.
+    -- Connect the end of an arrow to the latest earlier flow start (`s`) or flow step (`t`), or
+    -- else to the first flow start.
     sorted AS (
         SELECT
             f.trace_id, f.category, f.ph, p.span_id,

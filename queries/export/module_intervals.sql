@@ -42,9 +42,9 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         SEMI JOIN section AS s USING (trace_id, module_id)
     ),
 
-    -- All enclosing modules of each module, including itself. For modules below depth 100, only the
-    -- enclosing modules down to that depth are listed. In tree order, the enclosing module at a
-    -- given depth is the last module at that depth so far.
+    -- All enclosing modules of each module, including itself. Only enclosing modules down to depth
+    -- 100 are listed. In tree order, the enclosing module at a given depth is the latest module at
+    -- that depth.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
         FROM worked AS w

@@ -1,6 +1,6 @@
 -- Queueing, prefill, and decode times of each serving request: request_intervals().
--- A request is queued from sending to its first step (if recorded), then in prefill until its first token, then in
--- decode. Times are Unix time on the client's clock.
+-- A request is queued from the time at which it is sent to its first step (if recorded). It is then in prefill until
+-- its first token, and then in decode. Times are Unix time on the client's clock.
 --
 -- Kind:     function
 -- Columns:

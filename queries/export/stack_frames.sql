@@ -1,4 +1,4 @@
--- Host spans with their parent, own time, and launched GPU work.
+-- Host spans with their parent, self time, and launched GPU work.
 -- Per thread, host_ns adds up to the time with an open span. wall_ns adds up to the busy time of the devices. Work
 -- without a recorded launch has a row without a span.
 --

@@ -1,6 +1,7 @@
 -- Device event that owns each part of a device window: wall_intervals('work').
--- The intervals tile the window. Compute takes precedence over communication, communication over copies, and then the
--- event that started earlier. Lengths add up to wall_ns of device_events. Intervals without an event are idle time.
+-- The intervals tile the window. Compute takes precedence over communication, and communication over copies; among
+-- events of one kind, the one that started first takes precedence. Lengths add up to wall_ns of device_events.
+-- Intervals without an event are idle time.
 --
 -- Kind:     function
 -- Params:

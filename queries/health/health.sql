@@ -1,15 +1,15 @@
 -- Data-quality checks of a trace, one row per metric.
--- If a trace does not support a metric, the value is NULL, and the meaning gives the reason.
+-- If a trace lacks the data for a metric, its value is NULL, and `meaning` gives the reason.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
 --   rank      INTEGER  global rank; NULL if unknown
---   metric    VARCHAR  what was checked
+--   metric    VARCHAR  name of the check
 --   value     DOUBLE   value; NULL if unknown
 --   unit      VARCHAR  count, ns, or pct
 --   severity  VARCHAR  ok, note, or warn
---   meaning   VARCHAR  what the value means for the results
+--   meaning   VARCHAR  effect of the value on the results
 -- View:
 --   browse  key=7 menu=health title="Health: data-quality checks" first=severity:warn,note,ok
 --           columns=severity,metric,value,unit,meaning,rank

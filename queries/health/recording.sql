@@ -1,7 +1,6 @@
 -- Profiler overhead, incomplete events, and host clock resolution of each trace.
--- A thread cannot start two calls at the same time. If more than 10 % of the launch calls of a trace start at the same
--- time as another call of the same thread, the host clock is coarse. Its resolution is then the shortest time between
--- two calls.
+-- A thread cannot start two calls at the same time. The host clock is coarse if more than 10 % of the launch calls
+-- start at the same time as another call of their thread. Its resolution is then the shortest time between two calls.
 --
 -- Kind:     table
 -- Columns:
@@ -22,7 +21,7 @@ WITH overhead AS (
 unfinished AS (
     SELECT trace_id, count(*) AS unfinished_count
     FROM event
-    -- Very few events contain the word, so parse the JSON of only those.
+    -- Very few events contain the word, so parse JSON only for these events.
     WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
     GROUP BY trace_id
 ),

@@ -19,7 +19,7 @@
 --   repaired_count      BIGINT     number of events read after repairing their text
 --   is_truncated        BOOLEAN    the file is truncated
 --   window_ns           BIGINT     time from the first to the last complete event, ns
---   execution_trace     VARCHAR    what the accompanying execution trace adds; NULL without one
+--   execution_trace     VARCHAR    data added by an execution trace that was read with the file; NULL without one
 -- View:
 --   breakdown  totals=trace_totals
 

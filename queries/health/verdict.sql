@@ -1,9 +1,9 @@
 -- Main findings: late rank, largest share, largest loss, and data quality.
--- A rank is late if it causes more than half of the waits in collectives, and these last at least 1 % of the windows of
--- the other ranks. Waits that the rank only passed on do not count. late_by is the part of its time furthest above the
--- median of the others, if that explains half of the wait. A loss is exposed communication, exposed copies, or idle
--- time of one cause (except not_recorded and profiler), limited to the idle time of an unprofiled step if known. trust
--- is the most important warning or note of `health`. If many launches lack their work, other topics are omitted.
+-- A rank is late if it causes more than half of the waits in collectives, and at least 1 % of the other ranks' windows.
+-- Waits that it passed on do not count. late_by is the part of its time that exceeds the median of the other ranks
+-- most, if the excess explains half of the wait. Losses are exposed communication, exposed copies, and idle causes
+-- except not_recorded and profiler. Idle causes are ranked by at most the unprofiled idle time. trust is the most
+-- important warning or note of `health`; if many launches lack their work, it is the only topic.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -14,8 +14,8 @@
 --   amount_ns   BIGINT   time over all devices, ns (late_rank: wait for it; late_by: excess over the median); NULL for trust
 --   share_pct   DOUBLE   share of all windows (for others_wait, of the others), 0 to 100; NULL for late_by
 --   top_op      VARCHAR  op with most of the idle time
---   count       BIGINT   number of collectives with the late rank last, waiting ranks, device events, or gaps; for trust, of metrics that warn
---   of_count    BIGINT   number of device events; for trust, metrics
+--   count       BIGINT   number of collectives in which the late rank was last, waiting ranks, device events, or gaps; for trust, metrics with warnings
+--   of_count    BIGINT   total number of device events; for trust, of metrics
 --   meaning     VARCHAR  for trust, explanation of the metric
 --   top_python  VARCHAR  Python function with most of the idle time
 --   rank        INTEGER  late rank

@@ -15,7 +15,7 @@
 --   outcome     VARCHAR  ok, incomplete, oom, failed, or unreadable
 --   run         VARCHAR
 -- Invariant: std_tokens_per_s IS NULL OR std_tokens_per_s >= 0
--- Note: analysis run has the reason of an outcome, the sequence length, and both kinds of memory
+-- Note: analysis `run` shows the reason for an outcome, the sequence length, and both kinds of memory
 
 SELECT
     model, stage, opt AS method, engine, world_size, batch_size,

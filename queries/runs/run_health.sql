@@ -6,11 +6,11 @@
 -- Family:   health per run
 -- Columns:
 --   run       VARCHAR
---   metric    VARCHAR  what was checked
+--   metric    VARCHAR  name of the check
 --   value     DOUBLE   value
 --   unit      VARCHAR  count or pct
 --   severity  VARCHAR  ok, note, or warn
---   meaning   VARCHAR  what the value means for the results
+--   meaning   VARCHAR  effect of the value on the results
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit IN ('count', 'pct') AND value IS NOT NULL AND meaning IS NOT NULL
 

@@ -1,7 +1,7 @@
 -- Training throughput by number of ranks, with weak-scaling efficiency.
 -- Reproduces Figure 4 of arXiv 2311.03687. Runs that differ only in the number of ranks and machines form a
 -- configuration. The base is the run with the fewest ranks. If several runs have the fewest ranks, the base is their
--- mean, and none of them has a speedup. The batch size per rank is constant.
+-- mean, and these runs have no speedup. The batch size per rank is constant.
 --
 -- Kind:     analysis
 -- Scope:    runs
