@@ -1,7 +1,7 @@
 -- Segments of the critical path of each rank, in time order.
 -- The path covers the device window without gaps: kernels, collectives, host time by op, launch latency, stream gaps,
 -- waits, and unexplained time. It follows the binding edges of `graph_edge` back from the end. A share of the path is
--- not a gain, because another chain may become the longest; see `slack` and `tracekit predict`.
+-- not a gain, because another path may then become the longest; see `slack` and `tracekit predict`.
 --
 -- Kind:     analysis
 -- Scope:    run

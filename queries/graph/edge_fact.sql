@@ -1,6 +1,6 @@
 -- Attributes of each edge of the dependency graph, used to select edges for a change.
--- The attributes describe the target of the edge: the device event, the launch call with the work it enqueued, or the
--- host time before the target.
+-- The attributes describe the target of the edge: a device event, a launch call with its work, or the host time before
+-- the target.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -98,8 +98,8 @@ op AS (
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
-    -- Host time that is only inside autograd nodes or ranges counts as Python or engine time, not
-    -- as op time.
+    -- Host time inside autograd nodes or ranges but outside ops counts as Python or engine time,
+    -- not as op time.
     WHERE
         is_op(e.category)
         AND e.dur_ns > 0

@@ -9,10 +9,10 @@
 --   known_by        VARCHAR
 --   edge_count      BIGINT   number of edges
 --   binding_count   BIGINT   number of binding edges
---   bound_wall_ns   BIGINT   exclusive busy time of the work whose start binding edges determine, ns
+--   bound_wall_ns   BIGINT   exclusive busy time of the work that the binding edges start, ns
 --   bound_pct       DOUBLE   bound_wall_ns as a share of the busy time of the rank, 0 to 100
 --   weight_ns       BIGINT   sum of the weights of binding edges, ns
---   unexplained_ns  BIGINT   sum of the unexplained time of edges that have more than 15 µs, ns
+--   unexplained_ns  BIGINT   sum of unexplained times above 15 µs, ns
 -- Invariant: binding_count <= edge_count
 -- Empty: device_events: no GPU work was recorded
 

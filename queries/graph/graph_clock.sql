@@ -1,6 +1,6 @@
 -- Time shift that puts each trace on the common clock of the dependency graph.
--- The shift is the base time of the file. The median offset of collective ends (as in `clock_offsets`) corrects it, if
--- that offset exceeds the spread over single collectives.
+-- The shift is the base time of the file, minus the clock offset of the rank (as in `clock_offsets`) if that offset
+-- exceeds its error.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,15 +1,15 @@
 -- Edges of the dependency graph, from cause to effect.
 -- Each node is the start or end of a span (`graph_span`), and each span is an edge. The weight is the minimum time
--- between the two nodes: the recorded time for work and for the host's own time, the typical time in the trace for
--- latencies and stream gaps, and never more than the recorded time. Of all edges into a node, the edge with the latest
--- arrival time is binding. Its rest is the unexplained time from that arrival to the node.
+-- between the two nodes. For work and the host's own time, it is the recorded time. For latencies and stream gaps, it
+-- is the typical time in the trace, but at most the recorded time. The edge with the latest arrival time at a node is
+-- binding; its rest is the unexplained time from that arrival to the node.
 --
 -- Kind:     table
 -- Created:  on demand
 -- Columns:
 --   edge_id      BIGINT   edge number, from 0
 --   trace_id     INTEGER  trace of the target
---   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative: last rank of a collective has arrived; 0: common origin
+--   source_node  BIGINT   cause: 2 × span_id, plus 1 for the end of the span; negative: arrival of the last rank at a collective; 0: common origin
 --   target_node  BIGINT   effect, numbered like source_node
 --   kind         VARCHAR  kind of dependency
 --   known_by     VARCHAR

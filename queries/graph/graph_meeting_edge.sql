@@ -1,7 +1,7 @@
 -- Dependency edges of collectives, across ranks and backend threads.
 -- A matched collective transfers data once its last rank has arrived (the meeting). A task on a backend thread depends
--- on the call that posted it and on the previous task of the thread. A posting call longer than 0.1 ms and than three
--- times the usual delay counts as work itself.
+-- on the call that posted it and on the previous task of the thread. A posting call counts as work itself if it lasts
+-- longer than 0.1 ms and three times the usual delay.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,6 +1,6 @@
 -- Replayed time of each node, with typical weights and without unexplained time.
--- This statement provides the edges, and native code replays them. latest_ns is NULL for nodes that do not
--- affect the end of any trace.
+-- This statement selects the edges, and native/replay.c replays them. latest_ns is NULL for nodes that do not affect
+-- the end of any trace.
 --
 -- Kind:     table
 -- Created:  on demand

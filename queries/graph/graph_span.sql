@@ -1,7 +1,7 @@
 -- Spans of the dependency graph: host calls, device events, and marks, on a common clock.
 -- Marks have zero length: starts and ends of steps and threads, and batches from data-loader workers. Spans of a thread
--- never overlap. The record of a collective on a backend thread may close late because the thread must first get a
--- core. If the waiting thread continued before that, the span ends when it continued.
+-- never overlap. A collective on a backend thread may be recorded as too long, because the thread needs a core to end
+-- it. If the waiting thread continued earlier, the span ends when that thread continued.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -20,8 +20,8 @@
 --   step      BIGINT
 -- Invariant: start_ns <= end_ns
 
--- Calls are launches, waits, event and stream calls, and other calls of at least 8 µs. Of nested
--- calls, the outer one is used, unless only the inner one launches work.
+-- Calls are launches, waits, event and stream calls, and other calls of at least 8 µs. If calls are
+-- nested, the outer one is used, unless only the inner one launches work.
 WITH call AS (
     SELECT
         e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns,
@@ -206,7 +206,7 @@ span AS (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE e.device <> 'cpu'
     UNION ALL BY NAME
-    -- Batches loaded by workers, if the wait is longer than handing over a batch takes.
+    -- Batches loaded by workers, if the wait is longer than the usual handover of a batch.
     SELECT
         e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
         least(e.ts_ns + e.dur_ns, h.ts_ns) AS start_ns,

@@ -1,5 +1,6 @@
 -- Collectives on backend threads (gloo), with the calls that posted them.
--- Calls and tasks of a process are paired in order, if their numbers are equal and no task starts before its call.
+-- Calls and tasks of a process are paired in order, if the process has equally many of both and no task starts before
+-- its call.
 --
 -- Kind:     table
 -- Created:  on demand

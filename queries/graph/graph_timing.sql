@@ -1,4 +1,4 @@
--- Recorded time of each node, and the latest time at which it does not delay the end of a trace.
+-- Recorded time of each node, and the latest time that does not delay the end of a trace.
 -- Same as `graph_replay`, but with recorded times instead of typical weights.
 --
 -- Kind:     table

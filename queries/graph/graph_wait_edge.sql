@@ -1,7 +1,7 @@
 -- Dependency edges into the ends of host calls: the call's own duration, and the device work that it waits for.
 -- Covers blocking copies, synchronizations, launches into a full queue, and calls such as cudaFree that end just when
--- work ends. The own duration of a call that waited is assumed to be the median duration of calls of the same name that
--- did not wait.
+-- work ends. For a call that waited, the own duration is assumed to be the median of calls with the same name that did
+-- not wait.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -53,7 +53,7 @@ blocking_copy AS (
         )
 ),
 
--- A file may contain several processes. Each process waits only for its own work.
+-- A file may contain several processes; each one waits only for its own work.
 stream AS (
     SELECT DISTINCT c.trace_id, c.pid, (w.trace_id, w.device, w.stream) AS part, w.stream
     FROM graph_work AS w
@@ -138,8 +138,7 @@ synchronisation AS (
         AND (work_end_ns > start_ns OR scope <> 'event' OR count(*) OVER (PARTITION BY span_id) = 1)
 ),
 
--- Queue length: work of the stream that was launched but had not started at the time of each
--- launch.
+-- Queue length at each launch: work of the stream that was launched earlier but had not started.
 queued AS (
     SELECT
         c.trace_id, o.part, o.call_span, o.number,

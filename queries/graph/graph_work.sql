@@ -19,7 +19,7 @@ WITH call AS (
     WHERE kind = 'call'
 ),
 
--- Of nested launches, use the outer one.
+-- If launches are nested, use the outer one.
 launching AS (
     SELECT l.trace_id, l.launch_id, c.span_id, c.start_ns, c.end_ns, c.name
     FROM launch AS l

@@ -1,7 +1,7 @@
 -- Dependency edges into accelerator events.
--- Causes are the launch, the previous event of the stream, and recorded or inferred stream events. If they leave more
--- than 15 µs unexplained, the cause is work of another stream that ended just before, a long launch call, the busiest
--- thread, or work queued before the trace.
+-- Causes are the launch, the previous event of the stream, and recorded or inferred stream events. Starts with more
+-- than 15 µs unexplained have other causes: recent work of another stream, a long launch call, the busiest thread, or
+-- work queued before the trace.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -88,8 +88,9 @@ launched_before AS (
     )
 ),
 
--- A recorded event belongs to the stream of the last launch before it. After a wait, it belongs to
--- the main stream of the thread, which has waited itself or makes a second stream wait.
+-- A recorded event belongs to the stream of the previous launch. If the thread called a wait since
+-- that launch, the event belongs to its main stream. That stream waited, or another stream will
+-- wait for it.
 called_event AS (
     SELECT
         *,
@@ -197,7 +198,7 @@ bound AS (
     WHERE t.source.device = w.device AND t.source.stream <> w.stream
 ),
 
--- Typical time from an event to the start of work that waited for nothing else.
+-- Typical time from an event to the start of work that waited only for that event.
 event_wait AS (
     SELECT b.trace_id, b.start_ns - b.source_ns AS ns
     FROM bound AS b

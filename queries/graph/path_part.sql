@@ -24,8 +24,8 @@ WITH step AS (
     INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
 ),
 
--- Clock differences between ranks can make an edge lead back in time. Earlier parts then end where
--- that edge starts.
+-- Because of clock differences between ranks, an edge can lead back in time. Earlier parts then end
+-- where that edge starts.
 forward_step AS (
     SELECT
         * REPLACE (least(end_ns, coalesce(

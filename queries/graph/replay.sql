@@ -9,8 +9,8 @@
 --   recorded_ns     BIGINT  recorded device window, ns
 --   replayed_ns     BIGINT  replayed device window, ns
 --   error_pct       DOUBLE  (replayed_ns - recorded_ns) / recorded_ns, percent
---   unexplained_ns  BIGINT  unexplained time on the critical path, counting only intervals above 15 µs, ns
---   assumed_ns      BIGINT  critical path time with an assumed cause (late starts, work without a launch), ns
+--   unexplained_ns  BIGINT  unexplained time on the critical path, in intervals above 15 µs, ns
+--   assumed_ns      BIGINT  time on the critical path with an assumed cause (late starts, work without a launch), ns
 --   inferred_pct    DOUBLE  share of the critical path on inferred or assumed edges, 0 to 100
 -- Empty: device_events: no GPU work was recorded
 

@@ -1,6 +1,6 @@
 -- Slack and potential gain of work, by group.
--- Both come from replays. The slack of a group is the smallest slack of its device events. The gain assumes that all
--- events of the group take no time. Gains of different groups do not add up.
+-- Slack and gain come from replays. The slack of a group is the smallest slack of its device events. The gain is the
+-- time saved if the events of the group took no time. Gains of different groups do not add up.
 --
 -- Kind:     analysis
 -- Scope:    run

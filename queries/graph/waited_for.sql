@@ -1,5 +1,5 @@
 -- Dependencies of a device event's start and end, the binding one first.
--- Select events by `event_id` or `kernel`; of the matching events, the longest ones are shown.
+-- `event_id` or `kernel` selects events; the longest matching ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -21,7 +21,7 @@
 --   before_ns        BIGINT   time from the cause to the start or end, ns
 --   least_ns         BIGINT   minimum time between the cause and the start or end, ns
 --   unexplained_ns   BIGINT   unexplained time of the binding edge, ns
---   is_binding       BOOLEAN  this cause is binding: it was satisfied last
+--   is_binding       BOOLEAN  this cause is binding: the last one that was satisfied
 --   reason           VARCHAR  explanation of the dependency
 -- Keep:     event_id, boundary, kind, known_by, source, before_ns, is_binding
 

@@ -1,6 +1,6 @@
 -- Whether a kernel is written in Triton.
--- Recognized by name: usually a lower-case Python function, without C++ signature or mangling. Vendor
--- kernels with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
+-- Recognized by name: usually a lower-case Python function name without C++ signature or mangling. GEMMs, convolutions,
+-- and vendor kernels with such names (cuDNN, fmha, CUTLASS) are excluded.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,7 +1,7 @@
 -- Latency percentiles of requests by metric, per run.
 -- e2e: time from the start to the end of the answer. ttft: time to first token. tpot: time per output token after the
--- first. itl: time between consecutive tokens (or chunks). client_wait: time that the client held the request back.
--- Only successful measured requests count, without warm-up or profiled requests. Percentiles are nearest-rank.
+-- first. itl: time between consecutive tokens (or chunks). client_wait: time for which the client delayed the request.
+-- Only successful measured requests count: no warm-up or profiled requests. Percentiles are nearest-rank.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -35,7 +35,7 @@ metric AS (
     FROM counted AS c
 ),
 
--- Select percentiles by position in sorted order, which DuckDB can sort on disk. quantile_disc
+-- Select percentiles by position in sorted order, because DuckDB can sort on disk. quantile_disc
 -- keeps all values in memory.
 ranked AS (
     SELECT

@@ -1,7 +1,7 @@
 -- CDF of the queueing time of requests, per run.
--- The queueing time lasts from sending a request to the start of the first engine step that served it. Requests count
--- if their first step was recorded, including profiled ones; warm-up requests are excluded. Client and trace record
--- times separately, so values may be slightly negative.
+-- The queueing time lasts from the time at which a request is sent to the start of its first engine step. Requests
+-- count if that step was recorded, including profiled requests; warm-up requests are excluded. Client and trace use
+-- separate clocks, so values may be slightly negative.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,7 +1,8 @@
 -- Queueing, prefill, and decode of the slowest requests.
 -- Requests are linked to the engine steps that served them (`request_step`). Prefill steps started before the first
--- token of the request, decode steps after it. All requests of a batch share the time of a step. Only recorded steps
--- count; see traced_step_count. Traces without a base time have no queue_ns. Warm-up requests are excluded.
+-- token of the request, and decode steps after it. The time of a step counts in full for each request of its batch.
+-- Only recorded steps count (traced_step_count). Traces without a base time have no queue_ns. Warm-up requests are
+-- excluded.
 --
 -- Kind:     analysis
 -- Scope:    trace

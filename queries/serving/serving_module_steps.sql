@@ -1,5 +1,5 @@
 -- Mean time per step of a serving engine by kind of work, over the devices.
--- Includes the sums of groups. A device with the phase but without such work counts as 0.
+-- Includes the sum of each group. A device that runs the phase without such work counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Time of a serving engine by kind of work, per device.
--- Rows as in the inference engine table of arXiv 2311.03687. Work is matched in this order: RoPE and RMSNorm
--- by module or kernel name, GEMMs, Triton kernels, and the rest by class. Each nanosecond of the window belongs to one
+-- The rows match the inference engine table of arXiv 2311.03687. Work is assigned in this order: RoPE and RMSNorm by
+-- module or kernel name, GEMMs, Triton kernels, and the rest by class. Each nanosecond of the window belongs to one
 -- row. Idle time belongs to the phase of the device event that ends it.
 --
 -- Kind:     analysis

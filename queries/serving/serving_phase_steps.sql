@@ -1,4 +1,4 @@
--- Number of steps of each serving phase that have work, per device.
+-- Number of steps with work in each serving phase, per device.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,7 +1,6 @@
 -- Device time of each serving step, per device.
--- A device event belongs to the last step that started before its launch (on cpu: before the op), if the step was still
--- open then. Idle time belongs to the step of the device event that ends it, so the rows of a device add up to the
--- window.
+-- A device event belongs to the last step that started before its launch (on cpu: before the op), if that step had not
+-- ended. Idle time belongs to the step of the device event that ends it, so the rows of a device add up to the window.
 --
 -- Kind:     table
 -- Input:    serving_step_ranges

@@ -1,7 +1,7 @@
 -- Device time of a serving engine by part of the forward pass.
--- Sections as in the inference engine timeline of arXiv 2311.03687. Work in a layer that is in neither
--- attention nor ffn (all-reduce, residual add) belongs to the section before it. Work outside modules is `other`. Idle
--- time belongs to the section of the device event that ends it.
+-- The sections match the inference engine timeline of arXiv 2311.03687. Other work of a layer (all-reduce, residual
+-- add) belongs to the attention or ffn section before it. Work outside modules is `other`. Idle time belongs to the
+-- section of the device event that ends it.
 --
 -- Kind:     analysis
 -- Scope:    trace

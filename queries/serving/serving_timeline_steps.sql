@@ -1,5 +1,5 @@
--- Mean time per step of each section of the forward pass of a serving engine, over the devices.
--- The section `transformer` is the sum of attention and ffn. A device with the phase but without the section counts as
+-- Mean time per step of each section of a serving engine's forward pass, over the devices.
+-- The section `transformer` is the sum of attention and ffn. A device that runs the phase without the section counts as
 -- 0.
 --
 -- Kind:     analysis

@@ -1,6 +1,6 @@
 -- Steady state of each trace: steady_window('serving_step_ranges', 10).
--- See `serving_window`. Of equally long sequences of steps, the first one is used. In traces without decode steps,
--- prefill steps count. Traces with unknown batches have no row.
+-- See `serving_window`. If several sequences of steps are equally long, the first one is used. In traces without decode
+-- steps, prefill steps count. Traces with unknown batches have no row.
 --
 -- Kind:     function
 -- Access:   private

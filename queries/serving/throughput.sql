@@ -1,8 +1,8 @@
 -- Tokens and requests per second of each serving run.
--- Reproduces Figure 6 of arXiv 2311.03687. The interval lasts from sending the first measured request to the end of the
--- last successful one. It includes ramp-up and tail, but no warm-up. Only successful requests count. Prompts sent as
--- text have no token count unless the server reports it. For incomplete runs, answered_pct is the share of the load
--- that was answered.
+-- Reproduces Figure 6 of arXiv 2311.03687. The interval lasts from the start of the first measured request to the end
+-- of the last successful one. It includes ramp-up and tail, but no warm-up. Only successful requests count. Prompts
+-- sent as text have no token count unless the server reports it. For incomplete runs, answered_pct is the share of the
+-- load that was answered.
 --
 -- Kind:     analysis
 -- Scope:    runs

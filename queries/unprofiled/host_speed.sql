@@ -1,9 +1,9 @@
 -- Host slowdown over time, per thread.
--- The slowdown compares the dispatch time from the start of an op to its first nested op with the reference in
--- `nested_op_time`. 1.18 × the reference is normal on autograd threads, and on all threads of a trace with tracekit's
--- backward ranges. Elsewhere, 1.7 × is normal, because Python evicts the caches between ops. There is one row per
--- interval of 1.5 ms with at least 12 pairs of ops. A thread without such an interval has one row if it has at least 12
--- pairs in total.
+-- The slowdown is the time from the start of an op to its first nested op, divided by its normal value. Normal is 1.18
+-- × the reference in `nested_op_time` on autograd threads, and on all threads of a trace with tracekit's backward
+-- ranges. On other threads, normal is 1.7 × the reference, because Python evicts the caches between ops. Each interval
+-- of 1.5 ms with at least 12 pairs of ops has a row. A thread without such an interval has one row if it has 12 pairs
+-- in total.
 --
 -- Kind:     table
 -- Created:  on demand

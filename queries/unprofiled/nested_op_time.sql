@@ -60,7 +60,7 @@ FROM (
     ('torch::distributed::reducer::mul_out', 'aten::mul', 1259)
 ) AS v (name, inner_name, quick_ns)
 UNION ALL
--- The autograd engine's op evaluate_function contains the node that it names.
+-- The autograd engine's op evaluate_function contains the node in its name.
 SELECT 'autograd::engine::evaluate_function: ' || inner_name, inner_name, quick_ns::BIGINT
 FROM (
     VALUES

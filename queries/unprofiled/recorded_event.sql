@@ -1,6 +1,6 @@
 -- Number of profiler events and host slowdown within each host edge of the dependency graph.
--- Half of an event counts at its start, and half at its end. Waits, data loading, and host stalls contain no profiler
--- cost. The slowdown is interpolated between the samples of `host_speed`.
+-- An event counts half at its start and half at its end. Waits, data loading, and host stalls contain no profiler cost.
+-- The slowdown is interpolated between the samples of `host_speed`.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -24,8 +24,8 @@ WITH edge AS MATERIALIZED (
             (s.trace_id, s.pid, s.tid),
             NULL
         ) AS other_part,
-        -- A synchronization of work from before the recording has no edge for its wait, so none of
-        -- its time is the host's own.
+        -- If a synchronization waits for work from before the recording, the graph has no edge for
+        -- the wait, so the host's own time is 0.
         if(
             e.kind = 'call' AND contains(t.name, 'Synchronize') AND t.end_ns - t.start_ns > 100000,
             0,

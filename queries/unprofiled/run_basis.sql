@@ -1,4 +1,4 @@
--- Estimated unprofiled step time per trace, with the basis of the estimate or the reason why it is missing.
+-- Unprofiled step time per trace, with its basis, or with the reason why it is unknown.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -12,7 +12,7 @@
 --   factor       DOUBLE   host slowdown factor at which the replay matches the measured step
 --   basis        VARCHAR  measured or constants
 --   reason       VARCHAR
---   is_replayed  BOOLEAN  the weights of unprofiled_weight, with this factor, describe the unprofiled run
+--   is_replayed  BOOLEAN  replays with unprofiled_weight and this factor are valid for the unprofiled run
 
 WITH covered AS (
     SELECT
@@ -119,7 +119,7 @@ SELECT
     if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
     if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
     factor, basis, reason,
-    -- Replays remain valid if the interval is too wide, or if the measured step does not fit the
+    -- Replays are valid even if the interval is too wide or the measured step does not fit the
     -- estimate.
     bool_and(
         reason IS NULL OR regexp_matches(reason, '^(too wide|the host would have to be)')

@@ -13,7 +13,7 @@
 --   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only their median is known
 --   high_ns            BIGINT   90th percentile of the measured steps, ns
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
---   idle_pct           DOUBLE   idle share of the measured step, 0 to 100; NULL if not measured, or if shorter than the work
+--   idle_pct           DOUBLE   idle share of the measured step, 0 to 100; NULL if the step was not measured or is shorter than the work
 --   source             VARCHAR  given (by --unprofiled-step) or measured
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
 -- Empty: device_events: no GPU work was recorded

@@ -49,8 +49,8 @@ replayed AS (
     WHERE s.kind = 'work' AND s.device <> 'cpu' AND (s.step IS NOT NULL OR r.step_count = 0)
 ),
 
--- Phases of the idle time before the first work of a step. They also divide the idle time of the first
--- recorded step before any GPU work, which is in no gap.
+-- Phases of the idle time before the first work of a step. The idle time before any GPU work is in no gap, so these
+-- phases divide it too.
 boundary AS (
     SELECT
         g.trace_id, g.device, g.phase,

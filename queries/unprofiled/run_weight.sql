@@ -1,6 +1,7 @@
 -- Edge weights of the unprofiled run: quick, typical, and slow.
 -- If a measured step is known, the factor in `run_basis` scales the host's own time. Otherwise, the bounds of
--- `unprofiled_weight` are the quick and slow weights. The table is empty if `run_basis` gives a reason against a replay.
+-- `unprofiled_weight` are the quick and slow weights. The table is empty unless replays are valid for all traces
+-- (is_replayed in `run_basis`).
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,7 +1,7 @@
 -- Step time and idle share without the profiler, per rank.
--- Uses the step measured without the profiler (run.json or `--unprofiled-step`) if known. Otherwise, the dependency graph is
--- replayed without profiler overhead: a constant per kind of event, and the host slowdown derived from the time between
--- the start of an op and its first nested op.
+-- Uses the step measured without the profiler (run.json or `--unprofiled-step`) if known. Otherwise, the dependency
+-- graph is replayed without profiler overhead. The overhead consists of a constant per kind of event and of the host
+-- slowdown (`host_speed`).
 --
 -- Kind:     analysis
 -- Scope:    run

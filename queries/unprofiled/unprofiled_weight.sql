@@ -1,7 +1,7 @@
 -- Estimated weight of each edge without the profiler, with bounds.
--- First divides the host's own time by a power of the CPU's slowdown under the profiler: its square root for the
--- estimate, the slowdown for the lower bound, and its fourth root for the upper bound. Then subtracts the cost of
--- recording events; at least a tenth of the quotient remains.
+-- The host's own time is divided by the square root of the host slowdown (`host_speed`). The bounds divide by the
+-- slowdown itself and by its fourth root. The cost of recording events is then subtracted; at least a tenth of the
+-- quotient remains.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -16,9 +16,9 @@ WITH hooked AS (
     WHERE is_annotation(category) AND starts_with(name, 'tk/module/backward/')
 ),
 
--- Cost of recording one event, for the estimate, the lower bound, and the upper bound, ns. Fitted for a fast host on
--- half of 77 H200 recordings with a known unprofiled step time, and tested on the other half. A call is assumed to cost
--- as much as an op, because no training loop separates the two.
+-- Cost of recording one event for the estimate, in ns, and its factors for the upper and the lower bound. Fitted for a
+-- fast host on half of 77 H200 recordings with a known unprofiled step time, and tested on the other half. A call is
+-- assumed to cost as much as an op, because no training loop separates the two.
 cost AS (
     SELECT
         t.trace_id,
