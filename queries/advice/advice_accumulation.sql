@@ -1,5 +1,5 @@
 -- Gradient all-reduce in every micro-batch of an optimizer step.
--- With gradient accumulation, only the last backward pass has to reduce gradients.
+-- With gradient accumulation, only the last backward pass of the step has to reduce gradients.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Allocator calls (cudaMalloc, cudaFree) inside steps, and fragmented GPU memory.
--- These calls also synchronize the device. Calls in the first marked step are ignored. Memory counts as fragmented if
--- at least 80 % of it is reserved and at least 10 % is reserved but unused at the peak.
+-- Allocator calls also synchronize the device. Calls in the first marked step are ignored. Memory counts as fragmented
+-- if at least 80 % of it is reserved, and at least 10 % is reserved but unused at the peak.
 --
 -- Kind:     advice
 -- Scope:    run

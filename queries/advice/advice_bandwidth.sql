@@ -1,6 +1,6 @@
 -- Collectives far below the bandwidth measured on this device.
--- Reports transfers of at least 1 MiB that reach less than half of the bus bandwidth that `tracekit bench` measured for
--- the same collective and group size.
+-- Covers transfers of at least 1 MiB. The limit is half of the bus bandwidth that `tracekit bench` measured for the
+-- same collective and group size.
 --
 -- Kind:     advice
 -- Scope:    run

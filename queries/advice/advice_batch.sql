@@ -1,5 +1,5 @@
 -- A training run that reserves less than half of the GPU memory: a larger batch may fit.
--- A trace of one batch size cannot show how much longer a step with a larger batch takes, so no gain is given.
+-- No gain is given, because a trace of one batch size does not show how long a step with a larger batch takes.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -49,8 +49,8 @@ biased AS (
         ON c.trace_id = n.trace_id AND c.pid = n.pid AND c.tid = n.tid AND c.end_ns <= n.ts_ns
 ),
 
--- The backward pass does not show which sum kernels belong to convolutions with batch norm, so use
--- the share of such convolutions in the forward pass.
+-- In the backward pass, the convolution of a sum kernel is unknown, so use the share of
+-- convolutions with batch norm in the forward pass.
 share AS (SELECT avg(is_normed::INTEGER) AS normed FROM biased WHERE NOT is_backward),
 
 gone AS (

@@ -1,4 +1,4 @@
--- Pipeline bubbles: time stages wait for each other.
+-- Pipeline bubbles: time in which stages wait for each other.
 -- A schedule costs at least (stages - 1) / (micro-batches + stages - 1) of a step. No gain is given because the time of
 -- smaller micro-batches is unknown until they are measured.
 --

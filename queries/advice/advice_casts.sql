@@ -1,6 +1,6 @@
 -- Kernels that cast between fp32 and 16-bit types, for example for autocast.
--- 16-bit weights need no casts, but activations that norms or losses widen to fp32 still do. The gain assumes that
--- between half and all of the casts disappear.
+-- 16-bit weights need no casts, but activations that norms or losses widen to fp32 do. The gain assumes that half to
+-- all of the casts disappear.
 --
 -- Kind:     advice
 -- Scope:    run

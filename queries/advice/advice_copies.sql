@@ -1,6 +1,6 @@
 -- Host-to-device copies that delay the host or the GPU.
 -- A copy from pageable memory blocks the host until earlier work in its stream is done. Copies from pinned memory on a
--- separate stream are ignored, unless the host waits for them, because they already overlap with compute.
+-- separate stream already overlap with compute and are ignored, unless the host waits for them.
 --
 -- Kind:     advice
 -- Scope:    run

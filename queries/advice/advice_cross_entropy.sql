@@ -1,6 +1,6 @@
 -- Unfused cross-entropy that writes the logits of the complete vocabulary several times.
 -- A fused kernel is assumed to take as long as the softmax backward kernel. Copy and fill kernels within four events of
--- a loss kernel count as casts of the logits if they take at least a fifth of its time.
+-- a loss kernel, and at least a fifth as long, count as casts of the logits.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Imbalanced load of experts across ranks.
--- For modules and kernels that are named like experts, compares the GPU time of each rank to the mean of all ranks that
--- take part in all-to-alls.
+-- Covers modules and kernels that are named like experts. Compares the GPU time of each rank with the mean over all
+-- ranks that take part in all-to-alls.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,8 +1,8 @@
 -- GPU idle time because the CPU launches kernels too late, by phase.
--- Excludes host stalls (2 ms or more without an open op), long calls (`long_call_gap`), data loading, phases whose idle
--- time is at most 1 % of the window, phase `other`, and phases in which graphs launch half of the work or more. The
--- suggested change captures the training step in a CUDA graph. If that is not possible, at most a tenth of the host
--- time is assumed to remain: of the compiled regions, or without any, of these phases.
+-- Excludes host stalls (2 ms or more without an open op) and long calls (`long_call_gap`). Also excludes phases `data`
+-- and `other`, phases with at most 1 % of the window as idle time, and phases that launch at least half of their work
+-- with graphs. The predicted change captures the training step in a CUDA graph. If that is not possible, at most a
+-- tenth of the host time remains: in compiled regions if there are any, else in these phases.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -68,8 +68,8 @@ in_use AS (
     ) AS seen
 ),
 
--- If Dynamo regions are recorded, select only those: the forward CompiledFunction is nested in
--- them.
+-- If Dynamo regions are recorded, select only these regions: the forward CompiledFunction is nested
+-- in them.
 region AS (
     SELECT string_agg(format('range={} x0-0.1', name), '; ' ORDER BY name) AS change
     FROM (

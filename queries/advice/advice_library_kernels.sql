@@ -1,6 +1,6 @@
 -- Kernel chains that a library offers as one fused kernel.
 -- The chains come from queries/rules/fusions.toml and from `[[fusion]]` in a rules file. The fused kernel is assumed to
--- take as long as the longest kernel of the chain, and copies inside the chain disappear.
+-- take as long as the longest kernel of the chain, without copies in between.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -9,7 +9,7 @@
 WITH slow AS (FROM group_transfers WHERE is_outlier),
 
 -- The change selects transfers by class and group, or by rank for send/receive pairs, so sum over
--- all transfers that it selects.
+-- all selected transfers.
 chosen AS (
     SELECT
         class, pg_name, transfer_ns,

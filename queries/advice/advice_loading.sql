@@ -1,6 +1,6 @@
--- Time the program waits for data.
--- Data is loaded in the training process, or in workers that are too slow. The suggested number of workers is one more
--- than needed to keep up with the steps, and at most eight.
+-- Time in which the program waits for data.
+-- The training process loads the data itself, or its workers are too slow. The suggested number of workers is one more
+-- than the steps need, and at most eight.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Exposed copies of offloaded optimizer states, gradients, or activations.
--- Counts all host-device copies in the optimizer phase, device-to-host copies of at least 1 MiB in the forward pass,
--- and copies of at least 1 MiB in either direction in the backward pass.
+-- In the optimizer phase, all host-device copies count. Copies of at least 1 MiB also count: to the host in the forward
+-- pass, and in both directions in the backward pass.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,7 @@
--- Optimizer steps with many small kernels where one fused kernel would do.
+-- Optimizer steps with many small kernels that one fused kernel could replace.
 -- Unfused Adam reads and writes 20 tensors per parameter, and fused Adam 7 (SGD with momentum: 8 and 5). On an H200,
 -- fused Adam takes 0.35 to 0.55 times as long as foreach kernels. Kernels below 5 µs are launch-bound: fusion leaves a
--- tenth of their time, and 2 to 10 % of the host time in `Optimizer.step`. On a CPU, temporaries also cause page
+-- tenth of their time. Of the host time in `Optimizer.step`, 2 to 10 % remain. On a CPU, temporaries also cause page
 -- faults.
 --
 -- Kind:     advice

@@ -15,7 +15,7 @@ WITH pauses AS (
     GROUP BY trace_id
 ),
 
--- The op with the most stall time before it. Of equally long stalls, report the first.
+-- The op with the most stall time before it. If stalls are equally long, report the first.
 places AS (
     SELECT
         trace_id, place, step_count,

@@ -1,7 +1,7 @@
 -- Python calls and program ranges that keep the GPU idle without launching any work.
--- Samples each host-caused gap at 25, 50, and 75 % of the host's part, and attributes it to the innermost Python
--- function or range on the busy thread. Ignores data loaders and engine workers that poll for a batch (covered by other
--- rules), functions of torch itself, and ranges of collectives.
+-- The host's part of each gap is sampled at 25, 50, and 75 %. The innermost Python function or range on the busy thread
+-- is the cause. Ignores data loaders and engine workers that poll for a batch (covered by other rules), functions of
+-- torch itself, and ranges of collectives.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Recording settings that would explain more of the trace.
--- Suggests stacks for host-caused idle time without Python events, recorded stream synchronization for unexplained
--- stalls, a longer warm-up for missing GPU work, a finer host clock, and the traces of missing ranks.
+-- Stacks show the cause of host-caused idle time, and recorded stream synchronization the cause of unexplained stalls.
+-- Other settings are a longer warm-up for missing GPU work, a finer host clock, and traces of missing ranks.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -60,8 +60,8 @@ named AS (
         FROM event
         WHERE
             (is_annotation(category) OR is_python_call(category))
-            -- Filter all names with one combined pattern first, and apply the pattern of each stage
-            -- only to the matches.
+            -- Apply one combined pattern to all names first, and the pattern of each stage only to
+            -- the matches.
             AND regexp_matches(
                 name,
                 '^tk/stage/|vllm/|sglang/|lightllm/|continuous_batching/|logits_process|detokenizer'

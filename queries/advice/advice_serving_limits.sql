@@ -1,7 +1,7 @@
 -- Preempted requests and saturated prefill steps of a serving engine.
--- A preempted request (retracted in SGLang, offloaded in transformers) is computed again; detecting it needs Python
--- events. A prefill step is saturated if it processes the maximum number of tokens and the prefill continues in the
--- next step. Reported if at least three steps, and half of the prefill steps, are saturated.
+-- A preempted request (retracted in SGLang, offloaded in transformers) is computed again. Preemption is visible only in
+-- Python events. A prefill step is saturated if it processes the maximum number of tokens and the prefill continues in
+-- the next step. Reported if at least three steps, and half of the prefill steps, are saturated.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,7 @@
 -- Waiting time of requests before they run, by cause.
 -- The cause is the client's concurrency limit, the engine's batch limit, or a full KV cache (estimated at 80 %
 -- occupancy). A request counts as running from its first token to its end. Limits come from the manifest or the
--- server's command line. With closed-loop and burst loads, the client is never the cause.
+-- server's command line. In closed-loop and burst loads, the client is not considered as a cause.
 --
 -- Kind:     advice
 -- Scope:    runs

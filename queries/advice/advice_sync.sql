@@ -1,6 +1,6 @@
 -- Calls that make the host wait for the GPU.
--- Grouped by op, or by runtime call outside ops, with the Python lines that read the value. Excludes host-to-device
--- copies (see `advice_copies`) and waits after which nothing is launched.
+-- Rows are ops, or runtime calls outside ops, with the Python lines that read the value. Excludes host-to-device copies
+-- (see `advice_copies`) and waits without a later launch.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -24,7 +24,7 @@ summed AS (
         sum(wait_count)::BIGINT AS wait_count,
         sum(wait_ns)::BIGINT AS wait_ns,
         arg_max(python_line, wait_ns) AS python_line,
-        -- Suggest nothing for a kind of use that causes at most 10 % of the wait.
+        -- Suggest nothing for a kind of call that causes at most 10 % of the wait.
         sum(if(is_tested, wait_ns, 0)) > 0.1 * sum(wait_ns) AS has_tests,
         sum(if(is_tested, 0, wait_ns)) > 0.1 * sum(wait_ns) AS has_reads,
         string_agg(

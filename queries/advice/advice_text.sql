@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
--- chosen_name replaces characters that are special in --change by `?`; `*` still matches any text. in_ms formats
--- a time with three or more digits. at_rank adds the rank to a location. is_user_python recognizes Python calls outside torch and builtins.
--- count_of returns a number with its noun. of_ranks returns a text such as ` across 8 ranks` for a sum of several, and mean_ns the mean over the traces.
+-- chosen_name replaces characters that are special in `--change` with `?`, except `*`. in_ms formats a time. count_of
+-- formats a number with its noun. at_rank adds the rank to a location. is_user_python recognizes Python calls outside
+-- torch and builtins. of_ranks returns ` across 8 ranks` if there are several, and mean_ns the mean over all traces.
 --
 -- Kind:     function
 

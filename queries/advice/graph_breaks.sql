@@ -1,4 +1,4 @@
--- Calls that wait for the GPU between two launches of a step, so that one CUDA graph cannot capture the step.
+-- Calls that wait for the GPU between two launches of a step and prevent a CUDA graph of the complete step.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -1,6 +1,6 @@
 -- GPU idle gaps of at least 1 ms in which one op runs unusually long on the CPU.
--- The op is open during at least 80 % of the gap. It takes at least five times its median duration, or is called only
--- once.
+-- The op is open during at least 80 % of the gap. It takes at least five times the median duration of its calls, or is
+-- called only once.
 --
 -- Kind:     table
 -- Created:  on demand
