@@ -127,7 +127,7 @@ static bool decide(Sweep *sweep, Walk *walk, const Node *node)
     return is_good;
 }
 
-/* Decide whether the nodes that end by `at` recompute. Set `innermost` to the innermost other or NULL. */
+/* Decide whether the nodes that end by `at` recompute. Set `innermost` to the innermost open node, or NULL. */
 static bool close_nodes(Sweep *sweep, Walk *walk, int64_t at, Node **innermost)
 {
     Node *nodes = (Node *)walk->nodes.data;

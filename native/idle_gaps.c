@@ -613,7 +613,7 @@ static void read_host(Walk *walk, const Sweep *sweep, Trace *trace)
         add_span(walk, &process->phases, span);
 }
 
-/* Drop the pieces before the last one that starts by `before`; its own member `before` still counts them. */
+/* Drop the pieces before the last one that starts by `before`. The sum in its member `before` still includes them. */
 static void drop_pieces(Buffer *pieces, int64_t before)
 {
     size_t first = place_after(pieces, sizeof(Piece), &before, by_start);
@@ -708,8 +708,8 @@ static int by_thread_wait(const void *a, const void *b)
     return ordered ? ordered : order(x->start, y->start);
 }
 
-/* Of the waits of the launching thread for other threads, return the index of the last one that starts at or
- * before `at`, or else of the next one. */
+/* Return the index of the last wait of the launching thread for another thread that starts at or before `at`,
+ * or else of the next one. */
 static size_t thread_wait_at(const Trace *trace, const Gap *gap, int64_t at)
 {
     ThreadWait key = {.pid = gap->pid, .waiting = gap->tid, .start = at};
@@ -774,8 +774,8 @@ static Borders borders_of(const Trace *trace, const Gap *gap, bool is_long)
     return borders;
 }
 
-/* Cut a gap with a late launch where the host changes its context or starts a step, where nothing is recorded
- * for a long time, and at the starts and ends of long waits. */
+/* Cut a gap with a late launch where the host changes its context or starts a step, and at the starts and ends
+ * of long waits and long times without events. */
 static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
 {
     const int64_t end = host_end(gap);
@@ -808,7 +808,7 @@ static void cut_gap(Walk *walk, const Trace *trace, const Gap *gap)
         const Piece *first = piece_at(&process->silences, gap->start);
         size_t i = first ? (size_t)(first - AT(process->silences, Piece, 0)) : 0;
         const size_t count = COUNT(process->silences, Piece);
-        /* The last silence has not ended. */
+        /* The last interval without events has not ended. */
         for (; i <= count; i++) {
             Piece last = {process->until, FOREVER, 0};
             const Piece *silence = i < count ? AT(process->silences, Piece, i) : &last;
@@ -886,7 +886,7 @@ typedef struct {
     bool follows_stream, is_usual_delay, is_unrecorded, is_waiting_call, is_running_call;
 } Facts;
 
-/* Rules of docs/definitions.md in order; the first match decides. */
+/* The rules in queries/idle/idle_gap.sql, in order; the first match decides. */
 static Verdict decide(const Facts *f)
 {
     if (f->is_inside_graph)
@@ -899,11 +899,11 @@ static Verdict decide(const Facts *f)
         return (Verdict){"not_recorded", "work in between is missing"};
     if (!f->is_late) {
         if (f->follows_comm)
-            return (Verdict){"comm_wait", "behind communication"};
+            return (Verdict){"comm_wait", "after communication"};
         if (f->is_ordered)
-            return (Verdict){"dependency", "stream waited for an event"};
+            return (Verdict){"dependency", "stream wait"};
         if (f->follows_stream)
-            return (Verdict){"dependency", "behind another stream"};
+            return (Verdict){"dependency", "after another stream"};
         if (f->is_usual_delay)
             return (Verdict){"launch_latency", "usual delay"};
         return (Verdict){"unknown", "unusual delay"};
@@ -955,8 +955,8 @@ static bool lacks_work(const Trace *trace, const Gap *gap)
         && call->ts - gap->start <= gap->end - call->ts;
 }
 
-/* Return the part of a segment, ns, that is due to a wait that ran at `since` (the start of the gap, or of
- * the wait for this thread): without that wait, the launch would have come this much earlier. */
+/* Return how much earlier, in ns, the launch would have come without the wait that ran at `since` (the start
+ * of the gap, or of the wait for this thread), within a segment. */
 static int64_t inherited(const Walk *walk, const Buffer *waits, int64_t since,
                          const Segment *segment, int64_t end)
 {

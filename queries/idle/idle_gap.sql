@@ -37,25 +37,25 @@
 
 -- A segment between two borders has the context of the innermost range or autograd node. Without one, its phase is
 -- other if the phases of the two launches differ and the interval is long; else it has the context of the next work.
--- This statement returns numbered sections of rows, with flags, for native/idle_gaps.c. It applies these rules in
--- order, and the first match decides (limits: macros of idle_limits):
+-- This statement returns numbered sections of rows, with flags. native/idle_gaps.c applies these rules in order,
+-- and the first match decides (limits: macros of idle_limits):
 --   cause           reason                      condition
 --   graph_gap       inside one graph replay     the next work is a later part of a graph replay
 --   not_recorded    inside one graph replay     same, but longer than longest_hold_ns: loops and
 --                                               host nodes of graphs are not recorded
---   unknown         launch not recorded         the launch of the next work is missing
 --   unknown         host clock too coarse       the host clock cannot separate calls (recording)
+--   unknown         launch not recorded         the launch of the next work is missing
 --   not_recorded    work in between is missing  the thread launched unrecorded work in between
 -- Launched in time (the call returned before or in the first half of the gap):
 --   comm_wait       after communication         the previous work is communication on another
 --                                               stream; gap up to longest_hold_ns
---   dependency      stream wait                 a call right before the launch requested it
+--   dependency      stream wait                 a call right before the launch made the stream wait
 --   dependency      after another stream        the work was queued on a stream that was idle for
 --                                               longer than the device; gap up to longest_hold_ns
 --   launch_latency  usual delay                 gap up to usual_delay_factor times the median
 --                                               delay of launches on the idle device, and up to
 --                                               longest_hold_ns
---   unknown         unusual delay               a longer gap
+--   unknown         unusual delay               the gap is longer
 -- Launched late; only the part of the segment before the launch call returned counts:
 --   unknown         nothing recorded            no thread of the process has an event
 -- If the launching thread waited for another thread for more than half of that part, these rules
