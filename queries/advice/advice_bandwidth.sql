@@ -5,7 +5,7 @@
 -- Kind:     advice
 -- Scope:    run
 
-WITH reached AS (
+WITH class_bandwidth AS (
     SELECT
         trace_id, device, class, group_size, collective_backend(name) AS backend,
         count(*) AS transfer_count,
@@ -31,7 +31,7 @@ slow AS (
         min(r.bus_bytes_per_s) AS bus_bytes_per_s,
         max(m.bus_bytes_per_s) AS peak_rate,
         min(r.bus_bytes_per_s / m.bus_bytes_per_s) AS share
-    FROM reached AS r
+    FROM class_bandwidth AS r
     INNER JOIN measured AS m
         ON
             r.trace_id = m.trace_id

@@ -5,7 +5,7 @@
 -- Kind:     advice
 -- Scope:    run
 
-WITH added AS MATERIALIZED (
+WITH bias_work AS MATERIALIZED (
     SELECT
         (e.trace_id, e.pid, e.tid) AS part,
         e.event_id AS id, e.ts_ns AS at_ns,
@@ -24,7 +24,7 @@ convolution AS MATERIALIZED (
     WHERE
         is_op(category)
         AND name IN ('aten::convolution', 'aten::convolution_backward')
-        AND EXISTS (FROM added)
+        AND EXISTS (FROM bias_work)
 ),
 
 -- Next op after the convolution. Batch norm may first increment its batch counter (aten::add_).
@@ -42,8 +42,8 @@ biased AS (
     SELECT
         a.trace_id, a.name, a.op_name, a.dur_ns, c.is_backward,
         coalesce(n.name LIKE '%batch_norm%', FALSE) AS is_normed
-    FROM interval_innermost('added', 'convolution') AS i
-    INNER JOIN added AS a USING (id)
+    FROM interval_innermost('bias_work', 'convolution') AS i
+    INNER JOIN bias_work AS a USING (id)
     INNER JOIN convolution AS c ON a.trace_id = c.trace_id AND i.span_id = c.id
     ASOF LEFT JOIN next_op AS n
         ON c.trace_id = n.trace_id AND c.pid = n.pid AND c.tid = n.tid AND c.end_ns <= n.ts_ns
@@ -53,11 +53,11 @@ biased AS (
 -- convolutions with batch norm in the forward pass.
 share AS (SELECT avg(is_normed::INTEGER) AS normed FROM biased WHERE NOT is_backward),
 
-gone AS (
+saved_work AS (
     SELECT
         b.name, b.op_name,
         count(*) FILTER (b.is_normed) AS work_count,
-        sum(b.dur_ns * if(b.is_backward, s.normed, b.is_normed::INTEGER)) AS gone_ns
+        sum(b.dur_ns * if(b.is_backward, s.normed, b.is_normed::INTEGER)) AS saved_ns
     FROM biased AS b, share AS s
     WHERE s.normed > 0
     GROUP BY ALL
@@ -65,9 +65,9 @@ gone AS (
 
 kernels AS (
     SELECT g.*, sum(a.dur_ns) AS all_ns
-    FROM gone AS g
-    INNER JOIN added AS a USING (name, op_name)
-    WHERE g.gone_ns > 0
+    FROM saved_work AS g
+    INNER JOIN bias_work AS a USING (name, op_name)
+    WHERE g.saved_ns > 0
     GROUP BY ALL
 )
 
@@ -75,14 +75,14 @@ SELECT
     format(
         '{} convolutions before a batch norm add a bias; the bias and its gradient take {}',
         sum(work_count),
-        in_ms(sum(gone_ns))
+        in_ms(sum(saved_ns))
     ) AS what,
     'convolution bias before batch norm' AS place,
     string_agg(
-        format('op={} name={} x{:.3f}', op_name, chosen_name(name), 1 - gone_ns / all_ns), '; '
+        format('op={} name={} x{:.3f}', op_name, chosen_name(name), 1 - saved_ns / all_ns), '; '
         ORDER BY op_name, name
     ) AS change,
-    sum(gone_ns)::BIGINT AS cost_ns,
+    sum(saved_ns)::BIGINT AS cost_ns,
     'Use torch.nn.Conv2d(..., bias=False)' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence
 FROM kernels

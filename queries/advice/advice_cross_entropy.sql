@@ -35,7 +35,7 @@ part AS (
     GROUP BY phase, op_name
 ),
 
-gone AS (
+removable_work AS (
     SELECT
         p.*,
         (SELECT sum(w.dur_ns) FROM work AS w WHERE w.phase = p.phase AND w.op_name = p.op_name)
@@ -59,5 +59,5 @@ SELECT
     'Use Liger: LigerFusedLinearCrossEntropyLoss, or '
     || 'apply_liger_kernel_to_…(fused_linear_cross_entropy=True)' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence
-FROM gone
+FROM removable_work
 HAVING sum(dur_ns) > 0

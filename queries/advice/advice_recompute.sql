@@ -23,7 +23,7 @@ reserved AS (
     FROM memory
 ),
 
-whole AS (
+device_memory AS (
     SELECT min(total_memory_bytes) AS memory_bytes
     FROM device
     WHERE total_memory_bytes > 0
@@ -36,23 +36,23 @@ passes AS (
     WHERE a.phase = 'backward' AND EXISTS (FROM memory_event WHERE phase = 'recompute')
 ),
 
-again AS (
+recomputed_memory AS (
     SELECT
         sum(m.bytes) AS bytes,
         coalesce(sum(m.bytes) FILTER (m.is_at_peak), 0) AS peak_bytes
     FROM memory_event AS m
     ASOF INNER JOIN passes AS p ON m.trace_id = p.trace_id AND m.ts_ns <= p.ts_ns
-    LEFT JOIN memory_event AS gone
-        ON m.trace_id = gone.trace_id AND m.device = gone.device AND m.end_place = gone.place
+    LEFT JOIN memory_event AS r
+        ON m.trace_id = r.trace_id AND m.device = r.device AND m.end_place = r.place
     WHERE
         m.phase = 'recompute'
         AND m.bytes > 0
         AND m.device <> 'cpu'
-        AND coalesce(gone.ts_ns > p.ts_ns, TRUE)
+        AND coalesce(r.ts_ns > p.ts_ns, TRUE)
     GROUP BY m.trace_id, m.device, m.step
 ),
 
-needed AS (SELECT max(bytes) - max(peak_bytes) AS needed_bytes FROM again),
+needed AS (SELECT max(bytes) - max(peak_bytes) AS needed_bytes FROM recomputed_memory),
 
 room AS (
     SELECT
@@ -61,7 +61,7 @@ room AS (
         coalesce(
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
-    FROM work, idle, reserved, whole, needed
+    FROM work, idle, reserved, device_memory, needed
 )
 
 SELECT

@@ -19,7 +19,7 @@ WITH steps AS (
                 lag(decode_request_count, 1, 0) OVER later,
                 lead(decode_request_count, 1, 0) OVER later
             )
-        ) AS held_count
+        ) AS delayed_count
     FROM serving_step_ranges
     WHERE prefill_token_count IS NOT NULL AND decode_request_count IS NOT NULL
     WINDOW later AS (PARTITION BY trace_id ORDER BY ts_ns, step)
@@ -28,34 +28,34 @@ WITH steps AS (
 decoding AS (
     SELECT trace_id, median(took_ns) AS decode_ns
     FROM steps
-    WHERE phase = 'decode' AND held_count > 0
+    WHERE phase = 'decode' AND delayed_count > 0
     GROUP BY trace_id
     HAVING count(*) >= 3
 ),
 
-held AS (
+delay AS (
     SELECT
         s.trace_id, d.decode_ns,
         count(*) FILTER (s.prefill_token_count > 0) AS read_count,
         median(s.took_ns) FILTER (s.prefill_token_count > 0) AS read_ns,
         median(s.prefill_token_count) FILTER (s.prefill_token_count > 0) AS token_count,
-        max(s.held_count) AS held_count,
-        sum((s.took_ns - d.decode_ns) * s.held_count) FILTER (s.prefill_token_count > 0)
-            AS held_ns,
-        sum(s.took_ns * s.held_count) AS all_ns
+        max(s.delayed_count) AS delayed_count,
+        sum((s.took_ns - d.decode_ns) * s.delayed_count) FILTER (s.prefill_token_count > 0)
+            AS delay_ns,
+        sum(s.took_ns * s.delayed_count) AS all_ns
     FROM steps AS s
     INNER JOIN decoding AS d USING (trace_id)
-    WHERE s.held_count > 0
+    WHERE s.delayed_count > 0
     GROUP BY ALL
     HAVING read_count >= 2
 ),
 
 longest AS (
     SELECT h.*, r.load_concurrency
-    FROM held AS h
+    FROM delay AS h
     INNER JOIN trace AS t USING (trace_id)
     LEFT JOIN run AS r USING (run_id)
-    QUALIFY row_number() OVER (ORDER BY h.held_ns DESC, h.trace_id) = 1
+    QUALIFY row_number() OVER (ORDER BY h.delay_ns DESC, h.trace_id) = 1
 ),
 
 proposed AS (
@@ -63,7 +63,7 @@ proposed AS (
         *,
         read_ns >= 3 * decode_ns AS is_long,
         greatest(
-            16, 2 * held_count, token_count / 8,
+            16, 2 * delayed_count, token_count / 8,
             pow(
                 2,
                 round(
@@ -77,12 +77,12 @@ proposed AS (
 SELECT
     format(
         '{} prefill steps (median: {} tokens, {}) delay up to {} decoding requests; a decode '
-        || 'step alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), held_count,
+        || 'step alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), delayed_count,
         in_ms(decode_ns)
     ) AS what,
     'decoding waits for prefill' || if(is_long, ': tokens per step', '') AS place,
     if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
-    held_ns::BIGINT AS cost_ns,
+    delay_ns::BIGINT AS cost_ns,
     if(
         is_long,
         format(
@@ -97,6 +97,6 @@ SELECT
 FROM proposed
 WHERE
     if(
-        is_long, held_ns > 0.05 * all_ns AND chunk <= token_count / 2,
-        held_ns > 0.33 * all_ns AND load_concurrency IS NULL
+        is_long, delay_ns > 0.05 * all_ns AND chunk <= token_count / 2,
+        delay_ns > 0.33 * all_ns AND load_concurrency IS NULL
     )

@@ -61,7 +61,7 @@ suited AS (
     HAVING count(*) >= 3
 ),
 
-reached AS (
+aligned_rate AS (
     SELECT p.trace_id, p.flops, max(s.flop_per_s) AS flop_per_s
     FROM (SELECT DISTINCT trace_id, flops FROM products WHERE padding > 1) AS p
     INNER JOIN suited AS s ON p.trace_id = s.trace_id AND s.flops <= 2 * p.flops
@@ -82,7 +82,7 @@ kernels AS (
             )
         ) AS left_ns
     FROM products AS p
-    LEFT JOIN reached AS r
+    LEFT JOIN aligned_rate AS r
         ON p.trace_id = r.trace_id AND p.flops = r.flops AND p.padding > 1
     GROUP BY p.op_name, p.name
     HAVING count(*) FILTER (r.flops IS NOT NULL) > 0

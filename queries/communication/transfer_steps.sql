@@ -23,7 +23,7 @@ devices AS (
     FROM counted
 ),
 
-done AS (
+transfer AS (
     SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct, rowid AS place
     FROM communication
     UNION ALL
@@ -41,7 +41,7 @@ summed AS (
         grouping(d.class) AS is_all,
         fsum(d.step_kernel_ns ORDER BY d.place) AS step_kernel_ns,
         fsum(d.step_pct ORDER BY d.place) AS step_pct
-    FROM done AS d
+    FROM transfer AS d
     INNER JOIN counted AS c ON d.rank IS NOT DISTINCT FROM c.rank AND d.device = c.device
     GROUP BY GROUPING SETS ((d.kind, d.class), (d.kind))
 ),

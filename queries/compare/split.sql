@@ -95,7 +95,7 @@ long_work AS (
     WHERE end_ns > section_end_ns
 ),
 
-cut AS MATERIALIZED (
+work_piece AS MATERIALIZED (
     SELECT
         w.id AS work_id, w.kind,
         w.trace_id || '/' || w.device AS part,
@@ -110,26 +110,26 @@ cut AS MATERIALIZED (
     INNER JOIN section AS s ON c.right_id = s.id
 ),
 
-cut_comm AS (SELECT * FROM cut WHERE kind = 'comm' AND start_ns < end_ns),
+comm_piece AS (SELECT * FROM work_piece WHERE kind = 'comm' AND start_ns < end_ns),
 
-cut_copy AS (SELECT * FROM cut WHERE kind = 'memcpy' AND start_ns < end_ns),
+copy_piece AS (SELECT * FROM work_piece WHERE kind = 'memcpy' AND start_ns < end_ns),
 
 compute_cover AS (
     SELECT trace_id || '/' || device AS part, own_ns AS start_ns, end_ns
     FROM work
-    WHERE kind = 'compute' AND own_ns < end_ns AND EXISTS (FROM cut_comm)
+    WHERE kind = 'compute' AND own_ns < end_ns AND EXISTS (FROM comm_piece)
 ),
 
 work_cover AS (
     SELECT trace_id || '/' || device AS part, own_ns AS start_ns, end_ns
     FROM work
-    WHERE kind <> 'memcpy' AND own_ns < end_ns AND EXISTS (FROM cut_copy)
+    WHERE kind <> 'memcpy' AND own_ns < end_ns AND EXISTS (FROM copy_piece)
 ),
 
 hidden AS (
-    SELECT * FROM interval_overlap('cut_comm', 'compute_cover')
+    SELECT * FROM interval_overlap('comm_piece', 'compute_cover')
     UNION ALL
-    SELECT * FROM interval_overlap('cut_copy', 'work_cover')
+    SELECT * FROM interval_overlap('copy_piece', 'work_cover')
 ),
 
 stepped AS (
@@ -141,13 +141,13 @@ stepped AS (
     WHERE end_ns <= section_end_ns
     UNION ALL
     SELECT
-        cut.work_id, cut.step,
-        (cut.is_begin AND work.piece = 0)::BIGINT AS kernel_count,
-        cut.dur_ns,
-        cut.end_ns - cut.start_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns
-    FROM cut
-    INNER JOIN work ON cut.work_id = work.id
-    LEFT JOIN hidden ON cut.id = hidden.id
+        work_piece.work_id, work_piece.step,
+        (work_piece.is_begin AND work.piece = 0)::BIGINT AS kernel_count,
+        work_piece.dur_ns,
+        work_piece.end_ns - work_piece.start_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns
+    FROM work_piece
+    INNER JOIN work ON work_piece.work_id = work.id
+    LEFT JOIN hidden ON work_piece.id = hidden.id
 ),
 
 busy AS (

@@ -20,7 +20,7 @@
 --   reason    VARCHAR  why flops or bytes are unknown; else NULL
 
 CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
-    WITH asked AS (
+    WITH input_op AS (
         SELECT
             trace_id, op_id, name, pid, tid, ts_ns, end_ns,
             json_extract_string(
@@ -35,10 +35,10 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     -- Compute the costs once per distinct signature.
     signature AS (
         SELECT DISTINCT name, texts
-        FROM asked
+        FROM input_op
     ),
 
-    read AS (
+    parsed_signature AS (
         SELECT
             s.name, s.texts,
             f.* EXCLUDE (name),
@@ -90,7 +90,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 ),
                 list_max(list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)))
             ) AS out_size
-        FROM read
+        FROM parsed_signature
     ),
 
     weighed AS (
@@ -320,27 +320,27 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
 
     nested AS (
         SELECT
-            asked.* EXCLUDE (texts),
+            input_op.* EXCLUDE (texts),
             c.* EXCLUDE (name, texts),
             c.texts[1] IS NOT NULL AS has_shapes,
             coalesce(
                 NOT moves_only(c.op_class)
                 AND next_start_ns(
                     (
-                        asked.trace_id, asked.pid, asked.tid,
+                        input_op.trace_id, input_op.pid, input_op.tid,
                         CASE
                             WHEN has_flops(c.op_class) THEN 2
                             WHEN NOT moves_only(c.op_class) THEN 1
                         END
                     ),
-                    asked.ts_ns,
-                    (-asked.end_ns, asked.op_id)
-                ) < asked.end_ns,
+                    input_op.ts_ns,
+                    (-input_op.end_ns, input_op.op_id)
+                ) < input_op.end_ns,
                 FALSE
             ) AS is_made_of_others
-        FROM asked
+        FROM input_op
         INNER JOIN layed AS c
-            ON asked.name = c.name AND asked.texts IS NOT DISTINCT FROM c.texts
+            ON input_op.name = c.name AND input_op.texts IS NOT DISTINCT FROM c.texts
     )
 
     SELECT

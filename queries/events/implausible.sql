@@ -263,7 +263,7 @@ followed AS (
     )
 ),
 
-twice AS (
+duplicate AS (
     SELECT f.trace_id, f.event_id
     FROM followed AS f
     INNER JOIN event AS one USING (trace_id, event_id)
@@ -356,7 +356,7 @@ result AS (
     WHERE problem IS NOT NULL
     UNION ALL
     SELECT trace_id, event_id, 'delivered_twice' AS problem, NULL AS counted_ns
-    FROM twice
+    FROM duplicate
     UNION ALL
     SELECT trace_id, event_id, 'outlasts_next' AS problem, next_ts_ns - ts_ns AS counted_ns
     FROM followed

@@ -12,7 +12,7 @@
 --   facts   STRUCT  kind, class, phase, module, and more
 
 CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
-    WITH whole AS (
+    WITH complete_event AS (
         SELECT
             trace_id, event_id,
             any_value(device) AS device,
@@ -63,7 +63,7 @@ CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
             op_peak_type: r.peak_type,
             op_peak_pct: r.peak_pct
         } AS facts
-    FROM whole AS w
+    FROM complete_event AS w
     LEFT JOIN module AS m USING (trace_id, module_id)
     LEFT JOIN query_table(rates) AS r
         ON

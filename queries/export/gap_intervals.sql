@@ -25,7 +25,7 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
             SELECT name FROM device_events
             UNION
             SELECT name FROM launch
-        ) AS given
+        ) AS name_list
     ),
 
     op AS (

@@ -36,7 +36,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         FROM interval_runs('busy')
     ),
 
-    worked AS (
+    module_with_work AS (
         SELECT m.*
         FROM module AS m
         SEMI JOIN section AS s USING (trace_id, module_id)
@@ -47,7 +47,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     -- that depth.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
-        FROM worked AS w
+        FROM module_with_work AS w
         ASOF INNER JOIN module AS o
             ON
                 w.trace_id = o.trace_id

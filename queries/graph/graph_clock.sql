@@ -26,19 +26,19 @@ ended AS (
         AND m.rank_count > 1
 ),
 
-apart AS (
+end_difference AS (
     SELECT
         trace_id,
-        end_ns - quantile_disc(end_ns, 0.5) OVER (PARTITION BY match_id) AS apart_ns
+        end_ns - quantile_disc(end_ns, 0.5) OVER (PARTITION BY match_id) AS difference_ns
     FROM ended
 ),
 
 offset_of AS (
     SELECT
         trace_id,
-        quantile_disc(apart_ns, 0.5) AS offset_ns,
-        max(apart_ns) - min(apart_ns) AS spread_ns
-    FROM apart
+        quantile_disc(difference_ns, 0.5) AS offset_ns,
+        max(difference_ns) - min(difference_ns) AS spread_ns
+    FROM end_difference
     GROUP BY trace_id
 )
 

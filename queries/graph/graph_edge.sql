@@ -42,7 +42,7 @@ recorded_edge AS (
         OR target_node NOT IN (SELECT target_node FROM graph_meeting_edge WHERE kind = 'posted')
 ),
 
-whole AS (
+every_edge AS (
     SELECT * FROM recorded_edge
     UNION ALL BY NAME
     -- A matched collective starts to transfer when its last rank arrives, not at its own start.
@@ -76,7 +76,7 @@ whole AS (
 
 sorted AS (
     SELECT *
-    FROM whole
+    FROM every_edge
     ORDER BY target_node, source_node, kind, known_by, weight_ns
 ),
 

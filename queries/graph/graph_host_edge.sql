@@ -134,7 +134,7 @@ last_of_trace AS (
     GROUP BY ALL
 ),
 
-handed AS (
+wait_end AS (
     SELECT g.part, g.id, g.end_ns, w.other_part, w.end_ns AS wait_end_ns
     FROM gap AS g
     ASOF INNER JOIN last_wait AS w ON g.part = w.part AND g.end_ns >= w.end_ns
@@ -146,7 +146,7 @@ cause AS (
     SELECT
         'thread' AS kind, 'inferred' AS known_by, l.span_id AS source_id, h.id AS target_id,
         l.end_ns AS source_ns, h.end_ns AS target_ns
-    FROM handed AS h
+    FROM wait_end AS h
     ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
     UNION ALL
     SELECT 'posted_wait', 'inferred', span_id, id, end_ns, until_ns

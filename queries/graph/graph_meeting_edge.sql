@@ -11,7 +11,7 @@
 --   kind  VARCHAR  meeting, transfer, posted, or worker
 --   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
-WITH met AS (
+WITH matched_span AS (
     SELECT
         m.trace_id, s.span_id, s.start_ns, s.end_ns, m.match_id,
         max(s.start_ns) OVER (PARTITION BY m.match_id) AS meeting_ns, m.transfer_ns,
@@ -31,12 +31,12 @@ SELECT
     start_ns AS source_ns,
     meeting_ns AS target_ns,
     0 AS weight_ns
-FROM met
+FROM matched_span
 UNION ALL
 SELECT
     trace_id, meeting, span_id * 2 + 1, 'transfer', known_by, meeting_ns, end_ns,
     least(transfer_ns, end_ns - meeting_ns)
-FROM met
+FROM matched_span
 UNION ALL
 SELECT
     trace_id, post_id * 2 + is_behind::BIGINT, span_id * 2, 'posted', 'inferred',

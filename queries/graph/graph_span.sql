@@ -168,31 +168,31 @@ posted AS MATERIALIZED (
     WHERE s.device = 'cpu' AND s.work_kind = 'comm'
 ),
 
-went_on AS (
+resumption AS (
     SELECT
         s.trace_id, s.event_id, s.piece,
-        arg_max(p.end_ns, p.end_ns - p.start_ns) AS went_on_ns,
+        arg_max(p.end_ns, p.end_ns - p.start_ns) AS resumed_ns,
         max(p.end_ns - p.start_ns) AS pause_ns
     FROM interval_crossings('posted', 'pause') AS c
     INNER JOIN posted AS s ON c.left_id = s.id
     INNER JOIN pause AS p ON c.right_id = p.id
     GROUP BY s.trace_id, s.event_id, s.piece, s.end_ns
-    HAVING went_on_ns < s.end_ns AND 4 * (s.end_ns - went_on_ns) <= pause_ns
+    HAVING resumed_ns < s.end_ns AND 4 * (s.end_ns - resumed_ns) <= pause_ns
 ),
 
-cut AS (
+thread_span AS (
     SELECT
-        * EXCLUDE (ts_ns, end_ns, went_on_ns, pause_ns),
+        * EXCLUDE (ts_ns, end_ns, resumed_ns, pause_ns),
         greatest(ts_ns, coalesce(latest_end_before_ns(
             (trace_id, pid, tid), ts_ns, end_ns, (end_ns, event_id, piece)
         ), ts_ns)) AS start_ns,
-        greatest(start_ns, coalesce(if(kind = 'work', went_on_ns, NULL), end_ns)) AS end_ns
+        greatest(start_ns, coalesce(if(kind = 'work', resumed_ns, NULL), end_ns)) AS end_ns
     FROM on_thread
-    LEFT JOIN went_on USING (trace_id, event_id, piece)
+    LEFT JOIN resumption USING (trace_id, event_id, piece)
 ),
 
 span AS (
-    SELECT * FROM cut
+    SELECT * FROM thread_span
     UNION ALL BY NAME
     SELECT
         e.trace_id, 'work' AS kind, e.event_id, e.piece, e.device, e.stream, e.ts_ns AS start_ns,

@@ -37,7 +37,7 @@ copied_work AS (
     GROUP BY trace_id, correlation
 ),
 
-done AS (
+work_end AS (
     SELECT
         trace_id, ts_ns,
         greatest(end_ns, latest_end_before_ns(trace_id, ts_ns, end_ns, event_id)) AS end_ns
@@ -56,7 +56,7 @@ SELECT
     END AS kind
 FROM waiting_call AS n
 LEFT JOIN copied_work AS c USING (trace_id, correlation)
-ASOF LEFT JOIN done AS d ON n.trace_id = d.trace_id AND n.ts_ns + n.dur_ns > d.ts_ns
+ASOF LEFT JOIN work_end AS d ON n.trace_id = d.trace_id AND n.ts_ns + n.dur_ns > d.ts_ns
 WHERE
     CASE
         WHEN n.kind = 'copy'

@@ -40,7 +40,7 @@ WITH segment AS (
     FROM idle_gap
 ),
 
-whole AS (
+cause_run AS (
     SELECT
         trace_id, gap_id, device, cause, next_event_id, next_piece, previous_event_id, launch_id,
         launch_delay_ns, run,
@@ -56,7 +56,7 @@ whole AS (
 
 chosen AS (
     SELECT *
-    FROM whole
+    FROM cause_run
     WHERE idle_ns >= $min_gap_ns
     QUALIFY
         $limit = 0

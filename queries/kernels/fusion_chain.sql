@@ -79,7 +79,7 @@ chain AS (
 ),
 
 -- If chains overlap, keep the first.
-apart AS (
+disjoint_chain AS (
     SELECT *
     FROM chain
     QUALIFY coalesce(
@@ -100,7 +100,7 @@ member AS (
         w.position = a.first_position AS is_first
     FROM work AS w
     INNER JOIN possible AS p ON TRUE
-    ASOF INNER JOIN apart AS a
+    ASOF INNER JOIN disjoint_chain AS a
         ON
             w.trace_id = a.trace_id
             AND w.device = a.device

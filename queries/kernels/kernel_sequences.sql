@@ -39,7 +39,7 @@ call AS (
     WHERE is_outermost
 ),
 
-ran AS (
+device_event AS (
     SELECT
         trace_id, event_id, name,
         any_value(device) AS device,
@@ -51,18 +51,18 @@ ran AS (
     GROUP BY ALL
 ),
 
-ran_in AS (
+call_event AS (
     SELECT
         r.trace_id, r.device, r.stream, r.ts_ns, r.event_id, r.name, r.dur_ns, c.host_ns,
         c.name AS op,
         c.place AS call_place
-    FROM ran AS r
+    FROM device_event AS r
     INNER JOIN op_work AS w ON r.trace_id = w.trace_id AND r.op_id = w.event_id
     ASOF INNER JOIN call AS c ON w.place >= c.place
     WHERE w.place < c.behind_place AND ($length = 0 OR $op IS NOT NULL)
     UNION ALL BY NAME
     SELECT trace_id, device, stream, ts_ns, event_id, name, dur_ns
-    FROM ran
+    FROM device_event
     WHERE $length > 0 AND $op IS NULL
 ),
 
@@ -71,7 +71,7 @@ sequence AS (
         trace_id, op, host_ns, call_place,
         list(name ORDER BY ts_ns, device, stream, event_id) AS kernels,
         sum(dur_ns)::BIGINT AS kernel_ns
-    FROM ran_in
+    FROM call_event
     WHERE $length = 0
     GROUP BY ALL
     UNION ALL BY NAME
@@ -79,7 +79,7 @@ sequence AS (
         trace_id, op,
         list_slice(list(name) OVER next_ones, 1, $length) AS kernels,
         list_sum(list_slice(list(dur_ns) OVER next_ones, 1, $length)) AS kernel_ns
-    FROM ran_in
+    FROM call_event
     WHERE $length BETWEEN 1 AND 64
     WINDOW next_ones AS (
         PARTITION BY trace_id, device, stream, call_place ORDER BY ts_ns, event_id

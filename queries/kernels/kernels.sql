@@ -20,7 +20,7 @@
 -- Invariant: min_ns <= mean_ns AND mean_ns <= max_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
-WITH ran AS (
+WITH kernel_event AS (
     SELECT
         trace_id, device, name, class, event_id,
         sum(dur_ns)::BIGINT AS dur_ns,
@@ -41,7 +41,7 @@ summed AS (
         stddev_samp(r.dur_ns ORDER BY r.dur_ns) AS std_ns,
         sum(r.wall_ns)::BIGINT AS wall_ns,
         100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
-    FROM ran AS r
+    FROM kernel_event AS r
     INNER JOIN device_windows AS w USING (trace_id, device)
     GROUP BY w.trace_id, w.rank, w.device, w.window_ns, r.name, r.class
 )

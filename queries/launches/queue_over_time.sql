@@ -51,7 +51,7 @@ extent AS (
     HAVING span_ns > 0
 ),
 
-cut AS (
+slice AS (
     SELECT part, first_ns, span_ns, unnest(range($points)) AS number
     FROM extent
 ),
@@ -61,7 +61,7 @@ bounded AS (
         part, number,
         first_ns + ((number * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS start_ns,
         first_ns + (((number + 1) * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS end_ns
-    FROM cut
+    FROM slice
     WHERE end_ns > start_ns
 ),
 

@@ -160,7 +160,7 @@ first_step AS (
     GROUP BY trace_id
 ),
 
-whole AS (
+peak_event AS (
     SELECT
         trace_id, device,
         arg_max(place, (allocated_bytes, -place)) AS peak_place
@@ -198,7 +198,7 @@ SELECT
         ELSE 'unknown'
     END AS category
 FROM decided_module('decided') AS b
-INNER JOIN whole AS w USING (trace_id, device)
+INNER JOIN peak_event AS w USING (trace_id, device)
 LEFT JOIN numbered AS e
     ON
         b.trace_id = e.trace_id

@@ -29,7 +29,7 @@ WITH device_peak AS (
     GROUP BY trace_id, device
 ),
 
-held AS (
+block_group AS (
     SELECT
         e.trace_id, e.device, e.category, e.phase,
         coalesce(m.path, e.row_name) AS module_path,
@@ -55,7 +55,7 @@ SELECT
     t.rank, h.device, h.category, h.phase, h.module_path, h.op, h.line, h.block_count,
     h.bytes::BIGINT AS bytes,
     100.0 * h.bytes / nullif(p.allocated_bytes, 0) AS peak_pct
-FROM held AS h
+FROM block_group AS h
 INNER JOIN device_peak AS p USING (trace_id, device)
 INNER JOIN trace AS t USING (trace_id)
 ORDER BY

@@ -60,7 +60,7 @@ listed AS (
     INNER JOIN kind AS k USING (trace_id, device)
 ),
 
-held AS (
+category_memory AS (
     SELECT l.*, coalesce(t.bytes, 0) AS bytes
     FROM listed AS l
     ASOF LEFT JOIN total AS t
@@ -73,12 +73,12 @@ held AS (
 
 known AS (
     SELECT trace_id, device, place, sum(bytes) AS bytes
-    FROM held
+    FROM category_memory
     GROUP BY trace_id, device, place
 ),
 
 result AS (
-    SELECT * FROM held
+    SELECT * FROM category_memory
     UNION ALL BY NAME
     SELECT
         m.*,

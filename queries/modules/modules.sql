@@ -80,7 +80,7 @@ running AS (
     WINDOW until_here AS (PARTITION BY part ORDER BY position ROWS UNBOUNDED PRECEDING)
 ),
 
-whole AS (
+subtree AS (
     SELECT
         g.part, g.trace_id, g.device, g.phase, m.module_id, m.position,
         coalesce(m.depth = $depth, FALSE) AS is_deepest,
@@ -118,7 +118,7 @@ shown AS (
         sum(w.kernel_ns)::BIGINT AS total_kernel_ns,
         sum(w.wall_ns)::BIGINT AS total_wall_ns,
         sum(w.in_step_ns)::BIGINT AS in_step_ns
-    FROM whole AS w
+    FROM subtree AS w
     INNER JOIN module AS m USING (trace_id, module_id)
     LEFT JOIN module AS around
         ON m.trace_id = around.trace_id AND m.parent_id = around.module_id

@@ -61,7 +61,7 @@ ordered AS (
     FROM work
 ),
 
-cut AS (
+pass_boundary AS (
     SELECT
         *,
         lag({phase: phase, step: step, replay_id: replay_id, embedding: embedding_ts_ns})
@@ -82,7 +82,7 @@ numbered AS (
                 PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
             )
         ) AS pass_id
-    FROM cut
+    FROM pass_boundary
 ),
 
 placed AS MATERIALIZED (
@@ -140,7 +140,7 @@ distance AS (
     FROM three
 ),
 
-tried AS (
+candidate_length AS (
     SELECT words, length, count(*) AS again_count
     FROM distance
     WHERE length > 1
@@ -155,7 +155,7 @@ compared AS MATERIALIZED (
             PARTITION BY t.words, t.length ORDER BY i.position
         ) AS is_same
     FROM item AS i
-    INNER JOIN tried AS t USING (words)
+    INNER JOIN candidate_length AS t USING (words)
 ),
 
 same AS (
@@ -172,12 +172,12 @@ block_row AS (
         min(position) AS earliest,
         min(position) FILTER (is_norm) AS norm,
         if(norm - earliest <= count(*) % length, norm, earliest) AS first,
-        first + (count(*) // length + 1) * length AS whole,
+        first + (count(*) // length + 1) * length AS full_end,
         earliest + count(*) + length AS last,
         if(
-            2 * (last - whole) >= length AND max(position) FILTER (is_call) >= whole - length,
+            2 * (last - full_end) >= length AND max(position) FILTER (is_call) >= full_end - length,
             last,
-            whole
+            full_end
         ) AS next
     FROM same
     GROUP BY words, length, section
@@ -185,7 +185,7 @@ block_row AS (
 ),
 
 -- If two groups of repeated blocks overlap, drop the later group.
-apart AS (
+disjoint_blocks AS (
     SELECT *
     FROM block_row
     QUALIFY coalesce(
@@ -203,7 +203,7 @@ block AS (
         count(*) FILTER (c.is_call) AS call_count,
         ceil(count(*) / c.length) AS block_count
     FROM compared AS c
-    ASOF INNER JOIN apart AS a
+    ASOF INNER JOIN disjoint_blocks AS a
         ON c.words = a.words AND c.length = a.length AND c.position >= a.first
     WHERE c.position < a.next
     GROUP BY c.words, c.length
@@ -244,7 +244,7 @@ numbered_layer AS (
     FROM placed AS p
     INNER JOIN pass AS f USING (trace_id, device, phase, pass_id)
     INNER JOIN chosen AS c USING (words)
-    ASOF LEFT JOIN apart AS a
+    ASOF LEFT JOIN disjoint_blocks AS a
         ON c.words = a.words AND c.length = a.length AND p.position >= a.first
 )
 

@@ -200,7 +200,7 @@ product_section AS (
     GROUP BY ALL
 ),
 
-turned AS (
+section_turn AS (
     SELECT
         trace_id, device, stream, pass, section, max(turn) AS turn
     FROM numbered
@@ -230,7 +230,7 @@ section AS (
             WHEN p.product_count IN (1, 2) THEN 1
             WHEN p.product_count = 5 THEN 2
         END AS closing
-    FROM turned AS t
+    FROM section_turn AS t
     LEFT JOIN product_section AS p USING (trace_id, device, stream, pass, section)
     WINDOW passes AS (
         PARTITION BY t.trace_id, t.device, t.stream, t.pass ORDER BY t.section

@@ -14,7 +14,7 @@
 --   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE, wall_ns BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND (op IS NULL OR op_count <= kernel_count)
 
-WITH ran AS (
+WITH op_event AS (
     SELECT
         a.trace_id, w.name AS op, a.name, a.class,
         count(DISTINCT w.event_id) AS op_count,
@@ -31,7 +31,7 @@ SELECT
     t.rank, r.op, r.name, r.class, r.op_count, r.kernel_count, r.kernel_ns,
     r.kernel_ns / r.kernel_count AS mean_ns,
     r.wall_ns
-FROM ran AS r
+FROM op_event AS r
 INNER JOIN trace AS t USING (trace_id)
 QUALIFY
     $limit = 0

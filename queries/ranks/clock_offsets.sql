@@ -39,8 +39,8 @@ middle AS (
     GROUP BY match_id
 ),
 
-apart AS (
-    SELECT e.trace_id, e.device, e.end_ns - m.end_ns AS apart_ns
+end_difference AS (
+    SELECT e.trace_id, e.device, e.end_ns - m.end_ns AS difference_ns
     FROM ended AS e
     INNER JOIN middle AS m ON e.match_id = m.match_id
 ),
@@ -49,9 +49,9 @@ centred AS (
     SELECT
         trace_id, device,
         count(*) AS collective_count,
-        quantile_disc(apart_ns, 0.5) AS offset_ns,
-        max(apart_ns) - min(apart_ns) AS spread_ns
-    FROM apart
+        quantile_disc(difference_ns, 0.5) AS offset_ns,
+        max(difference_ns) - min(difference_ns) AS spread_ns
+    FROM end_difference
     GROUP BY trace_id, device
 ),
 

@@ -102,7 +102,7 @@ first_of_rank AS (
     FROM keyed
 ),
 
-met AS (
+matched_call AS (
     SELECT
         *,
         count(*) FILTER (NOT is_again) OVER match AS rank_count,
@@ -141,4 +141,4 @@ SELECT
     if(m.is_pair, m.sender_rank, NULL) AS sender_rank,
     if(m.is_pair, m.receiver_rank, NULL) AS receiver_rank,
     m.ts_ns, m.end_ns, m.wall_ns, m.bus_factor
-FROM met AS m
+FROM matched_call AS m

@@ -38,7 +38,7 @@ matched AS (
     WHERE m.reason IS NULL AND m.rank_count >= m.expected_count
 ),
 
-met AS (
+collective_match AS (
     SELECT
         match_id,
         regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
@@ -58,7 +58,7 @@ met AS (
     GROUP BY match_id
 ),
 
-moved AS (
+transfer AS (
     SELECT
         group_key,
         any_value(pg_name) AS pg_name,
@@ -75,7 +75,7 @@ moved AS (
         sum(transfer_ns)::BIGINT AS transfer_ns,
         sum(wait_ns)::BIGINT AS wait_ns,
         1e9 * sum(message_bytes * bus_factor) / nullif(sum(transfer_ns), 0) AS bus_bytes_per_s
-    FROM met
+    FROM collective_match
     GROUP BY group_key, class, size_key
 ),
 
@@ -87,7 +87,7 @@ peer AS (
         median(bus_bytes_per_s) AS bus_bytes_per_s,
         median(transfer_ns / match_count) AS mean_ns,
         mad(transfer_ns / match_count) AS mad_ns
-    FROM moved
+    FROM transfer
     GROUP BY class, pg_desc, size_key, group_size, node_count
 ),
 
@@ -98,7 +98,7 @@ compared AS (
         p.mean_ns * m.match_count AS peer_transfer_ns,
         greatest($mad_count * 1.4826 * p.mad_ns, $least_pct * p.mean_ns / 100, 1) * m.match_count
             AS margin_ns
-    FROM moved AS m
+    FROM transfer AS m
     INNER JOIN peer AS p
         ON
             m.class = p.class

@@ -54,14 +54,14 @@ member AS (
     FROM listed
 ),
 
-apart AS (
+rank_distance AS (
     SELECT group_key, rank - lag(rank) OVER (PARTITION BY group_key ORDER BY place) AS stride
     FROM member
 ),
 
 strided AS (
     SELECT group_key, if(min(stride) = max(stride), min(stride), NULL) AS stride
-    FROM apart
+    FROM rank_distance
     GROUP BY group_key
 ),
 

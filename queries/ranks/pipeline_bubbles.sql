@@ -70,7 +70,7 @@ part AS (
     WHERE m.sender_rank IS NOT NULL OR c.rank IS NOT NULL
 ),
 
-flown AS (
+in_flight AS (
     SELECT
         *,
         sum(flight) OVER (
@@ -97,7 +97,7 @@ device AS (
         max(f.in_flight_count)::BIGINT AS in_flight_count,
         count(*) FILTER (f.flight = 1) AS forward_count,
         count(*) FILTER (f.flight = -1) AS backward_count
-    FROM flown AS f
+    FROM in_flight AS f
     GROUP BY f.trace_id, f.device
 ),
 

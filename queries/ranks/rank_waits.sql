@@ -39,7 +39,7 @@ stage AS (
     GROUP BY rank
 ),
 
-met AS (
+match_wait AS (
     SELECT
         match_id,
         sum(wait_ns)::BIGINT AS all_wait_ns,
@@ -109,7 +109,7 @@ waited AS (
             AS longest_waiting_rank,
         coalesce(max(e.waiting_count) FILTER (m.is_last), 0) AS waiting_rank_count
     FROM matched AS m
-    LEFT JOIN met AS e USING (match_id)
+    LEFT JOIN match_wait AS e USING (match_id)
     GROUP BY m.trace_id, m.device
 ),
 

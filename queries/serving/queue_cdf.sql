@@ -21,7 +21,7 @@
 -- Invariant: 1 <= cumulative_count AND cumulative_count <= request_count
 
 -- All ranks of an engine run the same steps, so use the first trace with steps.
-WITH telling AS (
+WITH reference_trace AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
     INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id
@@ -40,7 +40,7 @@ queued AS (
     FROM request AS r
     INNER JOIN run AS n USING (run_id)
     LEFT JOIN first_step AS f USING (run_id, request_id)
-    LEFT JOIN telling AS g USING (run_id)
+    LEFT JOIN reference_trace AS g USING (run_id)
     LEFT JOIN trace AS t ON g.trace_id = t.trace_id
     LEFT JOIN serving_step_ranges AS s ON g.trace_id = s.trace_id AND f.step = s.step
     WHERE NOT r.is_warmup

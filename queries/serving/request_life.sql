@@ -34,7 +34,7 @@ WITH served AS (
 ),
 
 -- All ranks of an engine run the same steps, so use the first trace with steps.
-telling AS (
+reference_trace AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
     INNER JOIN serving_step_ranges AS s USING (trace_id)
@@ -64,7 +64,7 @@ stepped AS (
         s.request_count, s.prefill_token_count, s.decode_token_count
     FROM served AS r
     INNER JOIN span AS p USING (run_id, request_id)
-    INNER JOIN telling AS g USING (run_id)
+    INNER JOIN reference_trace AS g USING (run_id)
     INNER JOIN trace AS t USING (trace_id)
     INNER JOIN serving_step_ranges AS s
         ON g.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step

@@ -67,7 +67,7 @@ summed AS (
     GROUP BY trace_id
 ),
 
-worked AS (
+steady_work AS (
     SELECT
         w.trace_id, w.device,
         sum(w.wall_ns)::BIGINT AS wall_ns,
@@ -101,5 +101,5 @@ FROM device_windows AS w
 INNER JOIN extent AS e USING (trace_id)
 INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN summed AS s USING (trace_id)
-LEFT JOIN worked AS k USING (trace_id, device)
+LEFT JOIN steady_work AS k USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device

@@ -56,7 +56,7 @@ samples AS (
         ) = 1
 ),
 
-taken AS (
+counter_source AS (
     SELECT
         trace_id, device,
         any_value(name) AS name,
@@ -157,7 +157,7 @@ ends AS (
 ),
 
 -- Cumulative values at each boundary. If a boundary is between two samples, interpolate.
-reached AS (
+boundary_value AS (
     SELECT
         e.*,
         coalesce(c.number, 0) AS number,
@@ -191,7 +191,7 @@ summed AS (
         sum(sign * number)::BIGINT AS sample_count,
         -- Use a fixed order because the sum of doubles depends on it.
         sum(sign * joules ORDER BY at_ns, sign) AS joules
-    FROM reached
+    FROM boundary_value
     GROUP BY trace_id, device, place, scope, name
 ),
 
@@ -222,7 +222,7 @@ SELECT
     c.name AS counter, c.source, c.clock, j.reason
 FROM judged AS j
 INNER JOIN device_windows AS w USING (trace_id, device)
-INNER JOIN taken AS c USING (trace_id, device)
+INNER JOIN counter_source AS c USING (trace_id, device)
 LEFT JOIN loads AS l
     ON
         j.trace_id = l.trace_id AND j.scope = 'load'

@@ -39,7 +39,7 @@ WITH ranked AS (
     INNER JOIN device_windows AS w USING (trace_id, device)
 ),
 
-drawn AS (
+timeline_event AS (
     SELECT
         r.trace_id, r.rank, r.device, r.stream, r.event_id, r.start_ns, r.dur_ns, r.kind, r.name,
         r.class, r.phase, m.path AS module_path,
@@ -64,5 +64,5 @@ drawn AS (
 SELECT
     trace_id, rank, device, stream, event_id, start_ns, dur_ns, kind, name, class, phase,
     module_path, event_count, kernel_ns
-FROM drawn
+FROM timeline_event
 ORDER BY rank NULLS LAST, trace_id, device, stream, start_ns, dur_ns DESC, kind, event_id

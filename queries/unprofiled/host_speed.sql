@@ -52,7 +52,7 @@ pair AS (
         n.trace_id, n.pid, n.tid, n.ts_ns,
         (n.inner_ns - n.ts_ns) / (t.quick_ns * h.usual) AS ratio,
         (n.ts_ns - min(n.ts_ns) OVER (PARTITION BY n.trace_id, n.pid, n.tid)) // 1500000
-            AS stretch
+            AS slot
     FROM nested AS n
     INNER JOIN nested_op_time AS t USING (name, inner_name)
     INNER JOIN thread AS h USING (trace_id, pid, tid)
@@ -66,7 +66,7 @@ SELECT
     median(ratio) AS ratio,
     count(*) AS pair_count
 FROM pair
-GROUP BY GROUPING SETS ((trace_id, pid, tid, stretch), (trace_id, pid, tid))
+GROUP BY GROUPING SETS ((trace_id, pid, tid, slot), (trace_id, pid, tid))
 HAVING count(*) >= 12
-QUALIFY stretch IS NOT NULL OR count(stretch) OVER (PARTITION BY trace_id, pid, tid) = 0
+QUALIFY slot IS NOT NULL OR count(slot) OVER (PARTITION BY trace_id, pid, tid) = 0
 ORDER BY trace_id, pid, tid, ts_ns
