@@ -1,4 +1,4 @@
--- Gradients that DistributedDataParallel copies out of its buckets.
+-- Copies of gradients out of the buckets of DistributedDataParallel.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -68,8 +68,8 @@ in_use AS (
     ) AS seen
 ),
 
--- If Dynamo regions are recorded, select only these regions: the forward CompiledFunction is nested
--- in them.
+-- If Dynamo regions are recorded, select only these: the forward CompiledFunction is nested in
+-- them.
 region AS (
     SELECT string_agg(format('range={} x0-0.1', name), '; ' ORDER BY name) AS change
     FROM (

@@ -1,5 +1,5 @@
 -- Process groups with far slower transfers than comparable groups.
--- Comparable groups have the same purpose, size, and collective. The comparison needs at least three such groups (see
+-- Comparable groups have the same purpose, size, and collective. At least three such groups are needed (see
 -- `stragglers`).
 --
 -- Kind:     advice

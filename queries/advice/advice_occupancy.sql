@@ -1,6 +1,5 @@
 -- Long kernels with at most half as many blocks as the GPU has SMs.
--- The remaining SMs are idle unless other kernels run at the same time. Kernels below 20 µs and communication kernels
--- are ignored.
+-- Other SMs are idle unless other kernels run at the same time. Kernels below 20 µs and communication are ignored.
 --
 -- Kind:     advice
 -- Scope:    run

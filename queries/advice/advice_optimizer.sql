@@ -1,8 +1,7 @@
 -- Optimizer steps with many small kernels that one fused kernel could replace.
 -- Unfused Adam reads and writes 20 tensors per parameter, and fused Adam 7 (SGD with momentum: 8 and 5). On an H200,
 -- fused Adam takes 0.35 to 0.55 times as long as foreach kernels. Kernels below 5 µs are launch-bound: fusion leaves a
--- tenth of their time. Of the host time in `Optimizer.step`, 2 to 10 % remain. On a CPU, temporaries also cause page
--- faults.
+-- tenth of their time. Of the host time in `Optimizer.step`, 2 to 10 % remain. On a CPU, temporaries cause page faults.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Host stalls that recur in more than half of the steps.
--- A stall is an interval of at least 2 ms in which no host thread has an event. A stall recurs if the same op follows
--- it in other steps.
+-- A stall (`host_pauses`) is a time of at least 2 ms without recorded activity on the host. A stall recurs if the same
+-- op follows stalls in other steps.
 --
 -- Kind:     advice
 -- Scope:    run

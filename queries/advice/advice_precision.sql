@@ -1,6 +1,6 @@
 -- Matrix multiplications in fp32 or fp64 that a narrower data type would speed up.
--- Reports fp32 (including TF32) on devices with known peak rates, and fp64 on any device. A type of half the width is
--- assumed to take half the time.
+-- Reports fp32 (including TF32) on devices with known peak rates, and fp64 on any device. A GEMM in a type of half the
+-- width is assumed to take half the time.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,6 @@
 -- Cost of recomputing activations in the backward pass.
--- If allocator events are recorded, the memory that activations would occupy without recomputation is compared with the
--- free memory, minus a reserve of 5 %. If the activations do not fit, the advice suggests disabling recomputation for
--- only some layers.
+-- If allocator events are recorded, the activations that recomputation frees are compared with the free memory, except
+-- a reserve of 5 %. If the activations do not fit, the advice suggests recomputation of only some layers.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -60,8 +60,7 @@ named AS (
         FROM event
         WHERE
             (is_annotation(category) OR is_python_call(category))
-            -- Apply one combined pattern to all names first, and the pattern of each stage only to
-            -- the matches.
+            -- First apply one combined pattern, and then the pattern of each stage to the matches.
             AND regexp_matches(
                 name,
                 '^tk/stage/|vllm/|sglang/|lightllm/|continuous_batching/|logits_process|detokenizer'

@@ -1,7 +1,7 @@
 -- Training phase of kernels by name and order, in traces without autograd nodes, modules, and phase ranges.
 -- Kernels between a backward kernel and the next backward or optimizer kernel are backward, or recompute if they are
 -- named as forward. Kernels between an optimizer kernel and the next backward kernel are forward. In traces without
--- backward or without optimizer kernels, order counts only within one launch or step.
+-- backward or without optimizer kernels, the order counts only within one launch or step.
 --
 -- Kind:     table
 -- Access:   private

@@ -1,7 +1,7 @@
 -- GPU events without a recorded launch, matched to the launched events they repeat.
 -- A section of a stream without launches is matched with a section that has launches and the same kernels in the same
--- order. Streams with too few distinct kernels (communication) are matched by position, one to three steps later, if at
--- least 90 % of the names agree. Events without a match have no row.
+-- order. Streams with too few distinct kernels (communication) are matched by position with events one to three steps
+-- later, if at least 90 % of the names agree. Events without a match have no row.
 --
 -- Kind:     table
 -- Input:    launch_link WHERE launch_id IS NULL

@@ -1,4 +1,4 @@
--- Kinds of evidence for attribution that each trace contains.
+-- Evidence for attribution in each trace: training, modules, and phases.
 --
 -- Kind:     table
 -- Columns:

@@ -114,7 +114,6 @@ evidence AS (
         ON c.trace_id = placed.trace_id AND c.module_id = placed.module_id
 ),
 
--- Evidence for each rule, in order.
 answered AS (
     SELECT
         *,

@@ -1,6 +1,5 @@
 -- Best measured rate of each kind of benchmark, per device: bench_peak_rates('relation').
--- Drivers, clocks, and power limits change, so the best point of the newest run is used even if an older run was
--- faster.
+-- Drivers, clocks, and power limits change, so the newest run counts, even if an older run was faster.
 --
 -- Kind:     function
 -- Access:   private

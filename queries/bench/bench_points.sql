@@ -1,5 +1,5 @@
 -- Benchmark points of one family with the confidence interval of the median: bench_points(wanted).
--- Returns rows of table `benchmark` with all columns. Times that cannot be used are NULL.
+-- Returns rows of table `benchmark` with all columns. Unusable times are NULL.
 --
 -- Kind:     function
 -- Access:   private

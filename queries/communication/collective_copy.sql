@@ -48,8 +48,7 @@ called AS (
         )
 ),
 
--- Calls of a thread are nested, so the innermost open call is the latest previous call that is
--- still open.
+-- Calls of a thread are nested, so the innermost open call is the latest call that is still open.
 around AS (
     SELECT
         *,

@@ -2,8 +2,7 @@
 -- Bus bandwidth is bytes / duration, times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter, and
 -- all-to-all, and 1 for the rest. The message is the input; for all-gathers, the output. Bandwidths cover collectives
 -- of known size. On cpu, the time of both the c10d op and the backend's span counts, but only the span counts as a call
--- with bytes. The measured peak is the best bus bandwidth of `tracekit bench` for the same collective, backend, and
--- group size.
+-- with bytes. The measured peak is the best rate of `tracekit bench` for the same collective, backend, and group size.
 --
 -- Kind:     analysis
 -- Scope:    trace

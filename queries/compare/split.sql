@@ -35,8 +35,7 @@ step_end AS (
     GROUP BY trace_id, device
 ),
 
--- Intervals that tile the time of each device: the steps, and the times before, between, and after
--- steps.
+-- Intervals that tile the time of each device: the steps, and the times before, between, and after.
 tile AS (
     SELECT * FROM step_span
     UNION ALL
@@ -88,7 +87,6 @@ work AS MATERIALIZED (
         ON d.trace_id = s.trace_id AND d.device = s.device AND d.ts_ns >= s.start_ns
 ),
 
--- Split work that extends into the next step.
 long_work AS (
     SELECT id, (trace_id, device) AS part, ts_ns AS start_ns, end_ns
     FROM work

@@ -24,7 +24,7 @@ WITH copies AS (
         e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, w.window_ns,
         e.ts_ns - w.start_ns AS from_ns,
         greatest(e.end_ns - w.start_ns, from_ns + 1) AS to_ns,
-        -- First and last part in which the copy runs. A zero-length event belongs only to its first
+        -- First and last part in which the copy runs. A zero-length event belongs to its first
         -- part.
         least(from_ns * $points::HUGEINT // w.window_ns, $points - 1) AS first_part,
         greatest(

@@ -23,7 +23,7 @@
 --   peak_flop_per_s           DOUBLE   dense peak of the device, FLOP/s
 --   peak_pct                  DOUBLE
 --   peak_source               VARCHAR  source of the peak: vendor document or command line
---   module_path               VARCHAR  with by_module: module path with layer numbers replaced by *; NULL if none or several
+--   module_path               VARCHAR  if `by_module`: module path with layer numbers replaced by *; NULL if none or several
 --   reason                    VARCHAR  why size or peak is missing; else NULL
 --   measured_peak_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
 --   measured_peak_pct DOUBLE, measured_peak_source VARCHAR, measured_peak_reason VARCHAR

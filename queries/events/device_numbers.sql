@@ -1,8 +1,7 @@
 -- Functions that map other device numbers in a file to the device numbers of kernels.
 -- ROCm numbers the device of a kernel as an agent, and CPUs are agents too. Device descriptions and allocator events
 -- use torch's numbers. If both sides have the same number of devices, devices are matched in order. newer_kernels()
--- lists traces whose kernels were built for a later architecture than the devices named in the file; those names are
--- wrong.
+-- lists traces whose kernels were built for a later architecture than the named devices; those names are wrong.
 --
 -- Kind:     function
 -- Columns:

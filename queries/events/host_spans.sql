@@ -1,7 +1,6 @@
 -- Spans of host threads, numbered in nesting order.
 -- Contains Python calls, ranges, ops, and runtime calls, ordered by start. If two spans start together, the longer one
--- encloses the other. If they also end together, Python calls enclose ranges, ranges enclose ops, and ops enclose
--- runtime calls.
+-- encloses the other. If they also end together, the order from the outside in is Python call, range, op, runtime call.
 --
 -- Kind:     view
 -- Columns:

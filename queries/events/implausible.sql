@@ -208,7 +208,7 @@ reach AS (
     GROUP BY r.trace_id, r.first_ns, r.end_ns
 ),
 
--- Left-over work ends before the last long pause before the host records.
+-- Left-over work ends before the last long pause that precedes the host records.
 early AS (
     SELECT
         *,
@@ -310,7 +310,7 @@ last_frame AS MATERIALIZED (
     WHERE f.end_ns >= e.last_end_ns - 1000
 ),
 
--- A call ends at the latest when its caller makes the next call or ends itself.
+-- A call ends at the latest when its caller ends or makes the next call.
 left_frame AS MATERIALIZED (
     SELECT
         f.trace_id, f.event_id, f.python_id, f.parent_id, f.ts_ns, f.end_ns,

@@ -1,6 +1,6 @@
 -- Facts about each device event for viewers: event_facts('work', 'rates').
--- Contains the attribution with its reasons, and the rate of the op that launched the event. On cpu, all pieces of an
--- op form one row.
+-- Contains the attribution with its reasons, and the rate of the launching op. On cpu, the pieces of an op form one
+-- row.
 --
 -- Kind:     function
 -- Params:

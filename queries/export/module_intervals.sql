@@ -43,8 +43,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     ),
 
     -- All enclosing modules of each module, including itself. Only enclosing modules down to depth
-    -- 100 are listed. In tree order, the enclosing module at a given depth is the latest module at
-    -- that depth.
+    -- 100 are listed. In tree order, the enclosing module at a depth is the latest module there.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
         FROM module_with_work AS w
@@ -74,7 +73,6 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         WHERE s.module_id IS NULL
     ),
 
-    -- Join sections with consecutive numbers.
     grouped AS (
         SELECT
             *,

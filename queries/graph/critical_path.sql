@@ -8,7 +8,7 @@
 -- Params:
 --   limit  BIGINT = 0  only the longest segments of each rank; 0 for all
 -- Columns:
---   rank      INTEGER  global rank at whose end the path ends
+--   rank      INTEGER  rank at whose last device event the path ends
 --   position  BIGINT   position on the path, from 1
 --   kind      VARCHAR  type of the segment (work, transfer, host, loading, call, launch, stream, sync, …); see docs/explanation/graph.md
 --   event_id  BIGINT   device event, call, or op; NULL for Python and unrecorded time

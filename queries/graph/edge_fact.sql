@@ -98,8 +98,7 @@ op AS (
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
-    -- Host time inside autograd nodes or ranges but outside ops counts as Python or engine time,
-    -- not as op time.
+    -- Host time in autograd nodes or ranges but outside ops is Python or engine time, not op time.
     WHERE
         is_op(e.category)
         AND e.dur_ns > 0

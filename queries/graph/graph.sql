@@ -1,4 +1,4 @@
--- Edges of the dependency graph by kind, with the GPU time they account for.
+-- Edges of the dependency graph by kind, with the GPU time that depends on them.
 -- An edge is binding if it determines when its target starts or ends.
 --
 -- Kind:     analysis

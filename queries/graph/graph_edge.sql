@@ -32,8 +32,7 @@ WITH edge AS (
     FROM graph_meeting_edge
 ),
 
--- A task on a backend thread starts when it is posted, not when the previous span of the thread
--- ends.
+-- A task on a backend thread starts when it is posted, not at the end of the previous span.
 recorded_edge AS (
     SELECT *
     FROM edge

@@ -1,7 +1,7 @@
 -- Dependency edges between host spans.
--- Consecutive spans of a thread are linked. The weight is the thread's own time between them, without its waits for
--- another thread, a posted collective, or a batch. The first span of a thread depends on the last span of any thread
--- that ended before it.
+-- Consecutive spans of a thread are linked. The weight is the thread's own time between them, without waits for another
+-- thread, a posted collective, or a batch. The first span of a thread depends on the last span that ended before it, on
+-- any thread.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -81,7 +81,7 @@ last_task AS (
     GROUP BY ALL
 ),
 
--- If the Python stack shows when the wait starts, the time before it is the thread's own time.
+-- If the Python stack shows the start of the wait, the time before it is the thread's own time.
 shown_wait AS (
     SELECT part, start_ns, max(end_ns) AS end_ns
     FROM host_wait

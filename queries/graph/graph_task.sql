@@ -1,6 +1,5 @@
 -- Collectives on backend threads (gloo), with the calls that posted them.
--- Calls and tasks of a process are paired in order, if the process has equally many of both and no task starts before
--- its call.
+-- Calls and tasks of a process are paired in order, if their counts are equal and no task starts before its call.
 --
 -- Kind:     table
 -- Created:  on demand

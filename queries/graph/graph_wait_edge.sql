@@ -1,7 +1,6 @@
 -- Dependency edges into the ends of host calls: the call's own duration, and the device work that it waits for.
 -- Covers blocking copies, synchronizations, launches into a full queue, and calls such as cudaFree that end just when
--- work ends. For a call that waited, the own duration is assumed to be the median of calls with the same name that did
--- not wait.
+-- work ends. The own duration of a call that waited is assumed to be the median of equally named calls without a wait.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -89,8 +89,8 @@ launched_before AS (
 ),
 
 -- A recorded event belongs to the stream of the previous launch. If the thread called a wait since
--- that launch, the event belongs to its main stream. That stream waited, or another stream will
--- wait for it.
+-- that launch, the event belongs to its main stream. That stream waited, or another one will wait
+-- for it.
 called_event AS (
     SELECT
         *,

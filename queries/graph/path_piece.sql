@@ -5,7 +5,7 @@
 -- Kind:     table
 -- Created:  on demand
 -- Columns:
---   trace_id     INTEGER -> trace           trace at whose end the path ends
+--   trace_id     INTEGER -> trace           trace at whose last device event the path ends
 --   position     BIGINT                     position on the path, from 1
 --   kind         VARCHAR                    kind of the edge (work, transfer, host, loading, call, launch, stream, event, sync, …), or unexplained
 --   known_by     VARCHAR

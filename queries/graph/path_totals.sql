@@ -7,7 +7,7 @@
 -- Params:
 --   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  grouping attribute
 -- Columns:
---   rank         INTEGER  global rank at whose end the path ends
+--   rank         INTEGER  rank at whose last device event the path ends
 --   value        VARCHAR  value of the attribute; (none) if NULL
 --   piece_count  BIGINT   number of segments
 --   path_ns      BIGINT   time on the path, ns; adds up to the window of the rank

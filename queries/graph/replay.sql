@@ -1,6 +1,6 @@
 -- Device window of each rank, recorded and replayed.
--- The replay uses typical latencies and gaps, and leaves out unexplained time. Predictions cannot be more accurate than
--- the replay.
+-- The replay uses typical latencies and gaps, without unexplained time. Predictions are at most as accurate as the
+-- replay.
 --
 -- Kind:     analysis
 -- Scope:    run

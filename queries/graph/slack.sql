@@ -5,7 +5,7 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   by  VARCHAR{kernel|module|class|phase|collective} = class  how work is grouped
+--   by  VARCHAR{kernel|module|class|phase|collective} = class  dimension of the groups
 -- Columns:
 --   value       VARCHAR  kernel, module, class, phase, or collective
 --   work_count  BIGINT   number of device events on all ranks

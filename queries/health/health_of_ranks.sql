@@ -1,5 +1,5 @@
 -- Checks of missing and duplicate ranks: health_of_ranks('fact').
--- Needs only table `trace`, so it can run again after traces of a run were loaded one rank at a time.
+-- Reads only table `trace`, so it can run again after ranks of a run were loaded one at a time.
 --
 -- Kind:   function
 -- Access: private

@@ -174,8 +174,8 @@ span AS (
     FROM event
     WHERE category = 'overhead'
     UNION ALL BY NAME
-    -- While a thread waits for a backward pass, its process is in the backward pass, even between
-    -- two nodes.
+    -- While a thread waits for a backward pass, its process is in that pass, even between two
+    -- nodes.
     SELECT
         trace_id, pid, start_ns, end_ns,
         32 AS flags,

@@ -9,8 +9,7 @@ CREATE OR REPLACE MACRO longest_hold_ns() AS 100000;
 -- A launch call does not delay the work if it returns within this time after the start of the gap.
 CREATE OR REPLACE MACRO short_call_ns() AS 5000;
 
--- A delay is usual up to this multiple of the median, if the device has at least this number of
--- samples.
+-- A delay is usual up to this multiple of the median, if there are enough samples (next macro).
 CREATE OR REPLACE MACRO usual_delay_factor() AS 5;
 
 CREATE OR REPLACE MACRO usual_delay_count() AS 10;

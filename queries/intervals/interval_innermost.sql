@@ -54,8 +54,7 @@ CREATE OR REPLACE MACRO interval_innermost(time_points, spans) AS TABLE (
         FROM levelled
     ),
 
-    -- A block with an odd number at either end of the range is not part of a longer block in the
-    -- range.
+    -- An odd-numbered block at either end of the range is not part of a longer block in it.
     noted AS (
         SELECT
             part, place, level,

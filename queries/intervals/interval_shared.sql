@@ -1,6 +1,5 @@
 -- Time during which several intervals of a partition run: interval_shared('relation').
--- Returns the overlap of each interval with the union of all previous intervals. Rows may overlap; their union is the
--- shared time.
+-- Each row is the overlap of an interval with the union of all previous ones. The union of the rows is the shared time.
 --
 -- Kind:   function
 -- Params:

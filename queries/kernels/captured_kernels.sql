@@ -1,6 +1,6 @@
 -- Nodes of captured graphs with their time in all replays, per device.
--- Covers CUDA and HIP graphs with node numbers (graph id, graph node id). If a graph is instantiated again, it counts
--- as a new graph.
+-- Covers CUDA and HIP graphs with node numbers (graph id, graph node id). A graph that is instantiated again counts as
+-- new.
 --
 -- Kind:     analysis
 -- Scope:    trace

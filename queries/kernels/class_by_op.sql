@@ -1,7 +1,6 @@
 -- Kernel class refined by the launching op.
--- The name of a kernel shows how it computes, not its purpose: cuDNN convolutions and attention libraries use GEMM
--- kernels. GEMM kernels, and kernels of class other, get the class of the convolution or attention op that launched
--- them.
+-- The name of a kernel shows its algorithm, not its purpose: cuDNN convolutions and attention libraries use GEMM
+-- kernels. GEMM kernels, and kernels of class other, have the class of the launching convolution or attention op.
 --
 -- Kind:     function
 -- Access:   private

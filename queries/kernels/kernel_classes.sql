@@ -1,6 +1,5 @@
 -- GPU time by kernel class, per device.
--- The class of a collective comes from collective_events, because a kernel name such as SendRecv does not show the
--- collective.
+-- The class of a collective comes from collective_events, because the kernel name (SendRecv) may not show it.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,6 +1,5 @@
 -- Very short kernels, with the idle time before them.
--- A kernel that is shorter than its launch call cannot keep the device busy. Fusion, larger batches, or CUDA graphs
--- help.
+-- A kernel that is shorter than its launch call cannot keep the device busy. Fusion, larger batches, or graphs help.
 --
 -- Kind:     analysis
 -- Scope:    trace

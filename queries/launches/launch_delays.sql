@@ -1,8 +1,8 @@
 -- Launch latency and duration of launch calls, per device.
 -- The delay is the time from the end of the launch call to the start of the work, or 0 if the work started earlier.
 -- Work that started before the call (clock difference) and traces with a coarse host clock have no delays. Long delays
--- mean that the host runs ahead. Short delays with idle time mean that the host is the bottleneck. Percentiles are
--- nearest-rank.
+-- mean that the host runs ahead. Short delays with idle time mean that the host is the bottleneck. Percentiles: nearest
+-- rank.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,6 +1,5 @@
 -- Time each device event spends in the queue of its stream: queued_events().
--- An event is queued from the start of its launch call to its start on the device. Only events with a recorded launch
--- have a row.
+-- An event is queued from the start of its launch call to its own start. Only events with a recorded launch have a row.
 --
 -- Kind:     function
 -- Access:   private

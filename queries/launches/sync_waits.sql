@@ -63,8 +63,7 @@ read_around AS (SELECT * FROM interval_innermost('waits', 'read_span')),
 
 line_around AS (SELECT * FROM interval_innermost('waits', 'python_span')),
 
--- Start of the op that reads the value: aten::is_nonzero (which contains aten::item), or else
--- aten::item.
+-- Start of the op that reads the value: aten::is_nonzero (around aten::item), or else aten::item.
 read_from AS (
     SELECT
         w.id, w.part,

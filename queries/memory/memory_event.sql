@@ -51,8 +51,7 @@ allocator AS MATERIALIZED (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    -- Ignore sizes of 64 TiB and more: no device has that much memory, and sums must fit in 64
-    -- bits.
+    -- Ignore sizes of 64 TiB and more: no device has that memory, and sums must fit in 64 bits.
     WHERE
         m.address IS NOT NULL
         AND m.bytes <> 0

@@ -89,7 +89,6 @@ node AS (
     INNER JOIN tree AS t USING (id)
     WHERE c.round = (SELECT max(round) FROM counted)
     UNION ALL
-    -- The widest class is on the left.
     SELECT
         'classes' AS picture,
         {class: class, kind: kind} AS tree,

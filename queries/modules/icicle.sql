@@ -1,7 +1,6 @@
 -- Positions of tree nodes in an icicle chart: icicle('nodes').
 -- A chart (`picture`) consists of trees next to each other. A node spans from_ns to from_ns + total_wall_ns. Its own
--- time is on the left, followed by its children, one level below. icicle_label returns the path of a node relative to
--- its parent.
+-- time is on the left, followed by its children, one level below. icicle_label returns a path relative to the parent.
 --
 -- Kind:     function
 -- Access:   private

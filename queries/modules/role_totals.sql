@@ -1,7 +1,6 @@
 -- GPU time by part of a decoder, summed over all devices and phases.
--- In traces without modules, roles follow from the names and the order of kernels and ops. Shares are relative to the
--- sum of the device windows. Time per step is the mean over the steps of all devices and excludes work launched outside
--- steps.
+-- Without modules, roles follow from the names and the order of kernels and ops. Shares are relative to the sum of the
+-- device windows. Time per step is the mean over the steps of all devices and excludes work launched outside steps.
 --
 -- Kind:     analysis
 -- Scope:    run

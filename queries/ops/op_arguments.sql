@@ -1,5 +1,5 @@
 -- Ops by argument shapes, types, and strides, with host and GPU time.
--- Splits the rows of `ops` by recorded arguments (torch.profiler with record_shapes) and optionally by module or
+-- Splits the rows of `ops` by recorded arguments (record_shapes of torch.profiler), and optionally by module or
 -- enclosing op.
 --
 -- Kind:     analysis
@@ -15,7 +15,7 @@
 --   types         VARCHAR  argument types (Input type)
 --   strides       VARCHAR  argument strides in elements (Input Strides)
 --   numbers       VARCHAR  non-tensor arguments (Concrete Inputs) of the first call in the row
---   around        VARCHAR  with within: module with layer numbers replaced by *, or enclosing op; NULL if none
+--   around        VARCHAR  if `within` is set: module with layer numbers replaced by *, or enclosing op; NULL if none
 --   op_count      BIGINT   number of calls
 --   host_ns       BIGINT   time from start to end of calls, on all threads, ns
 --   self_host_ns  BIGINT

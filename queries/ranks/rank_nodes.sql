@@ -18,8 +18,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     placed AS (
         SELECT
             t.trace_id, t.rank, t.host_name,
-            -- File names with "rank" or "worker" were chosen by the program and do not start with a
-            -- host name.
+            -- File names with "rank" or "worker" come from the program and contain no host name.
             if(
                 regexp_matches(t.file_name, '(?i)(rank|worker)[_\-.=]?\d'), NULL,
                 nullif(
@@ -34,8 +33,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     known AS (
         SELECT
             *,
-            -- If each process sees only one device, every device number is 0 and the layout is
-            -- unknown.
+            -- If each process sees one device, every device number is 0 and shows no layout.
             max(device_number) OVER () > 0 AND bool_and(device_number <= rank) OVER ()
                 AS has_layout
         FROM placed

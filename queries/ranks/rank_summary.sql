@@ -48,7 +48,7 @@ job AS (
     FROM trace
 )
 
--- Both relations have one row per device, in the same order.
+-- rank_waits and timeline have one row per device, in the same order.
 SELECT
     w.rank, w.device, j.rank_count, j.world_size, w.window_ns, w.busy_ns, w.compute_ns,
     w.exposed_comm_ns, w.exposed_memcpy_ns, w.idle_ns,

@@ -17,7 +17,7 @@
 --   own_ns                BIGINT
 --   peer_count            BIGINT   number of ranks and devices compared, including this one
 --   peer_own_ns           DOUBLE
---   limit_ns              DOUBLE   own_ns from which the rank is an outlier; NULL for fewer than four peers
+--   limit_ns              DOUBLE   threshold of own_ns for an outlier; NULL for fewer than four peers
 --   excess_ns             DOUBLE   excess of own_ns over the median of the peers
 --   is_outlier            BOOLEAN  own_ns is at least limit_ns; NULL for fewer than four peers
 --   late_ns               DOUBLE   largest delay before one collective, compared with the peers

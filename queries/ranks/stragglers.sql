@@ -2,7 +2,7 @@
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
 -- (1.4826 × median absolute deviation) and by 1 %. For the transfer time of a link, the limits are six robust standard
 -- deviations and 10 %. If most ranks of a node are outliers, the node is reported instead. If at least half of the
--- ranks of a stage are similarly slow, one row of kind `ranks` lists them. Needs four ranks or three groups.
+-- ranks of a stage are similarly slow, one row of kind `ranks` lists them. Requires four ranks or three groups.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,13 +10,13 @@
 -- Columns:
 --   kind                  VARCHAR    rank, node, link, or ranks (several that are similarly slow)
 --   name                  VARCHAR    name of the rank, node, or link
---   ranks                 INTEGER[]  ranks concerned; for links, the pair, or the first rank of the group
+--   ranks                 INTEGER[]  slow ranks; for links, the pair of ranks, or the first rank of the group
 --   node                  VARCHAR    machine; NULL if unknown or if there are several
 --   delay_ns              DOUBLE     excess over the median of the peers, ns; for kinds node and ranks, median excess of the slow ranks
 --   like_ns               DOUBLE     median of the peers, ns
 --   delay_pct             DOUBLE     delay_ns / like_ns, percent
---   limit_ns              DOUBLE     delay_ns from which a rank is an outlier, ns; NULL for links
---   like_count            BIGINT     number of peers, including itself; for kind ranks, all ranks of the stage
+--   limit_ns              DOUBLE     threshold of delay_ns for an outlier, ns; NULL for links
+--   like_count            BIGINT     number of peers, including the row itself; for kind ranks, all ranks of the stage
 --   is_once               BOOLEAN    most of the delay occurs before one collective; NULL for links and ranks
 --   collective            VARCHAR    collective after the longest delay; for links, collective of the link
 --   pg_name               VARCHAR    process group of the collective

@@ -1,7 +1,6 @@
 -- Waits for late ranks, by straggler and process group.
 -- A wait is the duration of a collective minus its shortest duration on any rank; clocks of different ranks are not
--- compared. passed_on_ns is the part of the wait that behind_rank caused: the straggler was late because it had waited
--- for that rank.
+-- compared. passed_on_ns is the part of the wait that behind_rank caused: the straggler had waited for that rank.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -17,7 +16,7 @@
 --   wait_ns               BIGINT   sum of waits of other ranks, ns
 --   passed_on_ns          BIGINT   part explained by waits of the straggler since the previous collective of the group, ns
 --   behind_rank           INTEGER  rank that the straggler mostly waited for; NULL if none
---   waiting_rank_count    BIGINT   number of ranks that waited; of devices if the ranks are unknown
+--   waiting_rank_count    BIGINT   number of ranks that waited, or of devices if the ranks are unknown
 --   longest_waiting_rank  INTEGER  rank with the longest single wait
 --   max_wait_ns           BIGINT   longest single wait, ns
 --   wait_pct              DOUBLE   share of all waits of the run, 0 to 100

@@ -20,7 +20,7 @@ CREATE OR REPLACE MACRO run_step() AS TABLE (
         r.run_id,
         coalesce(p.repeat_count, 0) AS repeat_count,
         coalesce(p.mean_ns, r.plain_step_ns) AS mean_ns,
-        -- Without percentiles, a manifest has only a mean, which is sensitive to outliers.
+        -- A manifest without percentiles contains only a mean, which is sensitive to outliers.
         if(
             r.plain_step_low_ns IS NULL,
             coalesce(p.ns[2]::BIGINT, r.plain_step_ns),

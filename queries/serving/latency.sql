@@ -1,7 +1,7 @@
 -- Latency percentiles of requests by metric, per run.
--- e2e: time from the start to the end of the answer. ttft: time to first token. tpot: time per output token after the
--- first. itl: time between consecutive tokens (or chunks). client_wait: time for which the client delayed the request.
--- Only successful measured requests count: no warm-up or profiled requests. Percentiles are nearest-rank.
+-- e2e: time from the start of the request to the end of the answer. ttft: time to first token. tpot: time per output
+-- token after the first. itl: time between consecutive tokens (or chunks). client_wait: time for which the client
+-- delayed the request. Only successful measured requests count, no warm-up or profiled ones. Percentiles: nearest rank.
 --
 -- Kind:     analysis
 -- Scope:    runs

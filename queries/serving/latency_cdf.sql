@@ -1,5 +1,5 @@
 -- Latency CDF of requests, per run.
--- Reproduces Figures 7 to 10 of arXiv 2311.03687. Metrics as in `latency`.
+-- Reproduces Figures 7 to 10 of arXiv 2311.03687. `latency` defines the metrics.
 --
 -- Kind:     analysis
 -- Scope:    runs

@@ -1,8 +1,8 @@
 -- Life of the slowest requests: queueing, prefill, decode, and answering.
--- queued: from sending to the first step. prefill, decode: engine steps before and after the first token. between
--- steps: no step served the request. answering: from the last step to the end. not traced: time with unrecorded steps.
--- Requests without any recorded step have only the parts `waiting` (until the first token) and `answering`, and come
--- last. A step serves all requests of its batch. Warm-up requests are excluded.
+-- queued: from the sending of the request to its first step. prefill, decode: engine steps before and after the first
+-- token. between steps: no step served the request. answering: from the last step to the end. not traced: time with
+-- unrecorded steps. Requests without any recorded step have only the parts `waiting` (until the first token) and
+-- `answering`, and come last. A step serves all requests of its batch. Warm-up requests are excluded.
 --
 -- Kind:     analysis
 -- Scope:    run

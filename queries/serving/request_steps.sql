@@ -1,8 +1,8 @@
 -- Queueing, prefill, and decode of the slowest requests.
 -- Requests are linked to the engine steps that served them (`request_step`). Prefill steps started before the first
 -- token of the request, and decode steps after it. The time of a step counts in full for each request of its batch.
--- Only recorded steps count (traced_step_count). Traces without a base time have no queue_ns. Warm-up requests are
--- excluded.
+-- Only recorded steps count (traced_step_count). Traces without a base time have no queue_ns. Excludes warm-up
+-- requests.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,9 +12,9 @@
 -- Columns:
 --   rank INTEGER, device VARCHAR, run VARCHAR, request_id BIGINT
 --   is_profiled         BOOLEAN  the request is part of the profiled load
---   outcome             VARCHAR  ok, or how the request failed
+--   outcome             VARCHAR  ok, or the kind of failure
 --   prompt_token_count BIGINT, output_token_count BIGINT, e2e_ns BIGINT, ttft_ns BIGINT
---   queue_ns            BIGINT   time from sending to the first step, ns; NULL if not recorded
+--   queue_ns            BIGINT   time from the sending of the request to its first step, ns; NULL if not recorded
 --   step_count          BIGINT   number of steps that served the request
 --   traced_step_count   BIGINT   number of recorded steps
 --   prefill_step_count  BIGINT   number of recorded prefill steps

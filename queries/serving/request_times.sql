@@ -11,7 +11,7 @@
 --   client_wait_ns  BIGINT
 --   e2e_ns       BIGINT   time from the start to the end, ns
 --   ttft_ns      BIGINT
---   tpot_ns      BIGINT   time per output token after the first token (or chunk), ns; NULL if there are no others
+--   tpot_ns      BIGINT   time per output token after the first token (or chunk), ns; NULL if no other token follows
 
 CREATE OR REPLACE MACRO request_times(since) AS TABLE (
     WITH timed AS (

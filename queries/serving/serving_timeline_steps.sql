@@ -1,6 +1,5 @@
 -- Mean time per step of each section of a serving engine's forward pass, over the devices.
--- The section `transformer` is the sum of attention and ffn. A device that runs the phase without the section counts as
--- 0.
+-- The section `transformer` is the sum of attention and ffn. A device with the phase but not the section counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run

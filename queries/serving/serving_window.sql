@@ -1,8 +1,7 @@
 -- Steady state of a serving engine under full load, per device.
 -- The steady state is the longest sequence of steps in which the number of running requests stays within tolerance_pct
 -- of its maximum. Only steps that decode have running requests; prefill-only steps inside the sequence belong to it.
--- Rates divide tokens by the busy and idle device time of these steps, not by host time, because the host may run
--- ahead.
+-- Rates divide tokens by the device time of these steps (busy and idle), because the host may run ahead.
 --
 -- Kind:     analysis
 -- Scope:    trace

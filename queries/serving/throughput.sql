@@ -13,7 +13,7 @@
 --   left_out_count       BIGINT   number of failed requests
 --   prompt_token_count   BIGINT   prompt tokens of successful requests; NULL if a count is unknown
 --   output_token_count   BIGINT   output tokens of successful requests; NULL if a count is unknown
---   interval_ns          BIGINT   time from the first request sent to the last successful end, ns
+--   interval_ns          BIGINT   time from the start of the first request to the end of the last successful one, ns
 --   requests_per_s       DOUBLE   successful requests per second
 --   output_tokens_per_s  DOUBLE   output tokens per second
 --   total_tokens_per_s   DOUBLE   prompt and output tokens per second

@@ -2,7 +2,7 @@
 -- Samples come from counter events (hardware counters of torch.profiler and Nsight Systems, counters of the program)
 -- and from sample files of system tools. Sample files in a run folder apply to the traces of that folder, and other
 -- files to all traces. If the traces come from several machines, no file applies. Files are aligned by Unix time, so
--- traces without a base time get no samples from them. A sample belongs to the device with its number, or to the only
+-- traces without a base time get no samples from them. A sample belongs to the device of its number, or to the only
 -- device.
 --
 -- Kind:     view

@@ -1,8 +1,8 @@
 -- Energy of each device by window, phase, step, and load.
--- Power is integrated between samples (trapezoids), and energy counters are subtracted; idle time is included. Energy
--- counters take precedence over instant power, and instant power over average power. The energy covers the entire
--- device, including other programs; for cpu, the CPU packages without memory. A load lasts from the start of its first
--- request to the end of its last one. The energy of concurrent requests cannot be separated.
+-- Energy is the integral of power between samples (trapezoids), or the difference of an energy counter, including idle
+-- time. Energy counters take precedence over instant power, and instant power over average power. The energy covers the
+-- entire device, including other programs; for cpu, the CPU packages without memory. A load lasts from the start of its
+-- first request to the end of its last one. The energy of concurrent requests cannot be separated.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -2,8 +2,7 @@
 -- The slowdown is the time from the start of an op to its first nested op, divided by its normal value. Normal is 1.18
 -- × the reference in `nested_op_time` on autograd threads, and on all threads of a trace with tracekit's backward
 -- ranges. On other threads, normal is 1.7 × the reference, because Python evicts the caches between ops. Each interval
--- of 1.5 ms with at least 12 pairs of ops has a row. A thread without such an interval has one row if it has 12 pairs
--- in total.
+-- of 1.5 ms with at least 12 pairs of ops has a row. Other threads with at least 12 pairs have one row.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -59,7 +58,6 @@ pair AS (
     WHERE n.is_pair
 )
 
--- Intervals with enough ops, or the complete thread if it has no such interval.
 SELECT
     trace_id, pid, tid,
     avg(ts_ns)::BIGINT AS ts_ns,

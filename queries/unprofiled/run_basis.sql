@@ -119,8 +119,7 @@ SELECT
     if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
     if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
     factor, basis, reason,
-    -- Replays are valid even if the interval is too wide or the measured step does not fit the
-    -- estimate.
+    -- Replays are valid even if the interval is too wide or the measured step does not fit.
     bool_and(
         reason IS NULL OR regexp_matches(reason, '^(too wide|the host would have to be)')
     ) OVER () AS is_replayed

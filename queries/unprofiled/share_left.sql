@@ -1,4 +1,4 @@
--- Share of a total that remains after subtracting a part, percent.
+-- Share of a total that remains without a part, percent.
 -- NULL if the part or the total is unknown; 0 if the part exceeds the total.
 --
 -- Kind:     function

@@ -1,7 +1,7 @@
 -- Graph nodes at which the first step starts and each step ends.
 -- A step ends with its last work. The first step starts when its range has started on the host and the device has
 -- finished earlier work. Without marked steps, the window counts as one step. If a bound has several nodes, the latest
--- node applies.
+-- applies.
 --
 -- Kind:     table
 -- Created:  on demand
@@ -29,8 +29,7 @@ first_step AS (
     GROUP BY trace_id
 )
 
--- If the thread of the range launches nothing, the range has no mark. The step then starts with its
--- first work.
+-- If the thread of the range launches nothing, the step starts with its first work.
 SELECT
     trace_id, arg_min(s.span_id, (s.kind = 'work', s.start_ns, s.span_id)) * 2 AS node, 0 AS bound
 FROM graph_span AS s

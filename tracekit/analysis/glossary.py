@@ -19,7 +19,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "measured_peak_reason": "why measured_peak_pct is missing; else NULL",
     "measured_peak_source": "source of the measured peak",
     "class": "kernel class",
-    "client_wait_ns": "time the client held the request back, ns",
+    "client_wait_ns": "time for which the client delayed the request, ns",
     "collective": "name of the collective, as in the call",
     "comm_ns": "part of the union of communication, ns",
     "compute_ns": "union of compute, ns",
