@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return analyses, each followed by the analyses whose headers place them after it."""
+    """Insert the analyses whose header setting `after` names one of the given analyses."""
     result = list(names)
     for name, view in load_catalog().analyses.views("breakdown").items():
         if view.get("after") in result:
@@ -57,8 +57,8 @@ measured."""
 HEALTH = "health"
 
 _MAX_DEVICES, _MAX_DEVICE_EVENTS = 16, 300_000
-"""Maximum number of devices, and of events per device, for which commands replay the dependency
-graph by default.
+"""Limits up to which commands replay the dependency graph by default: number of devices, and number
+of events per device.
 """
 
 _MAX_IN_BREAKDOWN = 100_000
@@ -139,7 +139,7 @@ def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
 
 
 def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
-    """Return the analyses of scope ``run`` whose rows are stored in a dataset."""
+    """Return the analyses of scope ``run`` whose rows a dataset contains."""
     catalog = load_catalog()
     names = [TOTALS[name] for name in analyses if name in TOTALS]
     is_of_breakdown = set(BREAKDOWN) <= set(analyses)
@@ -164,7 +164,7 @@ def is_small(timeline: Result) -> bool:
 
 
 def of_steps(results: Mapping[str, Result]) -> list[str]:
-    """Return the additional analyses of a breakdown with steps on accelerators."""
+    """Return the analyses that a breakdown adds if steps ran on accelerators."""
     if not results.get("run_idle"):
         return []
     is_measured = results["run_idle"].column("unprofiled_step_ns")[0] is not None
@@ -175,7 +175,7 @@ def of_steps(results: Mapping[str, Result]) -> list[str]:
 class Mfu(Struct, frozen=True):
     """Model FLOPs utilization, and the share of step time for which it is known.
 
-    `is_of_run`: whether it refers to the unprofiled step.
+    `is_of_run` means that it refers to unprofiled steps.
     """
 
     share: float
@@ -200,9 +200,9 @@ def mean_mfu(mfu: Result) -> Mfu | None:
 
 
 class UnprofiledStep(NamedTuple):
-    """An unprofiled step with its interval and its GPU work, ns.
+    """Unprofiled step time, its interval, and the time of GPU work in the step.
 
-    `step_ns` is None if only the interval is known, `work_ns` if the work runs on CPUs.
+    `step_ns` is None if only the interval is known. `work_ns` is None for steps on CPUs.
     """
 
     step_ns: float | None

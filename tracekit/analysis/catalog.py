@@ -33,7 +33,7 @@ _FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+) per (?P<per>\w+)[ \t]*$", 
 
 
 class Title(NamedTuple):
-    """List entry of an analysis; `per` has the values of its parameter `per`."""
+    """List entry of an analysis. `per` has the accepted values of `--per`."""
 
     name: str
     subject: str
@@ -103,12 +103,12 @@ class Specs(Mapping[str, Spec]):
             yield Title(name, file.subject, scope["scope"] if scope else None, question, per)
 
     def listed(self) -> list[Title]:
-        """Return the list entries by subject, with one entry per family."""
+        """Return the list entries by subject; analyses that differ only in `--per` share one."""
         titles = [title for title in self.titles() if self.spelling(title.name)[1] is None]
         return sorted(titles, key=lambda title: (title.subject, title.name))
 
     def families(self) -> dict[str, dict[str, str]]:
-        """Return the names of the other members of each family, by the value of `per`."""
+        """Return the analyses that `NAME --per VALUE` selects: their names by NAME and VALUE."""
         if not self._families:
             self._families[""] = {}
             for name, file in self.files.items():
@@ -117,17 +117,17 @@ class Specs(Mapping[str, Spec]):
         return self._families
 
     def spelling(self, name: str) -> tuple[str, str | None]:
-        """Return the displayed name of an analysis, and the value of `per`."""
+        """Return the displayed name of an analysis, and its value of `--per` or None."""
         match = _FAMILY.search(self.files[name].text) if name in self.files else None
         return (match["head"], match["per"]) if match else (name, None)
 
     def words(self, name: str) -> str:
-        """Return the words that select an analysis on a command line."""
+        """Return the arguments that select an analysis on a command line."""
         head, per = self.spelling(name)
         return f"{head} --per {per}" if per else head
 
     def member(self, name: str, per: object) -> str:
-        """Return the member of a family with the given value of `per`."""
+        """Return the analysis that `name --per VALUE` selects."""
         members = self.families().get(name, {})
         if per not in members:
             hint = "one of: " + ", ".join(members) if members else "it has no parameter per"
@@ -135,7 +135,7 @@ class Specs(Mapping[str, Spec]):
         return members[str(per)]
 
     def views(self, way: str) -> dict[str, View]:
-        """Return the settings of one kind of view, by name of the file; see `header.VIEWS`."""
+        """Return the settings of one kind of view (see `header.VIEWS`), by SQL file."""
         if not self._views:
             self._views[""] = {}
             for name, file in self.files.items():
@@ -144,7 +144,7 @@ class Specs(Mapping[str, Spec]):
         return self._views.get(way, {})
 
     def by_subject(self) -> Result:
-        """Return the names of the files by subject, with the values of `per` in parentheses."""
+        """Return the names of the files by subject, each followed by its values of `--per`."""
         result: dict[str, list[str]] = {}
         for title in self.listed():
             name = f"{title.name}({'|'.join(title.per)})" if title.per else title.name
@@ -268,7 +268,7 @@ PACKAGE = Path(__file__).parents[1]
 """The folder of the package."""
 
 _MAKING = (".", "ingest", "analysis", "engine", "dataset")
-"""Folders of the package with code that creates or describes rows of stores and datasets."""
+"""Packages whose code determines the rows of stores and datasets."""
 
 
 def make_digest(rules: Path | None = None) -> str:

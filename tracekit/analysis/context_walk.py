@@ -1,4 +1,4 @@
-"""Finds the context of launches, ops, and allocations in one pass over each host thread.
+"""Finds the context (module, phase, op) of launches, ops, and allocations in one pass per thread.
 
 The ranges, Python calls, ops, and launches of a thread are read by start time, outermost first. A
 stack holds the open spans; the top of the stack is the context of a launch. If two spans cross, the
@@ -63,7 +63,7 @@ _BITS = 4
 # number in an autograd node, which means recomputed unless the pass is differentiated.
 _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
-# Kinds of spans that are not part of an asynchronous collective whose range encloses them.
+# Kinds of spans that are independent work even inside the range of an asynchronous collective.
 _WITH_CONTEXT = frozenset((OP, NODE, FRAME, RANGE))
 
 # Optimizer steps that contain a backward pass.
@@ -86,7 +86,7 @@ ASOF JOIN node AS n ON o.trace_id = n.trace_id AND o.pid = n.pid AND o.ts_ns <= 
 WHERE n.ts_ns < o.end_ns
 """
 
-# Used only if a name marks an optimizer step, because it makes the statement slower to plan.
+# Added only if a name marks an optimizer step, because this condition is slow to plan.
 _HOLDS = f"m.phase = 'optimizer' AND e.event_id IN ({_CLOSURE_STEPS})"
 
 _SPANS = f"""
@@ -239,10 +239,10 @@ def _flags(marker: Marker) -> int:
 
 _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 
-# Questions that native/context_walk.c asks. _BEGIN_THREAD passes a trace id; the answer is whether
-# the ops of the trace have sequence numbers. _ENTER passes a context, and the start, end, id, and
-# bits of a span; the answer is the context inside the span. Both also pass the autograd nodes that
-# recompute nothing: their number, and the trace, id, and kind of each (1 if the backward pass is
+# Callbacks from native/context_walk.c. _BEGIN_THREAD passes a trace id and expects whether the ops
+# of the trace have sequence numbers. _ENTER passes a context, and the start, end, id, and bits of a
+# span, and expects the context inside the span. Both also pass the autograd nodes that recompute
+# nothing: their number, and the trace, id, and kind of each (1 if the backward pass is
 # differentiated, 0 if the node only calls Functions).
 _BEGIN_THREAD, _ENTER = 0, 1
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
@@ -271,7 +271,7 @@ class _Walk:
         self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MAX_NOTED))()
 
     def answer(self, question: int) -> None:
-        """Answer a question of native/context_walk.c."""
+        """Handle a callback from native/context_walk.c."""
         *context, _, _, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
         if noted_count:
             stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
@@ -382,7 +382,7 @@ _NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
 
 
 def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
-    """Return the rows of a file of JSON arrays, in SQL."""
+    """Return SQL that reads a file of JSON arrays."""
     picked = ", ".join(f"j[{place}] AS {name}" for place, name in enumerate(columns, start=1))
     return (
         f"(SELECT {picked} FROM read_json({quote(str(file))}, format = 'newline_delimited', "

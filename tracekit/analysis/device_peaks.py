@@ -40,8 +40,8 @@ class DevicePeak(NamedTuple):
 
     Attributes:
         pattern: matches its complete name in traces.
-        unit_count: its multiprocessors or compute units, if partitions of it have the same name;
-            None if the name is sufficient.
+        unit_count: number of multiprocessors or compute units of the complete device. None if
+        partitions of the device have other names.
         flop_per_s: dense FLOP/s (integer types: operations/s) by data type, such as ``bf16``.
         source: the vendor's document with these rates.
         address: public address of the document.
@@ -117,7 +117,7 @@ def insert_peaks(
 ) -> None:
     """Use given peak rates for all devices of a connection.
 
-    They hide table ``device_peak`` of the store for this connection and its cursors. Column
+    They replace table ``device_peak`` of the store for this connection and its cursors. Column
     ``source`` states that the user provided them.
 
     Args:
@@ -161,10 +161,9 @@ def insert_peaks(
 def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``device_peak``: one row per trace, known device, and data type.
 
-    If all devices in a file are the same product, the rows apply to every device (``*``), because
-    the file does not always list the device numbers in use. A file whose kernels are built for a
-    newer architecture than its listed devices (macro ``newer_kernels``) gets no rows, because the
-    kernels ran on other devices than it lists.
+    A file may not list all devices in use. So if all listed devices are the same product, the rows
+    apply to every device (``*``). A file gets no rows if its kernels are built for a newer
+    architecture than its listed devices (macro ``newer_kernels``): they ran on unlisted devices.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "
@@ -201,7 +200,7 @@ def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 def _peaks_of(
     devices: Iterable[tuple[object, object, str, int | None]],
 ) -> list[tuple[object, ...]]:
-    """Return a row per data type: two columns that identify the device, and its peak rate."""
+    """Return a row per device and data type: two columns that identify the device, and the rate."""
     return [
         (*key, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
         for *key, name, unit_count in devices

@@ -29,8 +29,8 @@ CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCH
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
     event_count BIGINT, is_unknown BOOLEAN);
 """
-"""Tables of events that match rules, and of processes that are or may be devices. For most traces,
-the categories (table event_kind) show that both are empty."""
+"""Tables of events that match rules, and of processes that are or may be devices. Both are empty
+for most traces, as their categories (table event_kind) show."""
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
@@ -40,7 +40,7 @@ _MARK_COLUMNS = dict.fromkeys(
 
 
 def lane_sql(rule: Rule) -> str:
-    """Return the condition of a rule on a thread's names and the category of its events."""
+    """Return the condition of a rule on thread names and event categories."""
     results = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
     return " AND ".join(results) or "TRUE"
 
@@ -67,8 +67,8 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill the tables ``device_mark`` and ``device_process``.
 
-    A row of ``device_process`` is a process with the name or label of a device, and the number of
-    its events outside Kineto's categories. ``is_unknown`` means that no rule matches any of these
+    Table ``device_process`` lists the processes named or labeled as devices, with the number of
+    events outside Kineto's categories. ``is_unknown`` means that no rule matches any of these
     events.
     """
     is_odd, is_bare = connection.execute(
@@ -91,8 +91,8 @@ GROUP BY trace_id, pid
 HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
 ORDER BY trace_id, pid
 """
-"""Fills ``device_process`` with the processes that Kineto labels as devices, if no event needs a
-rule."""
+"""Fills ``device_process`` if no event needs a rule: with the processes that Kineto labels as
+devices."""
 
 
 def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:

@@ -26,11 +26,11 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "confidence_pct": "minimum confidence of the interval, 0 to 100",
     "copy_count": "number of copies",
     "correlation": "correlation ID of the launch",
-    "decode_request_count": "number of requests that decode",
+    "decode_request_count": "number of requests in decode",
     "decode_token_count": "number of decode tokens",
     "depth": "number of enclosing modules",
     "device": "device number, or cpu",
-    "device_count": "number of devices averaged over",
+    "device_count": "number of devices in the mean",
     "device_name": "device model",
     "direct_kernel_ns": "sum of durations of directly launched device events, ns",
     "direction": "memcpy_h2d, memcpy_d2h, memcpy_d2d, or memset",
@@ -84,7 +84,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "phase": "phase",
     "pid": "process ID",
     "piece": "piece number of a CPU op, from 0; 0 for accelerator events",
-    "prefill_request_count": "number of requests that are prefilled",
+    "prefill_request_count": "number of requests in prefill",
     "prefill_token_count": "number of prefill tokens",
     "prompt_token_count": "number of prompt tokens",
     "rank": "global rank",
@@ -116,4 +116,4 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "work_ns": "time from its first device event to the end of its last, ns",
     "world_size": "number of ranks",
 }
-"""Description by column. A header may omit the description of these columns."""
+"""Description by column, used if a header omits it."""

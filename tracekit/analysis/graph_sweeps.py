@@ -1,8 +1,8 @@
 """Sweeps over the dependency graph in C (native/replay.c): replay, gains, and critical path.
 
-A replay computes the earliest time of each node that its incoming edges allow, and the latest time
-that delays no trace end. The gain of a group of edges is the time by which the end moves earlier
-without them. A path follows the binding edges back from the end of each trace.
+A replay computes two times of each node: the earliest that its incoming edges allow, and the latest
+that delays no trace end. The gain of a group of edges is the time that removing the group saves. A
+path follows the binding edges back from the end of each trace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLES = {
     "replayed_step": RUN_STEPS,
     "run_replay": REPLAY,
 }
-"""Tables that a sweep creates from the rows that their SQL file returns."""
+"""Sweep that fills each table, from the rows that the table's SQL file returns."""
 
 _Row = Sequence[Any]
 """A row of integers and NULLs."""
@@ -64,7 +64,7 @@ def create_swept(
 
 
 def read_group_times(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:
-    """Replay edges with several weights each, and return the times of groups of nodes.
+    """Replay the graph once per edge weight, and return the times of groups of nodes.
 
     Args:
         connection: a connection that can run the statement; it may be in a transaction.
@@ -72,8 +72,8 @@ def read_group_times(connection: duckdb.DuckDBPyConnection, statement: str) -> S
             NULL, the weights).
 
     Returns:
-        For each group, from 0: its number, and for each weight the time of its last node, ns (for
-        group 0, of its first node).
+        For each group, from 0: its number, and the time of its last node per weight, ns. For group
+        0, the time of its first node.
     """
     # The result of a previous statement may be unread.
     connection.complete()

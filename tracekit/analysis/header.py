@@ -11,7 +11,7 @@ The header consists of the `--` lines at the top of the file:
     -- Scope:    trace | run | runs                   (analyses)
     -- Family:   analysis per word                    (this is `analysis --per word`)
     -- Access:   private                              (a helper; may change with any version)
-    -- Input:    relation, with WHERE or GROUP BY     (if it has no rows, this has none)
+    -- Input:    relation, with WHERE or GROUP BY     (if empty, the result is empty)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
@@ -23,12 +23,12 @@ The header consists of the `--` lines at the top of the file:
     --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
     --   rank INTEGER, device VARCHAR           (described in :data:`COLUMN_MEANINGS`)
-    -- Keep:      columns that narrow screens leave out last
-    -- View:                                       (ways to show it: `VIEWS`)
+    -- Keep:      columns that narrow screens omit last
+    -- View:                                       (charts, reports, …: `VIEWS`)
     --   chart  form=bars title="Time by phase" y=phase x=span_ns axis="time" tip=phase,span_ns
     -- Invariant: condition over the columns, true for every row (repeatable)
     -- Empty: reason for a result without rows
-    -- Empty: relation: the reason if this relation has no rows (repeatable; the first is shown)
+    -- Empty: relation: the reason if this relation is empty (repeatable; the first match is shown)
     -- Note: free text (repeatable)
 """
 
@@ -161,16 +161,16 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 
 ``breakdown``: a section of `tracekit breakdown`, after the section of the analysis `after`. `title`
 and `note` are its heading. Each row has a `label`, a `bar` (a column of shares), and `figures`, in
-the `colour` of its kind. At most `most` rows are shown; `one` and `many` are the nouns for the
-remaining rows. `totals` is an analysis with sums over all devices that is shown instead; without
-it, rows start with the device if there are several.
+the `colour` of its kind. At most `most` rows are shown. A line below counts the others, with the
+noun `one` or `many`. If `totals` names an analysis with sums over all devices, its rows are shown
+instead. Otherwise, rows of several devices begin with the device.
 
 ``chart``: a chart in reports and notebooks. `name` is its name; the default is the name of the
 analysis. `form` is bars, points, or lines. `x` and `y` are columns; `y` may be ``where``, the
 device. `axis` and `y_axis` are the axis labels. `x_scale` and `y_scale` may be log. `x_of` is a
 column whose values must fit on the x axis. `order=rows` keeps the order of rows. `parts` are
-columns stacked in a bar. `colour` is a column or a color. `largest` is the column that selects the
-rows to draw if there are many. `tip` has the columns of the tooltip.
+columns stacked in a bar. `colour` is a column or a color. If there are too many rows to draw, those
+with the largest values in column `largest` are drawn. `tip` has the columns of the tooltip.
 
 ``report``: a section of a report by name; a new section has a `title`.
 
@@ -385,7 +385,7 @@ class _Reader:
         return tuple(one.text for one in results)
 
     def _empty(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of a reason and the relation whose emptiness it explains, or "" for any."""
+        """Return the reasons for an empty result, each with the empty relation or ""."""
         parts = (text.partition(": ") for text in self._texts("Empty"))
         return tuple(
             (name, why) if why and _NAME.fullmatch(name) else ("", name + colon + why)
@@ -575,7 +575,7 @@ class _Reader:
         return entry.entries
 
     def _check_unique(self, number: int, field_name: str, name: str, before: set[str]) -> None:
-        """Check that a name is new, and add it to `before`."""
+        """Reject a repeated name; otherwise, add it to `before`."""
         if name in before:
             self._wrong(number, f"{field_name}: {name} is declared twice")
         before.add(name)

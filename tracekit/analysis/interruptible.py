@@ -1,8 +1,8 @@
 """Lets Ctrl-C or a time limit stop a running query.
 
-DuckDB checks for Ctrl-C while it runs in the main thread, but misses signals that the system
-delivered to another thread. So a query runs in its own thread, and the main thread polls it.
-Between polls, Python handles Ctrl-C, regardless of which thread received the signal.
+DuckDB detects Ctrl-C only if it runs in the main thread and the system delivers the signal there.
+So a query runs in its own thread, and the main thread polls it. Between polls, Python handles
+Ctrl-C, regardless of which thread received the signal.
 """
 
 from __future__ import annotations

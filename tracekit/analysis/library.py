@@ -2,7 +2,7 @@
 
 Building it takes longer than a breakdown of a small trace, so it is saved: a read-only DuckDB file
 that every connection attaches as ``library``, an empty store that is copied to create a new store,
-and two files for Python. A macro reads the tables of the connection that calls it.
+and two files for Python. A macro reads the tables of the calling connection.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _MACRO = re.compile(r"^CREATE OR REPLACE MACRO\s+(\w+)", re.MULTILINE)
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names of tables, functions, and analyses that a statement may use.
 
-    An analysis that the statement calls is returned with parentheses: ``kernels()``. Names of
-    common table expressions are excluded. Table names that are passed to a function as a string,
-    as in ``interval_union('span')``, are included.
+    Calls of analyses keep their parentheses: ``kernels()``. Names of common table expressions are
+    excluded. Table names that are passed to a function as a string, as in
+    ``interval_union('span')``, are included.
     """
     catalog = load_catalog()
     lower = text.lower()
@@ -223,8 +223,8 @@ def _fill(library: Path, empty_store: Path) -> None:
     """Create the macros of all functions in a DuckDB file, and the empty store in another.
 
     DuckDB creates a macro only if the tables that it reads exist, so empty ones are created first.
-    Macros of analyses are not saved: attaching 150 of them takes longer than creating the few that
-    a statement calls.
+    Macros of analyses are not saved, because attaching 150 of them takes longer than creating the
+    few that a statement calls.
     """
     import duckdb
 

@@ -10,8 +10,8 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives. Each lists the parts that its matches must contain: lowercase words, or nested
-alternatives."""
+"""Alternatives. Each is a list of lowercase words or nested alternatives, all of which a match
+contains."""
 
 _ANY: Ways = [[]]
 
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def ways_to_match(pattern: str) -> Ways:
-    """Return the required parts of a match of an RE2 pattern; `[[]]` (none) for unusual syntax."""
+    """Return the words that a match of an RE2 pattern must contain; `[[]]` for unusual syntax."""
     groups: list[Ways] = [[[]]]
     before = ""
     end = 0

@@ -18,7 +18,7 @@ NOT_KNOWN = "(none)"
 TOTAL = "(total)"
 
 MAX_CELLS = 10_000_000
-"""Maximum number of cells of a pivot, which limits memory."""
+"""Maximum number of cells of a pivot, to limit memory."""
 
 _NOT_GROUPED = ("trace_id", "event_id", "piece", "name", "ts_ns", "dur_ns")
 
@@ -26,7 +26,7 @@ _ROLE = "role"
 
 _WITH_ROLES = """(SELECT w.*, CASE WHEN w.kind = 'idle' THEN 'idle' ELSE r.role END AS role
 FROM work AS w LEFT JOIN role_work AS r USING (trace_id, event_id, piece)) AS work"""
-"""View `work` with the roles of analysis roles, used only on demand because it is slower."""
+"""View `work` with a column from analysis roles; slower, so it is used only if needed."""
 
 
 def dimensions() -> tuple[str, ...]:
@@ -54,11 +54,11 @@ def pivot(
         step: number of the only step to include.
 
     Returns:
-        The dimensions as text; a column per value of `columns`, largest first, with the unit of
-        the measure as suffix; the measure (the sum of these columns); and its share of the total
-        in percent. Rows are sorted by size, or by value if the values are numbers. The last row is
-        the total. Unknown values, such as the bytes of kernels, are None. Without events, the
-        result has no rows.
+        The dimensions as text; a column per value of `columns`, largest first, with the unit of the
+        measure as suffix; the measure (the sum of these columns); and its share of the total in
+        percent. Rows are sorted by size, or by value if the values are numbers. The last row is the
+        total. Unknown values, such as the bytes of kernels, are None. If there are no events, the
+        result is empty.
     """
     if not isinstance(where, str | None):
         raise UsageError(f"where is {where!r:.80}, expected a string")

@@ -1,7 +1,7 @@
 """Finds implausible records of traces before relations are derived from them.
 
-``queries/events/implausible.sql`` has the rules. Most traces have no such records, and planning the
-statement takes longer than the quick checks here, which come first.
+``queries/events/implausible.sql`` has the rules. Most traces have no such records. Quick checks run
+first, because planning the statement takes longer.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SELECT
 FROM event
 GROUP BY trace_id, category
 """
-"""Categories of each trace with their kind, the times of their events, and whether the names of the
-events need a detailed check."""
+"""Categories of each trace, with their kind, the times of their events, and whether event names
+need a detailed check."""
 
 _FAR_TIMES = f"""
 SELECT 1
@@ -116,7 +116,7 @@ last_frame AS MATERIALIZED (
 )
 LIMIT 1
 """
-"""Quick checks. They may have false positives, but miss no row of the table."""
+"""Quick checks, without false negatives."""
 
 _HAS_CALLS = f"SELECT 1 FROM {EVENT_KIND} WHERE is_python_call(category) LIMIT 1"
 

@@ -50,7 +50,7 @@ def sql_error(
 
 
 def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreError | None:
-    """Return the error to raise if the store, not the statement, caused it, else None."""
+    """Return a StoreError if the store, not the statement, caused an error; else None."""
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True
@@ -101,7 +101,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return ". ".join(filter(None, (here and f"in tracekit: {here}", homes, candidates)))
     place = _LINE.search(message)
     if place:
-        # The caret is below the text that follows `LINE n: `.
+        # The caret's column includes the prefix `LINE n: `.
         column = len(place["caret"]) - len(f"LINE {place['line']}: ") + 1
         return f"line {place['line']}, column {column}: {place['text'].strip()}"
     return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"

@@ -1,7 +1,7 @@
 """Loads the user's SQL files from given folders and the user's configuration.
 
-They have the same headers as built-in files. Run folders are data that others may have written, so
-SQL files in them are not used.
+They have the same headers as built-in files. SQL files in run folders are ignored, because others
+may have written them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Origin = Literal["--queries", "configuration"]
 """Origin of a file: a given folder, or the user's configuration."""
 
 ENVIRONMENT = "TRACEKIT_QUERIES"
-"""Environment variable with folders, separated as in PATH, used if none are given."""
+"""Environment variable with the default folders, separated as in PATH."""
 
 
 class OwnFile(Struct, frozen=True):

@@ -1,10 +1,10 @@
 """Creates the relations of a store: derived tables, views, and analyses by name.
 
-Each relation is an SQL file in ``queries/`` or a Python step. The names in its SQL determine the
-order, and which relations can be created concurrently. Tables that every store has are created with
-the store. Other tables (``Created: on demand``), and analyses that a statement reads like a table
-(with default parameters), are created on demand in an in-memory database that all connections of
-the process share. So several processes can read a store, and none changes it.
+Each relation is an SQL file in ``queries/`` or a Python step. The names in its SQL determine its
+dependencies, and therefore the order of creation. Tables that every store has are created with the
+store. Other tables (``Created: on demand``) are created on demand in an in-memory database that all
+connections of the process share. The same applies to analyses that a statement reads like a table,
+with default parameters. Processes can therefore share a store without changing it.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ REPLAYED_OPS = "replayed_ops"
 def add_replayed_ops(connection: duckdb.DuckDBPyConnection) -> None:
     """Add a row to table record for each op of a graph replay, with no host time.
 
-    Every replay calls each captured op once, so figures per call, such as its operations, apply to
-    each replay. No view of events includes these rows.
+    A replay runs each captured op once, so figures per call, such as FLOPs, apply to each replay.
+    The views of events exclude these rows.
     """
     if session_of(connection).row_counts["replayed_event"]:
         connection.execute(
@@ -120,10 +120,10 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     CLASS_MACROS: (create_class_macros, ()),
     ROLE_MACROS: (create_role_macros, ()),
 }
-"""The Python steps, and the relations that each reads in addition to ingested tables."""
+"""The Python steps, with the relations that each reads in addition to ingested tables."""
 
 _IN_SESSION = frozenset((CLASS_MACROS, ROLE_MACROS))
-"""Steps that add nothing to a store, only to the session."""
+"""Steps whose results are only in the session, not in the store."""
 
 _STEP_OF_TABLE = {
     **dict.fromkeys(context_walk.TABLES, context_walk.WALK),
@@ -131,7 +131,7 @@ _STEP_OF_TABLE = {
     "device_process": DEVICE_MARK,
     EVENT_KIND: IMPLAUSIBLE,
 }
-"""The step that creates a table, for tables whose name differs from the step's."""
+"""Step that creates each table, if their names differ."""
 
 _AFTER = {"attribution": (REPLAYED_OPS,)}
 """Steps that must run before a relation although its SQL does not name them."""
@@ -167,7 +167,7 @@ def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
 def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables, views, and functions of every store in an empty database.
 
-    Only the rule tables have rows. The functions that views call are part of the store, so that
+    Only the rule tables have rows. The store includes the functions that its views call, so that
     other programs can read the views.
     """
     for table in TABLES:
@@ -195,8 +195,8 @@ def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
 def dependencies(names: Iterable[str]) -> frozenset[str]:
     """Return the tables, views, steps, and analyses among names.
 
-    A function is replaced by the relations that it reads. A name that ends with parentheses is a
-    call of an analysis, for which a macro is created.
+    A function is replaced by the relations that it reads. Names with parentheses are calls of
+    analyses, for which macros are created.
     """
     functions = load_catalog().functions
     return frozenset(
@@ -223,7 +223,7 @@ def _reads(name: str) -> Sequence[str]:
 
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
-    """Return names and, recursively, the names that their SQL files read.
+    """Return names, and recursively all names that their SQL files read.
 
     Only names for which `is_passed` is true are followed.
     """
@@ -277,8 +277,7 @@ def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """Return whether a relation has no rows because its input has none.
 
-    The SQL of such a relation is not run, because planning it takes most of the time for small
-    traces.
+    Its SQL is then skipped, because planning takes most of the time for small traces.
     """
     if not spec.input:
         return False
@@ -300,8 +299,7 @@ class Relations:
         connection: connection to a store that is open or being built.
         text_bytes: approximate size of the JSON text of the traces, if the store is being built.
         steps: additional steps by name, without dependencies.
-        is_bounded: whether the memory limit is for a unit of work, so that no step may raise
-            it.
+        is_bounded: whether steps must not raise the memory limit (in a unit of work).
     """
 
     def __init__(
@@ -326,14 +324,14 @@ class Relations:
         self._make(names, frozenset())
 
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:
-        """Return the rows of analyses that no relation reads, and create all other relations.
+        """Create relations, but return the rows of analyses that no relation reads.
 
-        Fetching rows is faster than storing them first. Raises the errors of :meth:`make`.
+        Returning rows is faster than storing them first. Raises the errors of :meth:`make`.
         """
         return self._make(names, frozenset(), is_asked=True)
 
     def forget(self, tables: Collection[str]) -> None:
-        """Drop relations in memory that depend on these tables, whose rows have changed."""
+        """Drop in-memory relations that depend on these tables, because the rows have changed."""
         catalog = load_catalog()
         session = session_of(self._connection)
         on_demand = [name for name, spec in catalog.tables.items() if spec.is_on_demand]
@@ -345,7 +343,7 @@ class Relations:
                 session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
-        """Fill a table that is created on demand with given rows instead of the rows of its SQL."""
+        """Fill an on-demand table with the given rows instead of the rows of its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
         types = {column.name: column.type for column in table.columns}
@@ -426,7 +424,7 @@ class Relations:
 
 
 class _Making:
-    """One pass that creates relations. `new` has the row count of each, or None if unknown."""
+    """One pass that creates relations. `new` maps each to its row count, None if unknown."""
 
     def __init__(
         self,
@@ -451,8 +449,8 @@ class _Making:
         # The user's statements run only after a store is complete.
         is_building = text_bytes is not None and not self._session.is_complete
         if not is_building and _is_in_transaction(self._connection):
-            # A transaction and other connections cannot see each other's new relations. The new
-            # relations may be rolled back, so they are not recorded as existing.
+            # Other connections cannot see relations created in a transaction. They may be rolled
+            # back, so they are not recorded as existing.
             for name in TopologicalSorter(graph).static_order():
                 self._make_one(self._connection, name)
             return
@@ -474,8 +472,8 @@ class _Making:
         cursors = list(everyone)
         alone: list[str] = []
         specs = {name: _spec_of(name) for name in graph}
-        # Start with the longest chain of dependents, then with the longest SQL, which usually takes
-        # longest.
+        # First create relations with the longest chain of dependents, then those with the longest
+        # SQL, which is usually slowest.
         rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
@@ -602,8 +600,7 @@ class _Making:
         if spec.name in SWEEPS:
             return sweep_table(cursor, spec)
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
-        # In a session, the relation may exist because another transaction that created it was
-        # committed.
+        # Another transaction may have created the relation in this session.
         begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
         execute_own(cursor, f"{begin}\n{text}")
         rows = cursor.fetchall()
@@ -617,7 +614,7 @@ def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _explain(name: str, error: duckdb.Error | UnicodeDecodeError) -> None:
-    """Raise a clear error if an analysis failed because of the store; otherwise, return."""
+    """Raise a clear error if the store caused the failure of an analysis; otherwise, return."""
     blamed = store_error(name, error) if name in load_catalog().analyses else None
     if blamed is not None:
         raise blamed from error

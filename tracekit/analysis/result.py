@@ -58,8 +58,8 @@ class Result(Struct, frozen=True):
     Integers are exact, NULL is None, and JSON columns are text. Iterate over it to get the rows.
 
     Attributes:
-        keep: columns that narrow screens leave out last. The default is from the analysis of the
-            same name.
+        keep: columns that narrow screens omit last. The default comes from the analysis with the
+        same name.
     """
 
     name: str

@@ -3,7 +3,7 @@
 The rules are ordered TOML tables in ``queries/rules``. The first match wins, and the user's rules
 precede the built-in ones. Rules are stored as tables. They are applied as one CASE expression with
 constant patterns, each of which DuckDB compiles once. A join of names and rules would compile a
-pattern for every pair.
+pattern for each pair.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""Maximum number of rules of a kind. It limits the run time, because every rule is tried on
-every name."""
+"""Maximum number of rules of a kind, to limit the run time: every rule is tried on every name."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -158,10 +157,10 @@ def builtin_content(file_name: str) -> dict[str, Any]:
 
 
 def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules that classify device work in order, with the kind of each class.
+    """Read the rules that classify device work, by precedence, with the kind of each class.
 
-    The default kind of a class in a user's file is compute; ``[class]`` can set another one.
-    Raise UsageError if the file is invalid.
+    A class in a user's file has kind compute unless ``[class]`` sets another one. Raise UsageError
+    if the file is invalid.
     """
     classes = load_classes(user_file)
     return [
@@ -433,7 +432,7 @@ def builtin_classes() -> dict[str, dict[str, Any]]:
 
 
 def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
-    """Return SQL that creates a macro per attribute, which is cheaper to plan than a join."""
+    """Return SQL that creates a macro per attribute; macros are cheaper to plan than a join."""
 
     def is_one(key: str, value: Any) -> str:
         names = [quote(name) for name, facts in classes.items() if facts.get(key) == value]
@@ -450,8 +449,8 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 def condition(pattern: str, column: str = "name") -> str:
     """Return an SQL condition that is true if the pattern matches.
 
-    For a pattern that is literal text, it contains no regular expression. A dot also matches a line
-    feed, which names may contain.
+    A pattern that is literal text becomes a comparison without a regular expression. A dot also
+    matches a line feed, which names may contain.
     """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
@@ -467,14 +466,13 @@ def first_match(conditions: Iterable[tuple[str, int]]) -> str:
 
 
 _MAX_LETTERS = 300_000
-"""If the names of a subject are longer than this in total, they are not searched for the literal
-words of patterns first."""
+"""Maximum total length of a subject's names for the search for literal words of patterns."""
 
 
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a test of whether a pattern may match a subject's names."""
+    """Fill a table with names; return a function: whether a pattern may match any of them."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
@@ -498,7 +496,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return SQL for the first matching rule with the `applies_to` of a name."""
+    """Return SQL for the first matching rule whose `applies_to` equals the name's."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
@@ -576,8 +574,8 @@ def _filled(template: str, pattern: str) -> str:
 def create_role_macros(connection: duckdb.DuckDBPyConnection) -> None:
     """Create macros ``role_rule_of_leaf(name, is_inside)``, … in the session, one per subject.
 
-    One macro for all subjects would compile all patterns for each call. Few analyses use roles, so
-    the macros are created on demand from the stored table ``role_rule``.
+    A macro for all subjects would compile all patterns for each call. Few analyses use roles, so
+    the macros are created on demand from table ``role_rule``.
     """
     conditions: dict[str, list[tuple[str, int]]] = {subject: [] for subject in ROLE_SUBJECTS}
     for rule_id, applies_to, pattern, is_inside in connection.execute(

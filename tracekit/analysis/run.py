@@ -56,7 +56,7 @@ _WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re
 def check_writes(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement]
 ) -> None:
-    """Check that no statement writes a file if the connection can access the files of a dataset."""
+    """Reject statements that write files if the connection can access the files of a dataset."""
     for statement in statements:
         if (
             statement.type != duckdb.StatementType.SELECT
@@ -70,10 +70,10 @@ def check_writes(
 
 
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a connection without general file access may read the files of a dataset.
+    """Return whether a restricted connection may read the files of a dataset.
 
-    DuckDB also allows writing to folders that it may read. It always allows its own spill folder,
-    which is ignored here.
+    DuckDB then also allows writing to them. Its spill folder, which is always accessible, is
+    ignored here.
     """
     row = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
@@ -115,9 +115,9 @@ def run_analysis(
 def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
     """Run a user's statement.
 
-    Several statements are allowed if only the last one returns rows, so that no result is dropped
-    silently. Nanosecond timestamps, timestamps with time zone, and intervals are returned as
-    DuckDB's exact text.
+    Of several statements, only the last may return rows, so that no result is silently dropped.
+    Nanosecond timestamps, timestamps with time zone, and intervals are returned as DuckDB's exact
+    text.
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text))
@@ -131,8 +131,7 @@ def stream_sql(
 ) -> RowStream:
     """Run a user's statement like :func:`run_sql`, and return a stream of rows.
 
-    Do not use the connection before the last row has been read. `timeout_s` limits the time until
-    then.
+    Do not use the connection before the last row has been read. `timeout_s` includes that time.
     """
     clock = Deadline(connection, timeout_s)
 
@@ -173,8 +172,7 @@ def _open_text(
         connection.execute(last)
         columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
-            # Python types would lose precision, so run the statement again with these columns as
-            # text.
+            # Python types would lose precision, so these columns are cast to text.
             connection.execute(_exact_relation(connection, last, columns).sql_query())
         return columns, connection.fetchmany
 
@@ -245,7 +243,7 @@ def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
 
 @contextmanager
 def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Close the open result after an error; otherwise, it would block the connection."""
+    """Close the open result after an error, because it would block the connection."""
     try:
         yield
     except BaseException:

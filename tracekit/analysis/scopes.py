@@ -31,7 +31,7 @@ _MAX_NAMED = 10
 
 
 def check_scope(spec: Spec, contents: Contents) -> None:
-    """Check that the input has the data that an analysis needs."""
+    """Raise an error if the input lacks the data that an analysis needs."""
     if spec.scope == "runs":
         if not contents.runs:
             raise QueryError(

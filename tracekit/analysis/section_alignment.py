@@ -1,16 +1,16 @@
-"""Matches device events without a launch to earlier or later repetitions of the same work.
+"""Matches device events without a launch to launched repetitions of the same work.
 
 Work that was queued before the profiler started has no recorded launch, but a loop repeats it with
 recorded launches. So another sequence in the same stream has the same kernels in the same order.
 The two sequences are aligned, and each event is attributed like its counterpart. Unmatched kernels
 stay unknown.
 
-Two positions match if the names of the kernels around them agree, and the longest agreement wins.
-Grids and blocks decide between equally long agreements. They need not agree, because some profilers
-do not record them without a launch.
+Two positions match if the kernels around them have the same names. The longest match wins. Grids
+and blocks decide between matches of equal length. They may differ, because some profilers record
+them only with a launch.
 
-Only the events without a launch are read, and adjacent events up to a distance that grows linearly
-with their number. The maximum number of comparisons is proportional to the number of events read.
+Only events without a launch and nearby events are read. The time is linear in the number of events
+without a launch.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ REQUIRES = ("device_events", "launch_link")
 TABLE = "aligned"
 """Table in database ``scratch`` with events without a launch and their counterparts."""
 
-# Maximum distance of adjacent events that are read: a constant, plus a multiple of the number of
+# Number of launched events to read before and after: a constant, plus a multiple of the number of
 # events without a launch.
 _REACH, _REACH_FACTOR = 20_000, 4
 
-# Number of consecutive names by which a position is looked up, and the minimum number of distinct
-# names among them; both are smaller for short streams.
+# Number of consecutive names that identify a position, and the minimum number of distinct names
+# among them; both are smaller for short streams.
 _GRAM, _GRAM_KINDS = 8, 3
 _SMALL_STREAM, _SMALL_GRAM, _SMALL_GRAM_KINDS = 32, 3, 2
 
-# Number of candidate positions that are compared: the nearest ones, and the last ones of the
-# stream.
+# Numbers of compared candidate positions: the nearest, and the last of the stream.
 _NEAREST, _LAST = 64, 32
 
 # Maximum number of name comparisons per event that was read.
@@ -149,7 +148,7 @@ def align_sections(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 class _Match(Struct, frozen=True):
-    """A repetition of the end of a sequence, and the quality of the agreement."""
+    """A repetition of the end of a sequence, and the quality of the match."""
 
     end: int
     covered_count: int
@@ -178,7 +177,7 @@ class _Stream(Struct):
         self.linked.append(is_linked)
 
     def aligned(self) -> list[tuple[int, int, int]]:
-        """Return trace_id, event_id, and the event_id of the counterpart of each matched event."""
+        """Return trace_id, event_id, and the counterpart's event_id of each matched event."""
         self._index()
         trace_id, pairs = self.key[0], []
         end = len(self.names)
@@ -221,12 +220,12 @@ class _Stream(Struct):
     def _best(self, start: int, end: int, shift: int) -> _Match | None:
         """Return the best repetition of the events from `start` to `end`.
 
-        Among equally good repetitions, return the one whose shift is closest to `shift`, the shift
-        of the following part.
+        Of equally good repetitions, the one with the shift closest to `shift` (of the following
+        part) wins.
         """
         best: _Match | None = None
-        # Try the names at the end of the sequence. If they do not repeat, try the same number of
-        # names starting half as far from the end, then starting at the last event.
+        # Try the last names of the sequence. If they do not repeat, try the same number of names
+        # from half as far before the end, and then from the last event.
         for offset in (self.gram, self.gram // 2, 1):
             if best is not None:
                 break
@@ -250,7 +249,7 @@ class _Stream(Struct):
         return [other for other in places if other != place]
 
     def _compared(self, start: int, end: int, other_end: int, shift: int) -> _Match | None:
-        """Return how well the events around `end` agree with the events around `other_end`."""
+        """Compare the events around `end` with the events around `other_end`."""
         names, count = self.names, len(self.names)
         if self.comparisons <= 0 or other_end > count or not self.linked[other_end - 1]:
             return None
@@ -263,7 +262,7 @@ class _Stream(Struct):
             for step in range(1, min(covered, _GRIDS) + 1)
             if self.grids[end - step] is not None and self.grids[other_end - step] is not None
         )
-        # The end of the recording is not a mismatch; only different names are.
+        # Only different names are a mismatch; the end of the recording is not.
         follows = 2 if ahead else int(other_end == count)
         return _Match(
             other_end,

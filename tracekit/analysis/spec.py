@@ -13,9 +13,9 @@ Scope = Literal["trace", "run", "runs"]
 class Param(Struct, frozen=True):
     """One parameter of an analysis, bound as `$name`.
 
-    `default` is the text after `=` in the header, without quotes: None means that the parameter is
-    required, and `NULL` that it may be unset. `choices` is empty if all values of the type are
-    allowed.
+    `default` is the text after `=` in the header, without quotes. It is None for a required
+    parameter, and `NULL` if the parameter may be unset. `choices` is empty if all values of the
+    type are allowed.
     """
 
     name: str
@@ -68,12 +68,11 @@ class Spec(Struct, frozen=True):
         scope: input of an analysis; None for other kinds.
         is_on_demand: whether the table is created when a statement reads it, instead of with the
             store.
-        input: relation (with an optional condition) that the file reads, as in header line `Input`;
-            if it has no rows, the result has none either.
+        input: the header line `Input`: a relation, with an optional condition. If it is empty, so
+        is the result.
         keep: columns that narrow screens omit last, most important first.
         invariants: SQL conditions over the columns that are true for every row.
-        empty: reasons for a result without rows, each with the relation whose emptiness it
-            explains, or "" for any.
+        empty: reasons for an empty result, each with the empty relation that causes it, or "".
         sql: complete text of the file, including the header.
         subject: name of its folder, such as `kernels`.
         needs: parameters of which at least one must be given.
@@ -105,7 +104,7 @@ class Spec(Struct, frozen=True):
 
     @property
     def needs_values(self) -> bool:
-        """Whether the analysis cannot run with default parameters."""
+        """Whether the analysis needs values for parameters."""
         return bool(self.needs) or any(param.is_required for param in self.params)
 
     def empty_table(self, place: str = "") -> str:

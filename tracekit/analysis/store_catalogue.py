@@ -1,8 +1,8 @@
-"""Checks that the catalogue of a user's store has only tables, views, and macros of tracekit.
+"""Checks that the catalogue of a store contains only tracekit's tables, views, and macros.
 
-A store from an untrusted source could define views and macros with the names of tracekit's
-relations or DuckDB's functions, and its SQL would then run instead. So its catalogue is compared
-with the catalogue of an empty store created here.
+An untrusted store could define views and macros with the names of tracekit's relations or DuckDB's
+functions. Queries would then run the store's SQL. So its catalogue is compared with the catalogue
+of an empty store created here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """Key columns of tables. If keys are not unique, joins can produce far too many rows."""
 
 _SAMPLE_ROWS = 20_000
-"""Number of sampled rows. They reveal keys that repeat so often that a join doubles a table."""
+"""Number of sampled rows, enough to detect duplicate keys that would double a joined table."""
 
 _FREE_ROWS = 1_000_000
 """Maximum number of rows of a store, in addition to one row per byte of the file."""
@@ -46,7 +46,8 @@ Catalogue = dict[tuple[str, str], str]
 def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Check that a store has the relations of tracekit and no others.
 
-    The store is attached as ``store``. It has not been used yet, and its SQL cannot access files.
+    The store is attached as ``store``. Nothing has been read from it yet, and its SQL cannot access
+    files.
     """
     expected, result = _reference(), _catalogue_of(connection, "store")
     if ("table", OF_TRACES) not in result:
@@ -92,7 +93,7 @@ def check_rows(
             "impossible times": f"EXISTS (SELECT 1 FROM {place} {events} "
             f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
         }
-        if table == "module":  # A parent module has a smaller number than its children.
+        if table == "module":  # Parents have smaller numbers than their children.
             is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
             problems["a module that contains itself"] = is_inside_out
         count, *rows = connection.execute(
@@ -139,6 +140,6 @@ def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catal
         f"FROM system.main.duckdb_functions() {where}",
     }.items():
         for name, *texts in connection.execute(sql).fetchall():
-            # Concatenate entries with the same name (in other schemas, or with other parameters).
+            # Concatenate entries with equal names, such as overloads.
             result[kind, name] = result.get((kind, name), "") + "\0".join(map(str, texts))
     return result

@@ -1,7 +1,7 @@
 """Creates derived tables by one pass over sorted rows, in C (native/).
 
-A sweep is faster than the long SQL with window functions and joins that it replaces. The SQL of
-such a table returns the input rows of its sweep.
+A sweep is faster than equivalent SQL with window functions and joins. The SQL of such a table
+returns the input rows of its sweep.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def swept(
     answers: native.Answers | None = None,
     source: duckdb.DuckDBPyConnection | None = None,
 ) -> Iterator[None]:
-    """Provide the output of a sweep over the rows of a statement as ``SWEPT``, to be read once.
+    """Run a sweep over the rows of a statement; its output is relation ``SWEPT``, to be read once.
 
     The statement runs on `source`, or on another connection to the store, concurrently with the
     reader of ``SWEPT``. Errors raised by `answers` are raised at the end of the block.

@@ -66,7 +66,7 @@ def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: 
 
 
 def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
-    """Return a file of the user and the user's files that it depends on, in dependency order."""
+    """Return a user's file and its dependencies among the user's files, in order of creation."""
     graph: dict[str, list[str]] = {}
     waiting = [own.spec]
     while waiting:
@@ -82,14 +82,14 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
         return [library.files[name] for name in TopologicalSorter(graph).static_order()]
     except CycleError as error:
         circle = " → ".join(reversed(error.args[1]))
-        raise QueryError(f"{own.spec.path}: these files require each other: {circle}") from None
+        raise QueryError(f"{own.spec.path}: these files depend on each other: {circle}") from None
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create the view, table, or functions of a file, for this connection only."""
+    """Create the view, table, or functions of a file on this connection."""
     if spec.kind == "analysis":
         raise QueryError(
-            f"{spec.path}: an analysis cannot be required by another file",
+            f"{spec.path}: another file cannot depend on an analysis",
             hint="put the shared part into a file of Kind: view",
         )
     ensure(connection, reads_of(spec))

@@ -3,9 +3,9 @@
 The walk finds a module by the name of its range or call. Its path, its number among siblings, its
 layer, and (for recomputation) the matching forward module are known only after the walk.
 
-The total length of all paths of a deep tree grows with the square of its depth. So the middle of a
-long path is replaced by the number of omitted names and their digest. A single long name is
-shortened in the same way.
+The total length of the paths grows with the square of the tree's depth. So the middle of a long
+path is replaced by the number of omitted names and their digest. A single long name is shortened in
+the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Path(Struct):
     text: str
     count: int
     digest: int
-    # For a shortened path: the outermost names, each followed by a slash, and their number.
+    # Only for shortened paths: the outermost names, each followed by a slash, and their number.
     head: tuple[str, int] | None = None
 
 
@@ -107,7 +107,7 @@ class ModulePaths:
 
 
 MAX_MODULES = 50_000
-"""Maximum number of modules of a trace, because every range with a new name adds a module."""
+"""Maximum number of modules of a trace, because every new range name adds one."""
 
 # The layer is the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
@@ -115,7 +115,7 @@ _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowPar
 _INSTANCE = re.compile(r"(.+)_(\d+)$", re.DOTALL)
 _LAYER_NUMBER = re.compile(r"(?:^|[./])(\d+)(?=[./]|$)")
 _NUMBER = re.compile(r"\d+")
-# Digits inside a word of a range name (all2all) are not the number of a layer.
+# Digits inside a word (all2all) are not a layer number.
 _NUMBER_ALONE = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
@@ -321,7 +321,7 @@ def _by_depth(
     modules: list[Module], parents: list[int | None], paths_of: dict[str, int]
 ) -> list[int]:
     """Return the modules with parents before children; set the parents of qualified names."""
-    # If paths are sorted by their parts, each path is followed by the paths inside it.
+    # In the order of their parts, each path is followed by the paths inside it.
     around: list[str] = []
     for path in sorted(paths_of, key=lambda path: path.split(".")):
         while around and not path.startswith(f"{around[-1]}."):

@@ -31,7 +31,7 @@ _WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY r
 
 
 class _Place(Struct):
-    """Position of the user, to return to the same row."""
+    """A visited view and its selected row."""
 
     view: View
     search: str = ""
@@ -105,7 +105,7 @@ class Browser(App[None]):
         self._show()
 
     def on_unmount(self) -> None:
-        """Wait for the query thread to end. Its query was interrupted before."""
+        """Wait for the query thread, whose query was already interrupted."""
         self._asker.close()
 
     @property
@@ -247,7 +247,7 @@ class Browser(App[None]):
 
 
 def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
-    """Return the current page and, if it is empty, the reason why no GPU work is recorded."""
+    """Return the current page, and the reason for missing GPU work if the page is empty."""
     page = here.view.page(answers, here.number, here.search)
     if page.rows or here.search:
         return page, ""

@@ -184,7 +184,7 @@ class Event(Struct, frozen=True):
         return "\n\n".join(texts)
 
     def deeper(self, row: Row) -> View | None:
-        """Return the view of a linked event, or else of the attribution rules of this event."""
+        """Return the view of a linked event, or a view that explains this event's attribution."""
         if row["field"] in _LINKS and row["linked_id"] is not None:
             return Event(self.trace_id, row["linked_id"], 0, row["field"])
         if not row["is_attributed"]:

@@ -39,13 +39,13 @@ class View(Protocol):
 
     @property
     def title(self) -> str:
-        """Title of the table, which may contain unsafe characters."""
+        """Title of the table, unescaped."""
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page of the rows that match a search; pages are counted from 0."""
 
     def definition(self, traces: Sequence[str], search: str) -> str:
-        """Return the equivalent commands and SQL."""
+        """Return commands and SQL that return the same rows."""
 
     def deeper(self, row: Row) -> View | None:
         """Return the view that a row opens, if any."""
@@ -98,7 +98,7 @@ class Asked(Struct, frozen=True):
 class AnalysisView(Struct, frozen=True):
     """Rows of an analysis: all rows, or only rows with certain values.
 
-    `first` has a column and all its values; rows are sorted by their order.
+    `first` has a column and all its values, in the order of the rows.
     """
 
     title: str
@@ -132,7 +132,7 @@ class AnalysisView(Struct, frozen=True):
 class SqlView(Struct, frozen=True):
     """Rows of a statement, read page by page.
 
-    `names` are the displayed columns; other columns are used to open a row.
+    Only columns in `names` are displayed; the others determine the view that a row opens.
     """
 
     title: str
@@ -171,7 +171,7 @@ class SqlView(Struct, frozen=True):
 def literal_of(text: str) -> str:
     """Return a string as a printable SQL expression, so that the shown statement can be run.
 
-    A newline or a bidirectional mark would be displayed as an escape, which is a different string.
+    The screen escapes newlines and bidirectional marks, so they must not appear in the statement.
     """
     if printable(text) == text:
         return quote(text)

@@ -1,4 +1,4 @@
-"""Views that keys open, and the views that their rows open."""
+"""The main views, which keys open, and the views that their rows open."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _bar(share_pct: float | None) -> str:
 
 
 class Modules(Struct, frozen=True):
-    """Submodules of a module, or top-level modules, summed over devices and layers.
+    """Submodules of a module, or all top-level modules; times are summed over devices and layers.
 
     A search covers all modules and shows complete paths.
     """
@@ -299,6 +299,6 @@ HELP = "\n".join(
         *(f"{key}                   {name}" for key, (name, _) in VIEWS.items()),
         "",
         "Event times are relative to the first event of the trace. On cpu, an op that",
-        "nested ops interrupt has one row per piece. s explains the columns.",
+        "nested ops interrupt has one row per segment. s explains the columns.",
     ]
 )

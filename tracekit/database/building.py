@@ -51,8 +51,8 @@ def build_store(
 ) -> Iterator[Build]:
     """Build a store and move it to its final path when the block ends without an error.
 
-    Only users who may read all sources may read the store. Unless `replaces`, an existing file is
-    not overwritten.
+    Only users who may read all sources may read the store. An existing file is overwritten only if
+    `replaces`.
     """
     with explained(final):
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ it."""
 SAMPLE_BYTES = 16 << 10
 
 SAMPLE_COUNT = 16
-"""Number of samples of a file for the key of its store, in addition to a sample at its end."""
+"""Number of text samples per file that the key of a store covers, in addition to one at the end."""
 
 STORE_SUFFIX = ".duckdb"
 
@@ -58,10 +58,10 @@ def cache_dir() -> Path:
 def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return the path of the cached store of these files.
 
-    The name consists of two digests. The first covers the paths, and identifies older stores of the
-    same files. The second covers the path, size, inode, times, and text samples of each file, the
-    schema version, and ``digest``. A URL is identified by its text without secrets and the tag that
-    the server sends.
+    The name consists of two digests. The first covers only the paths, which identifies older stores
+    of the same files. The second covers the path, size, inode, times, and text samples of each
+    file, the schema version, and ``digest``. For a URL, it covers the text without secrets, and the
+    server's size and ETag.
     """
     names = hashlib.sha256()
     state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
@@ -93,7 +93,7 @@ def _state_of(source: Place) -> bytes:
 
 
 def forget_older(store: Path) -> None:
-    """Remove stores of older versions of these files and, if the cache is full, old stores."""
+    """Remove stores of older versions of the same files and, in a full cache, the oldest stores."""
     prefix = store.name.split("-", 1)[0]
     for other in _cache_files(store.parent):
         if other.name.startswith(f"{prefix}-") and other != store:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DamagedStoreError(StoreError):
-    """A store was complete, but is damaged now."""
+    """A store was complete once, but is damaged now."""
 
     def of(self, path: Path | None) -> DamagedStoreError:
         if path is not None and str(path) not in self.message:
@@ -53,7 +53,7 @@ def explained(final: Path) -> Iterator[None]:
 
 
 def _fuller(final: Path) -> Path:
-    """Return the file, or the temporary folder if its disk has less free space."""
+    """Return the temporary folder or the file, whichever disk has less free space."""
     temporary = Path(tempfile.gettempdir())
     try:
         room = [shutil.disk_usage(folder).free for folder in (final.parent, temporary)]
@@ -77,9 +77,9 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
 MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
 """Memory limits of DuckDB's buffers, beyond which data is spilled to disk.
 
-The first limit suffices for traces of a few tens of MB, the second for all sizes tested so far. A
-step that runs out of memory is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed
-limit instead.
+The first limit is enough for traces of a few tens of MB, the second for all tested sizes. A step
+that runs out of memory is retried with the next limit. TRACEKIT_MEMORY_LIMIT sets a fixed limit
+instead.
 """
 
 SMALL_SOURCE_BYTES = 100 * MB
@@ -89,9 +89,9 @@ SMALL_SOURCE_BYTES = 100 * MB
 def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory database with a memory limit.
 
-    The nested-loop ASOF join is disabled, because DuckDB often chooses it by underestimating the
-    number of rows on the left: 8,000 segments in one gap took 3.7 s instead of 0.2 s. Without a
-    spill folder, a statement that exceeds the memory limit fails.
+    The nested-loop ASOF join is disabled: DuckDB often chooses it because it underestimates the
+    rows on the left. 8,000 segments in one gap took 3.7 s instead of 0.2 s. Without a spill folder,
+    a statement that exceeds the memory limit fails.
     """
     import duckdb
 
@@ -123,7 +123,7 @@ def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
 def with_room(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a build step under the smallest sufficient memory limit."""
+    """Run a build step with the smallest memory limit that is enough."""
     set_first_limit(connection, text_bytes)
     with_more_room(connection, text_bytes, step)
 
@@ -178,11 +178,11 @@ LIBRARY = "library"
 
 
 class Session(Struct):
-    """State of an open store and its session, which all connections to the store share.
+    """State that all connections to an open store share.
 
-    `row_counts` has None for a relation with an unknown number of rows. `provided` has statements
-    that read relations from the files of a dataset. `limit_s` is the time limit of tracekit's
-    statements on untrusted rows, or None if the rows are trusted. `lock` is held while relations
+    `row_counts` maps existing relations to their row count, None if unknown. `provided` maps
+    relations to statements that read them from the files of a dataset. `limit_s` limits the time of
+    tracekit's statements on untrusted rows; None for trusted rows. `lock` is held while relations
     are created.
     """
 
@@ -199,7 +199,7 @@ _sessions: WeakKeyDictionary[duckdb.DuckDBPyConnection, Session] = WeakKeyDictio
 
 
 def session_of(connection: duckdb.DuckDBPyConnection) -> Session:
-    """Return the session of a connection; if it has none, add one for a complete store."""
+    """Return the session of a connection; by default, add one for a complete store."""
     if connection not in _sessions:
         add_session(connection, is_complete=True)
     return _sessions[connection]
@@ -209,7 +209,7 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     """Return a second connection to the same store, for another thread."""
     session = session_of(connection)
     cursor = connection.cursor()
-    # A cursor starts in the database that its connection was opened with.
+    # A cursor does not inherit the search path.
     cursor.execute(f"SET search_path = {quote(session.search_path)}")
     _sessions[cursor] = session
     return cursor
@@ -265,7 +265,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Return a context that interrupts tracekit's statements if they exceed the time limit."""
+    """Return a context manager that interrupts tracekit's statements at the time limit."""
     limit_s = session_of(connection).limit_s
     return _UNBOUNDED if limit_s is None else _limited(connection, limit_s)
 
@@ -298,7 +298,7 @@ def create_tables(
     connection: duckdb.DuckDBPyConnection, library: Path, database: str = "memory"
 ) -> None:
     """Create the tables, views, and functions of a store; only the rule tables have rows."""
-    # Copying empty tables as well takes four times as long.
+    # Copying the empty tables, too, would take four times as long.
     copied = "; ".join(f"INSERT INTO {database}.{x} FROM empty_store.{x}" for x in _WITH_ROWS)
     connection.execute(
         f"ATTACH {quote(str(library.with_name(EMPTY_STORE)))} AS empty_store (READ_ONLY); "

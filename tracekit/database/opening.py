@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 SMALL_STORE_BYTES = 16 * MB
-"""Maximum store size at which queries use one thread, because a second one costs more than it
-saves."""
+"""Queries of smaller stores use one thread, because a second one costs more than it saves."""
 
 
 OF_TRACES = "kernel_rule"
@@ -47,10 +46,9 @@ def open_store(
 ) -> duckdb.DuckDBPyConnection:
     """Open a store for reading.
 
-    Stores are untrusted: before anything is read, limits are set, and SQL is blocked from accessing
-    files and the network. With `unsafe`, SQL regains this access after the file has been identified
-    as a store. Without `library`, only the content of the store is readable. Without `resources`,
-    spilling is disabled.
+    Stores are untrusted. Before anything is read, limits are set, and SQL loses access to files and
+    the network. With `unsafe`, it regains access once the file is identified as a store. Without
+    `library`, only the store itself is readable. Without `resources`, spilling is disabled.
     """
     if not path.is_file():
         raise StoreError(
@@ -157,10 +155,10 @@ def _not_opened(path: Path, text: str) -> StoreError:
 def _passing_name(path: Path) -> Iterator[Path]:
     """Yield the name of a temporary hard link to a store.
 
-    Even without external access, DuckDB allows SQL to write to the paths of attached files: COPY …
-    TO 'the store' would replace the store. A symbolic link does not help, because DuckDB resolves
-    it. If a hard link is not possible (a read-only folder, or a file system without hard links) but
-    SQL could replace the file, the link is replaced by a copy.
+    DuckDB always allows SQL to write to the paths of attached files: COPY … TO 'the store' would
+    replace the store. A symbolic link does not help, because DuckDB resolves it. If a hard link is
+    not possible (read-only folder, file system without hard links) and SQL could replace the file,
+    the name is of a copy.
     """
     resolved = path.resolve()
     with contextlib.ExitStack() as folders:

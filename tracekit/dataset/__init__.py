@@ -1,1 +1,1 @@
-"""Datasets: the store of a run with many ranks, as Parquet files per table and shard."""
+"""Datasets: stores of many ranks as Parquet files, per table and shard."""

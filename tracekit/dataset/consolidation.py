@@ -1,7 +1,7 @@
 """Combines each small table and each analysis of all shards into one file.
 
-Shards provide the tables as bytes of small Parquet files, in any order. Rows are sorted once all
-shards have arrived, so the files do not depend on how the traces were divided into shards.
+Shards provide tables as small Parquet files, in any order. Once all shards are complete, rows are
+sorted, so the result does not depend on how traces were divided into shards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MARKER_NUMBER = "marker_number"
 """Table that maps each trace and marker number in launch_context to a row of range_marker."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
-"""Health metrics that compare a trace with all other traces, which a shard does not know."""
+"""Health metrics that compare a trace with all other traces, including those outside its shard."""
 
 
 class SmallFiles:
@@ -103,7 +103,7 @@ class SmallFiles:
         return f"SELECT * EXCLUDE (file_row_number) FROM {source} ORDER BY {keys}, file_row_number"
 
     def _marker_numbers(self) -> str:
-        """Return SQL that renumbers markers, because each shard numbers its markers from 1."""
+        """Return SQL for new marker numbers, because each shard numbers markers from 1."""
         shards = " UNION ALL ".join(
             f"SELECT {number} AS shard, marker_id, category, name FROM read_parquet("
             f"{quote(str(self._place('tables/range_marker', number)))})"
@@ -136,7 +136,7 @@ def _numbered(source: str) -> str:
 
 
 def _with_ranks_of_all(health: str) -> str:
-    """Return SQL for the rows of health, with recomputed values of metrics that need all traces."""
+    """Return SQL for the rows of health; metrics that need all traces are recomputed."""
     across = ", ".join(map(quote, _ACROSS))
     return f"""
         WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),

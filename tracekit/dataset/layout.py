@@ -53,7 +53,8 @@ SMALL_TABLES = (
     "unrecorded_run",
     "unrecorded_step",
 )
-"""Tables with few rows per rank, which analyses of scope ``run`` read. Each is one file."""
+"""Tables with few rows per rank, which analyses of scope ``run`` read. Each is stored in one
+file."""
 
 LARGE_TABLES = (
     "record",
@@ -89,7 +90,7 @@ LARGE_TABLES = (
 """Tables that usually have many rows per rank. They are stored in one file per shard."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables keyed by name instead of by trace. Each shard has the names that occur in its traces."""
+"""Tables keyed by name instead of by trace. A shard has the names in its traces."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """Sort order of tables that must be sorted. Others are in order of trace, device, and time."""

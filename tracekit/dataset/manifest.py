@@ -1,4 +1,4 @@
-"""Manifest of a dataset: lists its files and its missing traces, and is written last.
+"""Manifest of a dataset: the list of its files and missing traces, written last.
 
 It is JSON; docs/scale.md describes the format. Datasets are untrusted: the file names in a manifest
 are checked before any file is opened.
@@ -39,8 +39,8 @@ class Missing(Struct, frozen=True):
 class Manifest(Struct, frozen=True):
     """Content of a dataset.
 
-    `shards` has, for each shard, the ids of its traces. `rules` is the text of the user's rules
-    file. `made_by` is a digest of the code and SQL that created the rows.
+    `shards` has the trace ids of each shard. `rules` is the text of the user's rules file.
+    `made_by` is a digest of the code and SQL that created the rows.
     """
 
     recipe: str

@@ -1,8 +1,8 @@
 """Opens a dataset: creates its tables as views over Parquet files, and uses its analysis rows.
 
-Datasets are untrusted. No SQL comes from them: tracekit creates the views, with the columns and
-types of tracekit's tables, over files whose names it has checked. The user's SQL can read only the
-files of the dataset.
+Datasets are untrusted. They contain no SQL: tracekit creates the views, with the columns and types
+of its tables, over files whose names it has checked. The user's SQL can read only the files of the
+dataset.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 PROTOCOL = "tracekit-dataset"
 
 BLOCK_BYTES = 256 << 10
-"""Minimum number of bytes per fetch; most small files fit in one block."""
+"""Size of a fetched block in bytes; most small files fit in one."""
 
 MAX_BLOCKS = 256
 
@@ -94,7 +94,7 @@ def open_listed(
 
 
 class _Files:
-    """Files of a dataset, with their names in SQL; `passing` is a temporary folder."""
+    """Files of a dataset, with their names in SQL. `passing` is a temporary folder for links."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Files:
                 if not stat.S_ISREG((folder / file.name).lstat().st_mode):
                     raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
-            # DuckDB treats such a name as a pattern, so use a link with another name.
+            # DuckDB would expand such a name as a pattern, so use a link with another name.
             link = passing / "dataset"
             link.symlink_to(folder, target_is_directory=True)
             folder = link
@@ -179,8 +179,7 @@ def _list_analyses(
 def _is_as_written(files: _Files, listed: File) -> str:
     """Return an SQL condition that fails if a local file has changed since it was written.
 
-    Parquet detects only some corruption; undetected corruption would change figures. Object stores
-    have their own checksums.
+    Parquet detects only some corruption. Object stores have their own checksums.
     """
     if files.dataset.local_path is None:
         return "TRUE"
@@ -238,8 +237,8 @@ def _register(
 ) -> str:
     """Let DuckDB read a remote dataset through fsspec; return the prefix of the file names in SQL.
 
-    It reads only the listed files, whose sizes are known. Small pieces (the footer of a Parquet
-    file, its small columns) are fetched in blocks, which are cached temporarily.
+    It reads only the listed files, whose sizes are known. Small reads, as of footers and small
+    columns, are fetched in blocks and cached temporarily.
     """
     from tracekit.storage.stores import missing_extra
 

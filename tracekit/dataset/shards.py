@@ -35,8 +35,8 @@ class Description(Struct, frozen=True):
     files: dict[str, File]
 
 
-# Created at import, because two threads that concurrently create the first decoder of a class crash
-# the process.
+# Created at import: two threads that concurrently create the first decoder of a class crash the
+# process.
 _decoder = msgspec.json.Decoder(Description)
 
 
@@ -54,7 +54,7 @@ def write_shard(
         contents = {_DESCRIPTION: msgspec.json.encode(description)}
         contents |= {f"{name}.parquet": data for name, data in small.items()}
         for name, data in contents.items():
-            # No timestamp, so that equal shards have equal bytes.
+            # Omit the timestamp, so that equal shards have equal bytes.
             archive.writestr(zipfile.ZipInfo(name), data)
     dataset.join(FOLDER, f"{key}.zip").write_bytes(text.getvalue())
 
@@ -64,8 +64,8 @@ def read_shards(
 ) -> list[tuple[Description, dict[str, bytes]]]:
     """Return the usable shards of a dataset, with their small files.
 
-    A usable shard has only these traces, in their current version, the same recipe, and files with
-    matching checksums. No two of the returned shards share a trace. Other shards are ignored.
+    A usable shard has the same recipe, only these traces in their current version, and files with
+    matching checksums. No two returned shards share a trace.
     """
     results: list[tuple[Description, dict[str, bytes]]] = []
     covered: set[int] = set()
@@ -98,12 +98,12 @@ def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
         description = _decoder.decode(archive.read(_DESCRIPTION))
         for name, file in description.files.items():
             if not _FILE.fullmatch(file.name) or file.name.split("/")[1] != name:
-                raise ValueError("a file name that no dataset has")
+                raise ValueError("a file name that datasets do not use")
         small = {}
         for name in archive.namelist():
             if name != _DESCRIPTION:
                 plain = name.removesuffix(".parquet")
                 if not _SMALL.fullmatch(plain):
-                    raise ValueError("a name that no dataset has")
+                    raise ValueError("a name that datasets do not use")
                 small[plain] = archive.read(name)
     return description, small

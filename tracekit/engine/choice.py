@@ -1,4 +1,4 @@
-"""Choice of the engine for traces of many ranks, and the resources of this machine for it."""
+"""Selects the engine for traces of many ranks, and its resources on this machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
-"""Minimum cost at which units of work are faster than reading the traces sequentially."""
+"""Minimum cost for which parallel units of work are faster than one process."""
 
 _RANK_BYTES = 1 * MB
-"""Fixed cost of a rank, as the size of JSON text that takes as long to read."""
+"""Fixed cost of a rank, as the size of JSON text with equal reading time."""
 
 _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5
@@ -54,7 +54,7 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
 
 
 def cost_bytes(text_bytes: Sequence[int]) -> int:
-    """Return the cost of traces as the size, in bytes of JSON, of one trace with equal cost."""
+    """Return the cost of reading traces, as the bytes of JSON of one equally expensive trace."""
     return sum(text_bytes) + len(text_bytes) * _RANK_BYTES
 
 

@@ -33,8 +33,8 @@ from tracekit.storage.temp_dirs import temporary_folder
 class RunProgress(Struct):
     """Progress of reading many traces.
 
-    `done_count` and `done_bytes` include traces that an earlier attempt read; `read_bytes` does
-    not. Bytes are approximate sizes of JSON text.
+    `done_count` and `done_bytes` include traces that an earlier attempt read; `read_bytes` excludes
+    them. Bytes are approximate sizes of JSON text.
     """
 
     trace_count: int
@@ -75,9 +75,9 @@ def make_dataset(
 ) -> Manifest:
     """Write a dataset, or complete an existing one.
 
-    Complete shards of an earlier attempt are reused. The manifest, which is written last, lists
-    unreadable traces. Batches depend on `worker_count` but not on the engine, so all engines write
-    the same files for the same number of workers.
+    Complete shards of an earlier attempt are reused. The manifest lists unreadable traces and is
+    written last. Batches depend on `worker_count` but not on the engine, so all engines write the
+    same files.
     """
     dataset = job.dataset
     before = None if replaces else read_manifest(dataset)
@@ -104,7 +104,7 @@ def make_dataset(
                     if progress is not None:
                         progress(state)
             if not shards:
-                # Report a full disk rather than a fault of a trace.
+                # Report a full disk instead of faulty traces.
                 first = min(
                     state.failures, key=lambda one: (not one.is_disk_full, one.trace.trace_id)
                 )
@@ -248,8 +248,8 @@ def write_run_rows(
 ) -> Iterator[tuple[str, Path, int]]:
     """Yield the analyses of scope ``run`` of a dataset, each with its file and number of rows.
 
-    A file exists only until the next one is requested. If memory runs out, no analysis is stored,
-    and analyses run on demand.
+    A file exists only until the next one is requested. If memory runs out, no analysis is stored;
+    analyses then run on demand.
     """
     import duckdb
 

@@ -14,8 +14,8 @@ from tracekit.errors import UsageError
 class Engine(Protocol):
     """Runs units of work: serially, in local processes, or on a cluster.
 
-    All engines return the same bytes for the same batches and job. Only the order of the results
-    and the run time differ.
+    Engines differ in run time and in the order of results, but return the same bytes for the same
+    batches and job.
     """
 
     @property
@@ -40,7 +40,7 @@ class DiedError(Exception):
 
 
 class SerialEngine(Struct, frozen=True):
-    """Runs units sequentially in this process, so a crash ends all of them."""
+    """Runs units sequentially in this process. A crash ends all of them."""
 
     worker_count: int = 1
 
@@ -79,7 +79,7 @@ class Task(Struct, frozen=True):
 
 
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
-    """Return the result of a batch whose workers died on every attempt."""
+    """Return failures for a batch whose workers died on every attempt."""
     failures = tuple(
         Failure(
             trace,

@@ -1,7 +1,7 @@
 """Engine of local processes: each worker runs one batch at a time.
 
-A worker is a separate Python process that does not import the main module, so programs that call
-tracekit need no `__main__` guard. Batches and results are sent through a pipe.
+A worker is a Python process that does not import the main module, so programs that call tracekit
+need no `__main__` guard. Batches and results are sent through a pipe.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Pool(Struct):
                     return
                 free = self._start()
             free.task = waiting.popleft()
-            # Ignore a dead worker here; the loop that waits for results detects it.
+            # The worker is dead, which the loop that waits for results will detect.
             with contextlib.suppress(OSError):
                 free.pipe.send(free.task.batch)
 
@@ -116,7 +116,7 @@ class _Pool(Struct):
         if task is None:
             return
         if not task.death_count:
-            # Retry with one trace per unit, so that a trace that is too large fails alone.
+            # Retry with one trace per unit, so that only a trace that is too large fails.
             waiting.extendleft(Task(batch, death_count=1) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)

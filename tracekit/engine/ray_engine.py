@@ -41,7 +41,7 @@ _ANSWER_S = 20.0
 _MAX_DEATHS = 3
 """Number of worker deaths after which a task is given up.
 
-It is more than two because Ray may assign a retry to a node that has just left the cluster.
+More than two, because Ray may assign a retry to a node that has just left the cluster.
 """
 
 _MAX_STARTS = 3
@@ -122,7 +122,7 @@ class _Tasks:
                 if isinstance(answer, BatchResult):
                     yield answer
                 elif task.death_count + 1 < _MAX_DEATHS:
-                    # Retry with one trace per unit, so that a trace that is too large fails alone.
+                    # Retry with one trace per unit, so that only a trace that is too large fails.
                     again = task.batch.split()[::-1]
                     death_count = task.death_count + 1
                     waiting.extendleft(Task(batch, death_count) for batch in again)
@@ -200,8 +200,8 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     if not (is_cluster or "RAY_AUTH_MODE" in os.environ or "ray" in sys.modules):
-        # Ray listens on all network interfaces, so a token, known only to this process and its
-        # children, protects the local cluster.
+        # Ray listens on all network interfaces. A token that only this process and its children
+        # know protects the local cluster.
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     try:
         import ray
@@ -249,7 +249,7 @@ def _join(ray: ModuleType, address: str | None) -> None:
 def _check_answers(address: str) -> None:
     """Check that an address accepts connections, because Ray itself retries for minutes."""
     if address == "auto":
-        # The address file of a local cluster still exists after the cluster was killed.
+        # The address file of a killed local cluster still exists.
         with contextlib.suppress(ImportError, AttributeError, OSError):
             from ray._private.services import canonicalize_bootstrap_address
 
@@ -264,12 +264,12 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
 
     folder = _short_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    # Shut Ray down even if the start fails.
+    # Shut down Ray even if the start fails.
     resources.callback(ray.shutdown)
     options: dict[str, object] = {}
     if sys.platform == "linux":
-        # The processes of the cluster connect through loopback. They still listen on all
-        # interfaces: the token protects them.
+        # Processes of the cluster connect through loopback, but listen on all interfaces, protected
+        # by the token.
         options["_node_ip_address"] = "127.0.0.2"
     for start in range(1, _MAX_STARTS + 1):
         try:
@@ -285,7 +285,7 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
                 **options,
             )
         except Exception as error:
-            # Ray raises no specific exception for a failed start.
+            # Ray has no specific exception for a failed start.
             ray.shutdown()
             if "timed out" in str(error) and start < _MAX_STARTS:
                 continue

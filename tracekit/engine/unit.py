@@ -1,7 +1,7 @@
 """Unit of work: reads a batch of traces, runs analyses, and returns a small result.
 
-All engines run this code. The traces of a batch share one in-memory database, because planning the
-statements costs as much as processing the rows of a small rank.
+All engines run this code. The traces of a batch share one in-memory database, because planning
+statements costs as much as processing a small rank.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Worker:
     def do(self, batch: Batch) -> BatchResult:
         """Run the unit of one batch.
 
-        Faults of a trace or the disk are failures in the result; exceptions are bugs of tracekit.
+        Faults of a trace or the disk become failures in the result. Exceptions are bugs in
+        tracekit.
         """
         begin = time.monotonic()
         shards, failures = self._do(batch)
@@ -92,7 +93,7 @@ class Worker:
         except _BAD_DATA as error:
             if len(batch.traces) == 1:
                 return [], [self._failure(batch.traces[0], error)]
-            # Retry each trace alone: a single trace may be faulty, or the batch may be too large.
+            # Retry each trace alone: one trace may be faulty, or the batch too large.
             failures, later, shards = [], batch.traces, []
         for trace in later:
             more_shards, more_failures = self._do(Batch(batch.number, (trace,)))
@@ -119,7 +120,7 @@ class Worker:
     def _load(
         self, connection: duckdb.DuckDBPyConnection, traces: Sequence[TraceFile]
     ) -> tuple[list[TraceFile], list[TraceFile], list[Failure]]:
-        """Read traces; return loaded traces, traces with a duplicate rank, and failures.
+        """Read traces; return the loaded traces, those with a duplicate rank, and failures.
 
         Rows of analyses are identified by rank, so a shard may have only one trace per rank.
         """
@@ -189,7 +190,7 @@ class Worker:
         if isinstance(error, OSError | duckdb.IOException) and (
             getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
         ):
-            # Only files of the dataset may be written outside the folder of the unit.
+            # Outside the folder of the unit, only files of the dataset are written.
             place, shown = str(self._folder), self._job.dataset.shown
             if str(getattr(error, "filename", "")).startswith(shown):
                 place = shown
@@ -221,7 +222,7 @@ class Worker:
     ) -> bytes:
         place = f"{SESSION}.main.{name}"
         if not is_relation(name):
-            # An ingested table has the same name as the analysis, so run the analysis here.
+            # The name refers to an ingested table here, so run the SQL of the analysis.
             spec = load_catalog().analysis(name)
             relations.make(reads(spec.name))
             place = f"{SESSION}.main.answer"

@@ -1,7 +1,7 @@
 """Inputs and results of units of work. All of them can be pickled.
 
-A unit gets a batch of traces (usually ranks) and a job spec, which is the same for all batches of a
-run. Traces have fixed ids, so results do not depend on other units.
+A unit gets a batch of traces (usually ranks), and the job spec that all batches of a run share.
+Traces have fixed ids, so results do not depend on other units.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TraceFile(Struct, frozen=True):
     """A trace file, usually of one rank.
 
     `trace_id` is the id in the complete run. `text_bytes` approximates the JSON text and determines
-    the size of batches. `identity` changes whenever the file does; None if unknown.
+    the size of batches. `identity` changes with the file; None if unknown.
     """
 
     trace_id: int
@@ -47,16 +47,16 @@ class Batch(Struct, frozen=True):
         return sum(trace.text_bytes for trace in self.traces)
 
     def split(self) -> list[Batch]:
-        """Return one batch per trace; each has the number of this batch."""
+        """Return one batch per trace, with the number of this batch."""
         return [Batch(self.number, (trace,)) for trace in self.traces]
 
 
 class JobSpec(Struct, frozen=True):
     """Settings that all batches share.
 
-    `analyses` are all with scope ``trace``; they use default parameters. `recipe` is a digest of
-    everything that determines derived data; shards with another recipe are not reused.
-    `memory_bytes` is the memory of one unit including its process.
+    `analyses` have scope ``trace`` and default parameters. `recipe` is a digest of everything that
+    determines derived data; shards with another recipe are not reused. `memory_bytes` is the memory
+    of one unit including its process.
     """
 
     analyses: tuple[str, ...]
@@ -81,7 +81,7 @@ class Shard(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Trace without a result. `is_disk_full`: a full disk, not the trace, is the cause."""
+    """Trace without a result. `is_disk_full` means that the trace is not the cause."""
 
     trace: TraceFile
     reason: str
@@ -102,7 +102,7 @@ _TEXT_SHARE = 0.36
 """Maximum JSON text of a unit, as a share of its memory."""
 
 MIN_BATCH_BYTES = 48 * MB
-"""Approximate minimum cost of a batch; smaller batches are not worth another worker."""
+"""Approximate minimum cost of a batch, below which another worker does not pay."""
 
 
 def make_batches(traces: Sequence[TraceFile], memory_bytes: int, worker_count: int) -> list[Batch]:
@@ -122,7 +122,7 @@ def make_batches(traces: Sequence[TraceFile], memory_bytes: int, worker_count: i
     taken_bytes = taken_cost = 0
     for trace in traces:
         trace_cost = cost_bytes([trace.text_bytes])
-        # End a batch where its cost is nearest to an equal share.
+        # End the batch where its cost is nearest to an equal share.
         if waiting and (
             taken_cost + trace_cost / 2 > even_cost
             or taken_bytes + trace.text_bytes / 2 > most_bytes
