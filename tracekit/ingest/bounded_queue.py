@@ -47,13 +47,13 @@ class HandOver(Generic[T]):
 
 
 PATIENCE_S = 1.0
-"""Maximum time that :meth:`ReadAhead.close` waits, because a disk may not respond."""
+"""Maximum time that :meth:`ReadAhead.close` waits, in case a disk does not respond."""
 
 
 class ReadAhead(Generic[T]):
     """Iterator over the items of a generator that runs ahead on its own thread.
 
-    An exception of the generator is raised after the items that precede it.
+    An exception in the generator is raised after the preceding items.
     """
 
     def __init__(self, items: Generator[T, None, None], depth: int) -> None:
@@ -87,7 +87,7 @@ class ReadAhead(Generic[T]):
             else:
                 self._output.put(None)
         except BaseException as error:  # noqa: BLE001
-            # Any exception is raised again in the thread that reads the items.
+            # All exceptions are raised again in the thread that reads the items.
             self._output.put(error)
         finally:
             # Close the files that the generator holds open.

@@ -1,8 +1,8 @@
 """Limits on the amount of data that a reader may produce from one file.
 
-A file of a few hundred bytes can expand to gigabytes through shared lists, shared database pages,
-or statistics shared by all events. Therefore the limits depend on the file size. They leave room
-for files written by profilers, whose events share names and stacks.
+A file of a few hundred bytes can expand to gigabytes if its events share lists, database pages, or
+statistics. So the limits are proportional to the file size, with room for the names and stacks that
+events of real profiles share.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
 FREE_BYTES, BYTES_PER_BYTE = 64 << 20, 256
-"""Maximum text of all events: bytes for any file, plus bytes per byte of the file."""
+"""Maximum text of all events: a number of bytes, plus a number per byte of the file."""
 
 FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
-"""Maximum number of events; the shortest event of any format takes several bytes."""
+"""Maximum number of events, fixed and per byte: events of all formats take several bytes."""
 
 FREE_S, S_PER_BYTE = 3.0, 2e-7
 """Maximum CPU time between two blocks of events, in seconds: fixed, plus per byte of the file."""
 
 FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
-"""Maximum number of bytes inflated from gzip; the compression ratio of traces is at most 30."""
+"""Maximum number of bytes inflated from gzip. Traces have a compression ratio of at most 30."""
 
 MAX_EVENT_BYTES = 32 << 20
-"""Maximum size of one event or of the metadata, each of which is in memory in several forms."""
+"""Maximum size of one event or of the metadata, of which memory holds several copies."""
 
 MAX_HELD_BYTES = 128 << 20
 """Approximate maximum size of incomplete objects in memory, bytes."""
@@ -83,7 +83,7 @@ class Budget:
     def admit(self, content: object) -> None:
         """Check the depth and the serialized length of a value.
 
-        A shared part is visited once, but its length is counted each time that the part occurs.
+        A shared part is visited once, but its length counts for every occurrence.
         """
         known = self._known  # by id: serialized bytes, and depth
 

@@ -1,4 +1,4 @@
-"""Stream of the plain bytes of a trace file, decompressed if necessary.
+"""Stream of the decompressed bytes of a trace file.
 
 The first bytes, not the file name, distinguish plain files from gzip files, which may have any
 number of members. A damaged or truncated gzip stream yields all bytes that can be inflated.
@@ -118,8 +118,8 @@ class ByteStream:
                 chunks = self._gunzip(raw) if self._is_packed else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
-                        # Replace the byte order mark with white space, so that byte offsets remain
-                        # offsets in the file.
+                        # Replace the byte order mark with white space, so that byte offsets stay
+                        # correct.
                         chunk = b"   " + chunk[len(_UTF8_BOM) :]
                     self.text_bytes += len(chunk)
                     allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read
@@ -156,8 +156,8 @@ class ByteStream:
                     stripped = pending.lstrip(b"\0")
                     if not stripped:
                         break
-                    # One byte is enough: the inflater checks a magic number that is split between
-                    # chunks.
+                    # One byte is enough: the inflater checks the rest, which may follow in the next
+                    # chunk.
                     if not stripped.startswith(_GZIP_MAGIC[:1]):
                         self.problem = (
                             f"{len(stripped)} bytes or more of other data follow the gzip "
@@ -192,9 +192,8 @@ class ByteStream:
     def _salvage(self, member_start: int, skip_bytes: int) -> Iterator[bytes]:
         """Inflate a damaged member again, in small steps, up to the damaged byte.
 
-        The fast inflater drops the decoded part of the chunk in which it fails. zlib inflates the
-        damaged piece byte by byte and loses almost nothing. If only the checksum is wrong, nothing
-        is lost.
+        The fast inflater drops all output of the chunk in which it fails. zlib, fed byte by byte,
+        loses almost nothing. If only the checksum is wrong, nothing is lost.
         """
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
         is_broken = False

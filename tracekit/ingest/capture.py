@@ -1,4 +1,4 @@
-"""Loads the host events of a CUDA graph capture whose graphs another trace replays."""
+"""Loads host events of a CUDA graph capture, for a trace that contains replays of the graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _APART = 1 << 40
-"""Offset between process ids of the capture and process ids of the trace."""
+"""Offset that separates process ids of the capture from those of the trace."""
 
 
 def load_capture(

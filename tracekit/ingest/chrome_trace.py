@@ -4,8 +4,8 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. White space, line breaks, and the
 order of members do not matter.
 
-The parser reads every event that is followed by another one and returns where it stopped, so memory
-is bounded by the block size. :mod:`tracekit.ingest.salvage` reads malformed text event by event.
+The parser reads the events of a block up to the last, possibly incomplete one, so memory is bounded
+by the block size. :mod:`tracekit.ingest.salvage` reads malformed text event by event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracekit.ingest.sources import usual_text_bytes
 from tracekit.ingest.trace_metadata import OutsideText
 
 BLOCK_BYTES = 2 << 20
-"""Minimum size of a block of text. Peak memory depends on it, not on the file size."""
+"""Minimum size of a block of text. It determines peak memory, regardless of the file size."""
 
 MAX_BLOCK_BYTES = 8 << 20
 """Maximum text per block of rows. Each block has a fixed cost in the store."""
@@ -37,7 +37,7 @@ MAX_BLOCK_BYTES = 8 << 20
 _HEAD_BYTES = 64 << 10
 
 _SMALL_WINDOW_BYTES = 4 << 10
-"""Bytes searched at a time after a short array of events, because more arrays may follow."""
+"""Bytes searched at a time after a short array of events, for further arrays."""
 
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -57,13 +57,13 @@ class ChromeTraceReader:
         self._chunks = stream.__iter__()
         chosen = min(max(usual_text_bytes(stream.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
         self._rows_bytes = block_bytes or chosen
-        # Small blocks of text stay in the processor's cache.
+        # Small blocks of text fit in the processor's cache.
         self._block_bytes = min(self._rows_bytes, BLOCK_BYTES)
         self._outside = OutsideText()
         self._nesting = Nesting()
         self._before_end = self._nesting
-        # How far the text outside event arrays has been scanned in the buffer, and whether the
-        # first event found there is known not to be stray.
+        # Position up to which text outside event arrays has been scanned, and whether the first
+        # event there is known not to be stray.
         self._followed = 0
         self._is_stray_settled = False
         self._ahead: deque[memoryview] = deque()
@@ -89,8 +89,8 @@ class ChromeTraceReader:
             self._collector.release()
 
     def _read(self) -> Iterator[None]:
-        # Inside the array, the byte before the next event is replaced by a bracket, so that the
-        # buffer is always the beginning of an array.
+        # Inside the array, a bracket replaces the byte before the next event, so that the buffer
+        # always begins an array.
         buffer, base = bytearray(), 0
         inside = False
         wanted = _HEAD_BYTES
@@ -105,7 +105,7 @@ class ChromeTraceReader:
                     wanted = 2 * len(buffer)
                     continue
                 if is_stray:
-                    # The bracket did not end the array, so it is recorded as unreadable text.
+                    # This bracket did not end the array, so record it as unreadable.
                     self._collector.faults.reject(
                         base - 1, "stray closing bracket", b"]" + buffer[:start]
                     )
@@ -143,8 +143,7 @@ class ChromeTraceReader:
                 base, buffer = base + consumed - 1, rest
                 wanted = self._window_bytes = min(self._block_bytes, 8 * self._window_bytes)
         if self._stream.problem:
-            # This reason takes precedence over an earlier one, because a truncated gzip stream
-            # explains why the text ends early.
+            # This reason replaces earlier ones, because a truncated gzip stream is the cause.
             if self._stream.is_truncated:
                 self.truncation = self._stream.problem
             else:
@@ -177,13 +176,12 @@ class ChromeTraceReader:
     def _events_start(self, buffer: bytearray, base: int) -> tuple[int | None, bool]:
         """Return where the next events begin outside an array, and whether they are stray.
 
-        Events begin after the ``[`` of the next array; stray ones follow a ``]`` that did not end
-        their array. The position is None if the buffer has neither.
+        Events begin after the ``[`` of an array. Stray events follow a ``]`` that did not end their
+        array. The position is None if the buffer has neither.
         """
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
             return bare.end(), False
-        # If an array does not belong to the trace object, the search continues after it, so no text
-        # is searched twice.
+        # If the array is not a member of the trace object, continue the search after it.
         for match in _EVENTS_ARRAY.finditer(buffer, self._followed):
             stray = self._stray_event(buffer, match.end())
             if stray is not None:
@@ -195,8 +193,7 @@ class ChromeTraceReader:
     def _stray_event(self, buffer: bytearray, stop: int) -> int | None:
         """Return where events continue after a ``]`` that did not end their array, or None.
 
-        Only text before ``stop`` is searched. An event that is nested in a member after the array
-        is not stray.
+        Only text before ``stop`` is searched. Events nested in a later member are not stray.
         """
         if not self.found_array or self._is_stray_settled:
             return None
@@ -211,8 +208,8 @@ class ChromeTraceReader:
     def _is_nested_at(self, buffer: bytearray, at: int) -> bool:
         """Return whether a position outside the event array is nested deeper than the trace object.
 
-        Return True only if the brackets before it prove it, because a damaged header must not hide
-        the events. Call it with ascending positions.
+        Return True only if the brackets before it prove it, so that a damaged header hides no
+        events. Call it with ascending positions.
         """
         self._nesting.feed(buffer[self._followed : at])
         self._followed = at
@@ -294,7 +291,7 @@ _CLOSER: Final = {b"{": b"}"[0], b"[": b"]"[0]}
 
 
 class Nesting:
-    """Nesting state of a JSON text that is read piece by piece."""
+    """Nesting state of JSON text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._closers = bytearray()
@@ -313,7 +310,7 @@ class Nesting:
     def is_in_inner_object(self) -> bool:
         """Whether a member of an object inside the outermost one may begin here.
 
-        It is True only if the brackets prove it, and thus False after damage.
+        True only if the brackets prove it, so False after damage.
         """
         return (
             not self.is_broken
@@ -336,7 +333,7 @@ class Nesting:
                 self.is_broken, self._rest = True, b""
                 return
             at = token.end()
-        # A string may be cut off at the end of this piece, but it must end in the next one.
+        # A string may continue in the next piece, but not beyond it.
         self._rest = bytes(text[at:])
         if self._rest and (was_cut_off or not self._rest.startswith(b'"')):
             self.is_broken, self._rest = True, b""

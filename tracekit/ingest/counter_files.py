@@ -1,9 +1,9 @@
 """Loads samples of power and other counters into `system_sample`.
 
-Input: `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -lms 100`,
-`nvidia-smi dmon -o DT`, `dcgmi dmon` and `rocm-smi --csv` with a time before each line, `amd-smi
-metric --csv`, and `power.csv` of tracekit's collectors. The names of columns identify time and
-device; other numeric columns are counters.
+Input: `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -lms 100`, `nvidia-smi dmon
+-o DT`, `amd-smi metric --csv`, tracekit's `power.csv`, and `dcgmi dmon` or `rocm-smi --csv` with a
+time before each line. The names of columns identify time and device; other numeric columns are
+counters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_BYTES = 4 * GB
 _MAX_LINE_BYTES = 1 << 16
 _MAX_NAME = 200
-"""Maximum length of a column name, which every sample repeats."""
+"""Maximum length of a column name, because every sample repeats it."""
 
 _TIME = re.compile(
     r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
@@ -78,7 +78,7 @@ def _lines(path: Place) -> Iterator[bytes]:
 
 
 class _Table:
-    """Parser of one file, with the columns that are known from the lines so far."""
+    """Parser of one file, with the columns that its lines have defined so far."""
 
     def __init__(self, path: Place) -> None:
         self._path = path
@@ -116,7 +116,7 @@ class _Table:
             if at is None:
                 reject(start, line)
                 continue
-            # Without a device column, samples of several devices would be assigned to one device.
+            # Samples of several devices would be assigned to one device.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
                     f"{self._path}: several samples with the same timestamp, and no device number",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows
 
 _STEPS = 100_000
-"""Instructions of SQLite's virtual machine between budget checks; they take a few ms."""
+"""Number of instructions of SQLite's virtual machine between budget checks (a few ms)."""
 
 _UNFINISHED = ("-wal", "-journal")
 
@@ -55,7 +55,7 @@ class Database:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_EVENT_BYTES)
             self._connection.text_factory = _text
-            # Interrupt statements that take too long: in a crafted file, a tree may share pages.
+            # Interrupt statements that take too long: trees of a crafted file may share pages.
             self._connection.set_progress_handler(budget.is_stuck, _STEPS)
             # Exclude views, and virtual tables, which have no root page.
             names = self.rows(
@@ -157,9 +157,8 @@ def event_sql(
 ) -> str:
     """Return the SQL expression for the text of one event; all arguments are SQL expressions.
 
-    Any column may contain bytes, which SQLite cannot convert to JSON. Therefore, wrap text columns
-    in :func:`as_text` and numeric columns in :func:`as_number`. `time` is the start and duration in
-    ns.
+    Wrap text columns in :func:`as_text` and numeric columns in :func:`as_number`: any column may
+    contain bytes, which SQLite cannot convert to JSON. `time` is the start and duration in ns.
     """
     members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
     parts = ["'{' || " + _members(members)]
@@ -212,7 +211,7 @@ class DatabaseReader(EventTextReader):
             ):
                 yield from self._read(db)
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # UnicodeDecodeError: SQLite's message about a damaged schema quotes the schema.
+            # UnicodeDecodeError: SQLite's message may quote a damaged schema.
             if self._budget.is_stuck():
                 raise self._budget.exceeded("work without end") from error
             raise TraceError(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     MakeStream = Callable[[Callable[[], CapsuleType | None]], AbstractContextManager[CapsuleType]]
 
 _ROW_BYTES = 64
-"""Approximate size of a row without its strings; the text of an event may be shorter."""
+"""Approximate size of a row without its strings."""
 
 
 def event_columns() -> EventColumns:
@@ -79,7 +79,7 @@ class EventCollector:
     def release(self) -> None:
         """Free the memory of the columns after the last event.
 
-        Readers are part of reference cycles, so they are not freed when their file is closed.
+        Reference cycles keep readers alive after their file is closed.
         """
         self._columns.release()
 
@@ -87,12 +87,12 @@ class EventCollector:
         """Read the well-formed events at the beginning of an array.
 
         `text` has one byte in place of the opening bracket, at offset `base` of the plain text.
-        Return the number of bytes read (up to the next event, or including the closing bracket),
-        and why reading stopped.
+        Return the number of bytes read, up to the next event or including the closing bracket, and
+        why reading stopped.
         """
 
         def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
-            """Return the row of an odd event, False if it is malformed, or True without a row."""
+            """Return the row of an unusual event, True if it needs none, or False if malformed."""
             if not is_object(event):
                 return False
             try:
@@ -130,7 +130,7 @@ class EventCollector:
                 self._columns.append(row)
 
     def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
-        """Return the row of an event, or None after recording why it has none."""
+        """Return the row of an event, or record why it has none and return None."""
         row, mended = row_of(text, event_id)
         if mended is not None:
             self.faults.repair(event_id, offset, mended)

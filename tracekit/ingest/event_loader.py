@@ -1,7 +1,7 @@
 """Loads events into table record, from Arrow arrays.
 
-Statements run on a separate thread while the caller continues to read. A small file takes one
-statement. A large file takes several, because the memory of a statement grows while it runs.
+Statements run on a separate thread while the caller continues to read. A large file takes several
+statements, because the memory of a statement grows while it runs.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class EventLoader:
 
         arrays = (block.array for block in blocks)
         with stream(lambda: next(arrays, None)) as arrived:
-            # DuckDB finds the stream by this name. Unregistering it releases the references to it.
+            # DuckDB finds the stream by this name. Unregistering the name releases the stream.
             self._cursor.register(_ARRIVED, arrived)
             try:
                 self._cursor.execute(_insert_sql(self._trace_id))
             except duckdb.TransactionException as error:
                 if "failed to pin block" not in str(error):
                     raise
-                # DuckDB reports this at the end of a transaction if memory runs out.
+                # DuckDB's error at the end of a transaction if memory runs out.
                 raise duckdb.OutOfMemoryException(str(error)) from error
             finally:
                 self._cursor.unregister(_ARRIVED)

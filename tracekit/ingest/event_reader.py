@@ -97,7 +97,7 @@ _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
 
 
 def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
-    """Return the row or the reason for its rejection, and a description of repairs or None.
+    """Return the row or the reason for rejection, and a description of repairs or None.
 
     `text` is a well-formed JSON object in UTF-8. If it is nested too deeply for the decoder, a
     `RecursionError` is raised. The last of several members with the same key is used.
@@ -127,7 +127,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         ts_ns = None
     if isinstance(dur_ns, str):
         if phase == COMPLETE_PHASE:
-            # If the profiler lost the start of an event, ts is 0, and dur is the time of its end.
+            # If the profiler lost the start of an event, ts is 0, and dur is the end time.
             return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
@@ -138,7 +138,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     id_ = scope = binding = None
     if event.id is not None or event.s is not None or event.bp is not None:
         id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
-    # Members that have no column in the table of this kind of event.
+    # Members without a column in the view of this kind of event.
     hidden: dict[str, str | None] = {}
     if pid_text is not None or tid_text is not None:
         hidden = {"pid": _text(event.pid), "tid": _text(event.tid)}
@@ -247,8 +247,8 @@ def _dur_ns(value: Raw | None) -> int | str:
 def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     """Convert short, nonnegative µs with at most three decimals to integer ns.
 
-    For other values, return µs as a decimal number, or an error message if the value is not a
-    number, or None if it is missing.
+    For other values, return µs as a Decimal, an error message if the value is not a number, or None
+    if it is missing.
     """
     if value is None:
         return None

@@ -1,6 +1,6 @@
 """Base class of the readers that convert another format to the events of a Chrome trace.
 
-All formats thus share one event reader. Byte offsets of faults refer to the converted text.
+So all formats share one event reader. Byte offsets of faults refer to the converted text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the rows of events. Each text is one event as a JSON object. Call it only once."""
+        """Yield the rows of events. Each text is one event, a JSON object. Call it only once."""
         gathered: list[bytes] = []
         size = 0
         try:
@@ -75,7 +75,7 @@ class EventTextReader:
         self._collector.read_events(self._well_formed(texts, read_count, at + 1))
 
     def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the texts from index `first` on, with their offsets; reject malformed JSON."""
+        """Yield the texts from index `first` onward with their offsets; reject malformed JSON."""
         for number, text in enumerate(texts):
             if number >= first:
                 if is_object(text) or not is_utf8(text):

@@ -1,10 +1,10 @@
 """Joins a Chakra execution trace (torch's ExecutionTraceObserver) to a Kineto trace.
 
 Source of the format: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch,
-schemas 1.x. The values, shapes, and types of a node are lists in the node (1.0.1) or in its inputs
-and outputs (later schemas, with strides from 1.1.1 on). The ids of a node are in the node or in
-`attrs`. The format has no times. Ops are matched by process and RecordFunction number, which is
-`rf_id` here, `Record function id` in a Kineto trace, and `External id` in an older Kineto trace.
+schemas 1.x. The values, shapes, and types of a node are members of the node (1.0.1) or of its
+inputs and outputs (later, with strides since 1.1.1). Ids are members of the node or of `attrs`. The
+format has no times. Ops are matched by process and RecordFunction number, which is `rf_id` here,
+`Record function id` in a Kineto trace, and `External id` in an older Kineto trace.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ WHERE
         try_cast(record.args ->> '$."Record function id"' AS BIGINT), record.external_id
     )
 """
-"""SQL that adds the values; values that the Kineto trace already has are unchanged."""
+"""SQL that adds values that the Kineto trace lacks."""
 
 
 def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
@@ -165,8 +165,8 @@ def _of_tensors(
 ) -> list[Sequence[object]] | None:
     """Return the shapes or strides of inputs; inputs other than tensors get an empty list.
 
-    Return None if they cannot be assigned to inputs. Triton kernels are an example: their stream
-    argument has no strides.
+    Return None if they cannot be assigned to inputs, as for Triton kernels, whose stream argument
+    has no strides.
     """
     if sizes is None or len(sizes) != len(types):
         return None
@@ -187,7 +187,7 @@ def _value(value: object, kind: str) -> str:
 
 
 def _tensors(side: Mapping[str, Any]) -> list[int | None]:
-    """Return the id of each tensor, which connects the ops that produce and use it, else None."""
+    """Return the id of each tensor, by which ops share tensors; None for other values."""
     return [
         value[0] if kind.startswith("Tensor(") else None
         for value, kind in zip(side["values"], side["types"], strict=True)

@@ -1,11 +1,11 @@
-"""Rejected and repaired events of a file. All are counted, but only the first ones are stored."""
+"""Rejected and repaired events of a file: the number of all, and details of the first ones."""
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
 MAX_FAULTS = 10_000
-"""Maximum number of stored faults of each kind, which limits the memory."""
+"""Maximum number of stored faults of each kind, to limit memory."""
 
 REJECTED_TEXT_BYTES = 2048
 

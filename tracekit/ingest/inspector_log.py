@@ -53,7 +53,7 @@ class _Line(msgspec.Struct):
     header: _Header
     metadata: _Metadata
     coll_perf: _Collective | None = None
-    # The same members for sends and receives, which are numbered separately: p2p, p2p_sn, …
+    # Sends and receives have the same members with other names: p2p, p2p_sn, …
     p2p_perf: dict[str, Any] = {}
 
 
@@ -78,7 +78,7 @@ class InspectorReader(EventTextReader):
             yield rest
 
     def _event(self, text: bytes) -> bytes:
-        """Convert a line to an event; for unknown lines, return invalid JSON, which is rejected."""
+        """Convert a line to an event; for an unknown line, return invalid JSON, to be rejected."""
         try:
             line = _line.decode(text)
             sent = {key.replace("p2p", "coll", 1): one for key, one in line.p2p_perf.items()}

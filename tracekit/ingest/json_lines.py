@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_LINE_BYTES = 64 * MB
-"""Maximum length of a line; tracekit writes shorter ones."""
+"""Maximum length of a line; tracekit's are shorter."""
 
 MAX_FILE_BYTES = 16 * GB
 """Maximum size of a file, because a pipe may be endless."""
 
 MAX_LINES = 4_000_000
-"""Maximum number of lines, whose keys are in memory while the file is read."""
+"""Maximum number of lines, because their keys are in memory while the file is read."""
 
 PART_BYTES = 8 * MB
 
@@ -121,7 +121,7 @@ def _write_part(
 ) -> tuple[int, int, bool]:
     """Write the next part of the lines in the format for DuckDB; reject invalid lines.
 
-    Return the number of written lines, the length of the longest, and whether more may follow.
+    Return the number of written lines, the longest length, and whether more lines may follow.
     """
     count = longest = 0
     for offset, line in lines:
@@ -220,7 +220,7 @@ def _insert(
 
 # Formats of `requests.jsonl` and `benchmarks.jsonl`.
 
-# Sums and differences of numbers below these limits fit in 64 bits.
+# Sums and differences below these limits fit in 64 bits.
 _MAX_NS, _MAX_COUNT = 2**61, 2**53
 
 _Id = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -260,8 +260,8 @@ _INSERT_STEPS = (
 
 REQUESTS = LineKind(
     what="request",
-    # Created at import, because two threads that concurrently create the first decoder of a class
-    # crash the process.
+    # Created at import: two threads that concurrently create the first decoder of a class crash the
+    # process.
     decoder=msgspec.json.Decoder(_Request),
     key="request_id",
     table="request",

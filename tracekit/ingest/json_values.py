@@ -61,7 +61,7 @@ def is_utf8(text: bytes | memoryview) -> bool:
 
 
 def items(text: bytes, base: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the unchanged text of each item of an array, with its offset plus `base`."""
+    """Yield the unchanged text of each array item, and its offset plus `base`."""
     at = 0
     for raw in _items.decode(text):
         item = bytes(raw)
@@ -79,7 +79,7 @@ def error_byte(error: msgspec.DecodeError) -> int | None:
 def array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
     """Return the index of the `]` that closes the array before the end of the text, or None.
 
-    The parser reports "trailing characters" if and only if more text follows a complete array.
+    The parser reports "trailing characters" exactly if text follows a complete array.
     """
     position = error_byte(error)
     if "trailing characters" not in str(error) or position is None:

@@ -1,10 +1,9 @@
-"""Joins the annotations in a file next to a trace to the CUDA graph kernels of the trace.
+"""Adds annotations from a file next to a trace to the CUDA graph kernels of the trace.
 
 Before torch wrote annotations into the trace, programs saved a mapping of graph node ids to lists
 of annotations, `kernel_annotations_rank0_NAME.pkl` or `.json` (torch/cuda/_graph_annotations.py and
-_annotate_cuda_graph_trace.py of PyTorch). The annotations of a node are merged; later ones take
-precedence. An annotation that is a plain string is the name of a scope. Annotations in the trace
-take precedence over those in the file.
+_annotate_cuda_graph_trace.py of PyTorch). The annotations of a node are merged, and later ones take
+precedence; annotations in the trace take precedence over all. A string is the name of a scope.
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 def load_trace(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> int | None:
-    """Read one trace file into the ingested tables, except table thread; return its rank."""
+    """Load one trace file into the ingested tables, except table thread; return its rank."""
     unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
-    # Profilers of services write environment variables into the metadata, and stores are shared
-    # more often than trace files.
+    # Services write environment variables into the metadata, and stores are shared more often than
+    # traces.
     mask_members(metadata)
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
@@ -82,7 +82,7 @@ def _counted(
 def load_events(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
 ) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
-    """Load events; return the numbers of unpaired events and events per kind, and the window."""
+    """Load events; return the number of unpaired events, counts by kind, and the window."""
     loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
@@ -300,5 +300,5 @@ def _json(value: object) -> str | None:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, ArithmeticError, msgspec.MsgspecError):
-        # Lone surrogates, or numbers beyond 64 bits.
+        # The text has lone surrogates or numbers beyond 64 bits.
         return json.dumps(value, default=str, ensure_ascii=False)

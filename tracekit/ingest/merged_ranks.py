@@ -1,8 +1,8 @@
 """Splits a file with the events of several ranks into one trace per rank.
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
-each process id: ``[TP00-DP00-PP00-EP00] 83``. Ranks use the same device, stream, correlation, and
-op ids, so these ids are unique only if each rank has its own trace.
+each process id: ``[TP00-DP00-PP00-EP00] 83``. Ranks share device, stream, correlation, and op ids,
+so each rank needs its own trace.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
 def ranks_of(names: list[str]) -> list[int]:
     """Return the rank of each prefix, from the sizes of the parallel groups.
 
-    The rank is computed from the pipeline and tensor positions. If these are not unique, for
-    example because data-parallel replicas share them, the ranks follow the sorted order of the
-    prefixes.
+    Pipeline and tensor positions determine the rank. If they are not unique, as with data-parallel
+    replicas, ranks follow the sorted order of the prefixes.
     """
     places = [{key: int(number) for key, number in _PART.findall(name)} for name in names]
     tensor = max(place.get("TP", 0) for place in places) + 1

@@ -4,8 +4,8 @@ The format: "SQLite Export Schema Reference" in NVIDIA's documentation of Nsight
 to 3.x. Empty tables are missing. Newer columns may be missing, except those in :data:`_NEEDED`.
 Times are ns since the session began. A row becomes the event that torch.profiler (Kineto) writes
 for the same CUPTI record. CUDA's ids are unique only in a process, so n * 2^32 is added to the
-correlation ids of process n, counted from 0. It is also added to its stream ids on each device that
-an earlier process also uses.
+correlation ids of process n, counted from 0. On each device that an earlier process also uses, it
+is added to stream ids, too.
 
 NVTX ranges are annotations; those named by torch.autograd.profiler.emit_nvtx (`aten::add,
 seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
@@ -33,7 +33,7 @@ _NEEDED = {
     "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
 }
-"""Columns that a table must have if it exists; tracekit cannot compute its figures without them."""
+"""Required columns of each table that exists."""
 
 _LAST_MAJOR_VERSION = 3
 """Latest supported major version in EXPORT_SCHEMA_VERSION; a new one may break queries."""
@@ -59,8 +59,8 @@ _SYNC_CALLS = {
     "DeviceSynchronize": "Context Sync",
     "CtxSynchronize": "Context Sync",
 }
-"""Kineto's name of a synchronization, by the name of its call. Column syncType is ambiguous:
-releases up to 2026.1 write values that are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
+"""Kineto's name of a synchronization, by the name of its call. Column syncType is ambiguous: up to
+release 2026.1, its values are 1 less than in table ENUM_CUPTI_SYNC_TYPE."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
 """Push/pop and start/end ranges of NVTX and NVTXT in table ENUM_NSYS_EVENT_TYPE."""
@@ -352,7 +352,7 @@ class NsysExport:
     def synchronisations(self) -> list[str]:
         """Return the statement for synchronizations and the event records that they wait for.
 
-        The device column of these rows may wrongly be 0, so their context determines the device.
+        The device column may wrongly be 0, so the context determines the device.
         """
         table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
         stream = f"nullif(r.streamId, {_NO_STREAM}) + coalesce(d.stream_base, 0)"

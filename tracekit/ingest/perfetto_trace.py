@@ -1,4 +1,4 @@
-"""Reader of the original events in Perfetto traces that tracekit exported.
+"""Reader of Perfetto traces that tracekit exported; it restores the original events.
 
 The format: protos/perfetto/trace of Perfetto. Only messages that :mod:`tracekit.export.perfetto`
 writes are read. The numbers below are field numbers. A slice or mark on the track of a thread or
@@ -34,14 +34,14 @@ _MAX_PACKET_BYTES = 64 << 20
 """Maximum packet size, because packets are read into memory; tracekit writes shorter ones."""
 
 _NAME_BYTES, _OPEN_BYTES = 256, 1 << 10
-"""Approximate memory of a name or track, and of an open slice, in bytes, without their texts."""
+"""Approximate memory of a name or track, and of an open slice, in bytes, without text."""
 
 _THREAD = re.compile(r"process (.*), thread (.*)", re.DOTALL)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RANK = re.compile(r"rank (\d{1,9})")
 
 _Message = dict[int, Any]
-"""Values by field number. For a repeated field, only the last value is stored."""
+"""Values by field number. Only the last value of a repeated field is stored."""
 
 
 class PerfettoReader(EventTextReader):
@@ -204,7 +204,7 @@ def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Messa
 
 
 def _object(written: bytes) -> bytes:
-    """Return the text of an object, which exports quote if viewers would round its numbers."""
+    """Return the text of an object. Exports quote objects whose numbers viewers would round."""
     return (text_of(written) or "").encode() if written.startswith(b'"') else written
 
 

@@ -135,9 +135,8 @@ def complete_text(stream: ByteStream) -> bytearray:
 class _AllocatorHistory:
     """Snapshot of the caching allocator with its history.
 
-    Entries have no totals, so totals are computed backward from the final segments. The totals
-    include each block, with the size that torch allocated for it, until the device no longer uses
-    it.
+    Entries have no totals, so totals are computed backward from the final segments. They include
+    each block, with its allocated size, until the device no longer uses it.
     """
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
@@ -212,8 +211,8 @@ def _block_sizes(
 ) -> list[int]:
     """Return the size of each entry: for allocations and frees, the size of the block.
 
-    Entries have the size that the program requested. torch counts the size of the block, which is
-    the rounded size, or the size of the complete free block if that is too small to split.
+    Entries have the requested size, but torch counts the size of the block: the rounded size, or
+    the complete free block if it is too small to split.
     """
     ends = {
         _integer(one["address"]): (
@@ -342,7 +341,7 @@ class _FlightRecorder:
         return {"distributedInfo": {"pg_config": groups}}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
-        # Written even if the rank has no calls, because then the other ranks wait for it.
+        # Also yielded for a rank without calls, because the other ranks wait for it.
         yield {"ph": "M", "name": "flight_recorder", "pid": 0, "tid": 0, "ts": 0}
         for entry in self._entries:
             self._budget.admit_event(entry)

@@ -26,8 +26,8 @@ _BASIC = (
 
 _MAKING = ("EMPTY_LIST", "EMPTY_DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "MEMOIZE")
 _BYTES_PER_VALUE = 4
-"""Opcodes that create a large object from one byte, and the minimum number of pickle bytes per such
-opcode. Pickles of profilers exceed it, because they also contain the members of each object."""
+"""Opcodes that create a large object from one byte, and the minimum average of pickle bytes per
+such opcode. Pickles of profilers exceed it, because they contain the members of each object."""
 
 _LONG_BYTES = 9
 
@@ -38,8 +38,8 @@ _KEYS = 2**60
 class _Plain(pickle._Unpickler):
     """Unpickler for numbers, strings, lists, tuples, and dictionaries; other types are errors.
 
-    It extends the Python unpickler, because nine bytes can make the C unpickler allocate any number
-    of objects, and a deeply nested tuple as a key crashes it.
+    It extends the Python unpickler. The C unpickler crashes on a deeply nested tuple as a key, and
+    nine bytes can make it allocate any number of objects.
     """
 
     left: int
@@ -64,7 +64,9 @@ class _Plain(pickle._Unpickler):
         try:
             return super().load()
         except KeyError as error:
-            raise pickle.UnpicklingError(f"it contains other than basic types: {error}") from error
+            raise pickle.UnpicklingError(
+                f"it contains other types than basic ones: {error}"
+            ) from error
 
     def load_mark(self) -> None:
         if len(self.metastack) > MAX_DEPTH:
@@ -86,7 +88,7 @@ class _Plain(pickle._Unpickler):
 
     def _set(self, items: Sequence[Any]) -> None:
         keys = items[::2]
-        # Larger integers may have equal hashes, and many equal hashes make a dictionary slow.
+        # Larger integers may share hashes, which makes a dictionary slow.
         if not all(
             isinstance(key, str) or (type(key) is int and -_KEYS < key < _KEYS) for key in keys
         ):

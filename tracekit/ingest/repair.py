@@ -2,8 +2,8 @@
 
 Some profilers write kernel names and paths into JSON without escaping them, or numbers that JSON
 does not allow. Repairs never guess a value. They escape control characters, quotes, and backslashes
-in strings; replace invalid characters with U+FFFD, and NaN and Infinity with null; quote bare words
-and hexadecimal numbers; and remove trailing commas.
+in strings. They replace invalid characters with U+FFFD, and NaN and Infinity with null. They quote
+bare words and hexadecimal numbers, and remove trailing commas.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _mend_string(
 ) -> int:
     r"""Copy the string that begins at ``start`` to ``out``, with escapes; return its end.
 
-    ``is_unescaped`` means that the writer did not escape backslashes: C:\Users\new has no newline.
+    ``is_unescaped`` means that the writer did not escape backslashes, so C:\Users\new has no
+    newline.
     """
     out_before, reasons_before = len(out), len(reasons)
     out.append('"')

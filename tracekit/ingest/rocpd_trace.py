@@ -5,8 +5,8 @@ rocprofiler-sdk-rocpd, versions 3 (times in the rows) and 4 (times in a separate
 queues in table rocpd_track). All table names end in the id of their process; merged databases have
 several such suffixes. Each row becomes the event that torch.profiler (Kineto) writes on AMD GPUs.
 For example, HIP calls have category cuda_runtime. Times are ns of a monotonic clock, not Unix
-times. A call and the GPU work that it launched share a stack_id in table rocpd_event. The stack ids
-and streams of process n, counted from 0, start at n * 2^32.
+times. A call and its GPU work share a stack_id in table rocpd_event. The stack ids and streams of
+process n, counted from 0, start at n * 2^32.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class _Process:
             f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
             {"bytes": as_number("r.size")},
         )
-        # The region of a roctx range has the name of the API function. The name that the program
-        # gave to the range is the event's message.
+        # The region of a roctx range is named after the API function; the event's message is the
+        # name of the range.
         message = (
             "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
             "THEN json_extract(e.extdata, '$.message') END"

@@ -48,7 +48,7 @@ class _Record(msgspec.Struct):
 
 
 class _Records(msgspec.Struct):
-    # Required, so that files of early versions, which use another name, are rejected.
+    # Required, so that files of early versions, with another name, are rejected.
     kernel_dispatch: list[_Record]
     # Lists of records that were not requested or did not occur may be missing.
     memory_copy: list[_Record] = []

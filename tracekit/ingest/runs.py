@@ -1,7 +1,7 @@
 """Loads run folders into the tables `run`, `run_repeat`, `request`, `request_step`, `benchmark`.
 
-An unreadable `run.json` becomes a row with outcome `unreadable` and the reason, so that the damage
-is reported and the traces next to it can still be read.
+An unreadable `run.json` becomes a row with outcome `unreadable` and the reason. The traces next to
+it can still be read.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def load_runs(
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
             if contains_file(folder, name):
-                # Load a file completely or not at all: from a partial one, the request rate would
-                # be wrong.
+                # Load a file completely or not at all: part of it would give a wrong request rate.
                 connection.begin()
                 try:
                     count, rejected_count = load_lines(
@@ -113,7 +112,7 @@ def load_runs(
 
 
 class _Run(Struct):
-    """One run, with its folder or with the folders of all fragments of its job."""
+    """One run, with its folder, or with the folders of all fragments of a job."""
 
     folders: list[Place]
     fragments: list[Manifest]

@@ -1,7 +1,7 @@
 """Reader of malformed event arrays: returns all events that are complete or can be repaired.
 
-It tries each position where an event may begin, and records the remaining text with its offset and
-the reason for rejecting it.
+It tries each position where an event may begin. Other text is recorded with its offset and the
+reason for rejection.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tracekit.ingest.json_values import Raw, array_end, error_byte, items
 from tracekit.ingest.repair import is_object, repair_object
 
 MAX_EVENT_BYTES = 64 << 20
-"""Maximum length of an event or header, which limits the memory for hostile files."""
+"""Maximum length of an event or header, to limit memory for hostile files."""
 
 FINE_BYTES = 256 << 10
 """Length of undamaged text after which the normal parser resumes."""
 
 WINDOW_BYTES = 256 << 10
 DAMAGE_WINDOW_BYTES = 4 << 10
-"""Bytes of text per read: normally, and after a damaged event, because damage is often clustered.
+"""Bytes of text per read: normally, and (because damage is often clustered) after a damaged event.
 """
 
 _FREE_EFFORT_BYTES = 4 << 20
 _EFFORT_PER_BYTE = 16
-"""Limit on the text decoded in search of complete events: a fixed number of bytes, plus a number
-of bytes per byte of the trace."""
+"""Limit on the text decoded in search of complete events, in bytes: fixed, plus per byte of the
+trace."""
 
 _ATTEMPT_BYTES = 64
 """Fixed cost of one decoding attempt, in bytes of text."""
@@ -122,7 +122,7 @@ class Salvager:
         """Return whether the effort limit allows trying each position.
 
         The limit suffices for files written by profilers, even badly damaged ones. Text crafted to
-        be slow to parse is read linearly instead.
+        be slow to parse is then read linearly.
         """
         allowed_bytes = _FREE_EFFORT_BYTES + _EFFORT_PER_BYTE * self._stream.text_bytes
         return self._effort_bytes < allowed_bytes
@@ -197,7 +197,7 @@ class Salvager:
         """Repair or reject the damaged text at ``at``.
 
         Return the index of the next event, or None if the end of this one is not in the buffer.
-        Also return the reason if the trace is truncated, else None.
+        Also return the reason for a truncated trace, else None.
         """
         whole = self._first_object(buffer, at)
         if whole is not None:
@@ -224,8 +224,8 @@ class Salvager:
     def _next_events(self, buffer: bytes, at: int) -> list[int]:
         """Return the start positions of the next one or two events after the damage at ``at``.
 
-        Objects without `ph` are ignored, because they may be nested in the damaged event. The
-        second event is needed only if the first is incomplete and may be part of the damage.
+        Objects without `ph` may be nested in the damaged event and are ignored. The second event is
+        returned only if the first is incomplete, and so may be part of the damage.
         """
         ends: list[int] = []
         starts = (match.start(1) for match in EVENT_START.finditer(buffer, at + 1))
@@ -278,7 +278,7 @@ class Salvager:
 def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
     """Return the leading well-formed JSON values, separated by commas, with their offsets.
 
-    Also return the offset of the malformed event after them, or 0.
+    Also return the offset of the malformed event that follows, or 0.
     """
     results: list[tuple[bytes, int]] = []
     shown = text.decode("latin-1")  # One character per byte, so that offsets agree.
@@ -319,7 +319,7 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
     except msgspec.DecodeError as error:
         message = str(error)
         position = error_byte(error)
-        # A number that ends with its decimal point is truncated.
+        # A number that ends with its decimal point is cut off.
         is_at_end = position is not None and position >= len(piece) - 2
         if "truncated" in message or (is_cut and is_at_end):
             return "cut off"

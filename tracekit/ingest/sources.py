@@ -35,7 +35,7 @@ USUAL_GZIP_RATIO = 15
 class Sources(NamedTuple):
     """Sources of a store: trace files, run folders, and files next to traces.
 
-    If there are several runs, their traces are left out, because trace analyses cover one run.
+    The traces of several runs are omitted, because trace analyses cover one run.
     """
 
     traces: Sequence[Place]
@@ -181,7 +181,7 @@ ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
 
 
 def _is_companion(name: str) -> bool:
-    """Return whether a file is not a trace, but belongs to the traces in its folder."""
+    """Return whether a file is not a trace, but accompanies traces."""
     return name in _NOT_TRACES or re.fullmatch(ANNOTATIONS, name) is not None
 
 
@@ -197,7 +197,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     execution_traces: list[Place] = []
     if len(paths) > 1:
         execution_traces = [path for path in map(place_of, paths) if _is_execution_trace(path)]
-        # If only execution traces are given, their reader reports the error.
+        # If only execution traces are given, the reader reports the error.
         paths = [path for path in paths if place_of(path) not in execution_traces] or paths
     extra = (counters, execution_traces)
     if not traces:
@@ -255,9 +255,9 @@ def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     """Return the trace files of files, folders, and globs.
 
-    The files of a folder or glob are in natural order. A folder contributes traces of one format
-    only: the last one in :data:`FORMATS` that it contains. Other files of a run folder, such as
-    ``run.json``, are omitted unless nothing else was passed.
+    The files of a folder or glob are in natural order. If a folder has traces of several formats,
+    only those of the last one in :data:`FORMATS` are returned. Other files of a run folder, such as
+    ``run.json``, are omitted unless they are the only input.
     """
     if not paths:
         raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")
@@ -293,8 +293,8 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
 
 def _traces_in(folder: Place) -> list[Place]:
     entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
-    # Use one format only: files of other formats may be recordings of the same run, and a database
-    # may contain anything.
+    # Use one format only: other files may be recordings of the same run, and a database may contain
+    # anything.
     for one in reversed(FORMATS):
         inside = [
             file

@@ -2,9 +2,9 @@
 
 The format: "Trace Event Format" (Google, 2016), sections "Duration Events" and "Async Events". `B`
 and `E` nest on their thread; `b` and `e` match by category and id on any thread. Events may be in
-any order in the file. End events may lack a name. If all end events of a thread or id have a name,
-each ends the most recently opened span of that name, as in Perfetto, so that a lost end event does
-not affect the others. Otherwise, each ends the most recently opened span.
+any order in the file. End events may lack a name. An end event ends the most recently opened span.
+If all end events of a thread or id have names, it ends the most recently opened span with its name,
+as in Perfetto, so that a lost end event affects no other span.
 
 Events with equal times are paired in file order if the events of the thread are sorted by time.
 Otherwise, earlier spans end first, and the remaining end events close spans that begin at that
@@ -66,7 +66,7 @@ FROM checked
 """
 
 # For an unsorted lane, compute the number of open spans before each time: the running sum minus its
-# minimum so far, because an end without an open span does not count.
+# minimum so far, because ends without an open span do not count.
 _PAIRS = """
 CREATE OR REPLACE TABLE scratch.pair AS
 WITH instant AS (
@@ -207,7 +207,7 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 
 
 def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
-    """Set the duration of each begin event, and add events without a counterpart to table unpaired.
+    """Set the duration of begin events, and add events without a counterpart to table unpaired.
 
     A span without an end event lasts until the end of the trace. Return the number of rows of the
     trace in table unpaired.

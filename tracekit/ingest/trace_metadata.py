@@ -13,14 +13,14 @@ import msgspec
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.repair import repair_object
 
-# Possessive quantifiers do not backtrack. Without them, matching an unterminated string takes a
-# hundred bytes of memory per character.
+# Possessive quantifiers do not backtrack. With backtracking, matching an unterminated string takes
+# a hundred bytes of memory per character.
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+["\\]?|[{}\[\],]', re.DOTALL)
 
 
 _MEMBER = re.compile(r'\s*(?P<separator>[{,])\s*(?P<name>"(?:[^"\\]|\\.)*+")\s*:\s*')
 
-# The members that tracekit uses. Log text inside a trace does not contain these names as keys.
+# Members that tracekit uses, with names that log text inside a trace does not have as keys.
 _KNOWN_MEMBER = re.compile(
     r'[{,]\s*"(?P<name>schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds'
     r"|displayTimeUnit|record_shapes|with_stack|with_modules|with_flops|profile_memory"
@@ -29,8 +29,7 @@ _KNOWN_MEMBER = re.compile(
 
 
 _MAX_BYTES = 4 << 20
-"""Maximum size of the text around the events that is decoded as one value. The decoded value takes
-much more memory than the text."""
+"""Maximum size of the text around the events that is decoded as one value, to limit memory."""
 
 _MAX_KNOWN, _MAX_KNOWN_LENGTH = 100, 1 << 20
 """Maximum number of matches of `_KNOWN_MEMBER` that are decoded, and maximum length of each."""
@@ -49,7 +48,7 @@ class OutsideText:
         self._pieces.pop()
 
     def metadata(self, faults: Faults) -> tuple[dict[str, object], str | None]:
-        """Return all members except the events, and the reason if the file is truncated."""
+        """Return all members except the events, and the reason for a truncated file or None."""
         text = b"".join(piece for _, piece in self._pieces)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
@@ -183,7 +182,7 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
 
 
 def as_int(value: object, bits: int = 64) -> int | None:
-    """Return a number or numeric string as an integer, or None if it is not one of `bits` bits."""
+    """Return a number or numeric string as an integer of at most `bits` bits, or None."""
     is_whole_text = isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII)
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if is_whole_text or is_whole:

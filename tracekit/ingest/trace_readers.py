@@ -1,7 +1,7 @@
 """Readers of trace formats, chosen by the first bytes of a file.
 
-To add a format, write a :class:`TraceReader` and add it to :data:`FORMATS`. No other code depends
-on the format: engines, commands, and the loader use blocks of records.
+To add a format, write a :class:`TraceReader` and add it to :data:`FORMATS`. All other code uses
+blocks of records, regardless of the format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TraceReader(Protocol):
 
     @property
     def truncation(self) -> str | None:
-        """Reason if the trace is truncated, else None. It is known after the last block."""
+        """Reason for a truncated trace, else None. It is known after the last block."""
         ...
 
     def blocks(self) -> Iterator[EventRows]:
@@ -143,8 +143,8 @@ FORMATS = [
     # Opcode PROTO of protocols 2 to 5; docs.python.org/3/library/pickletools.html
     Format("pickle of torch", (".pickle", ".pkl"), rb"\x80[\x02-\x05]", _pickle),
     Format("JSON of torch or rocprofv3", (), _KNOWN_JSON, _pickle),
-    # The tag of a field of type bytes, which is also a line feed; control bytes after it exclude
-    # text. See protos/perfetto/trace/trace.proto.
+    # The tag of field 1 (protos/perfetto/trace/trace.proto) is also a line feed; control bytes
+    # after it exclude text.
     Format("other Perfetto trace", (), _OTHER_THAN_XSPACE + rb"\n.*[\0-\x08]", _foreign_perfetto),
     Format("execution trace", (), _EXECUTION_TRACE, _execution_trace),
     Format(
@@ -159,9 +159,8 @@ FORMATS = [
     Format("XSpace", (".xplane.pb",), _XSPACE, _reader("xspace_trace", "XSpaceReader")),
 ]
 """Formats in the order in which they are checked. Unknown files are read as Chrome traces, whose
-reader has the best error messages. If a folder has files of several formats, only the files of the
-last of these formats are used. XSpace is last because it contains more than the Chrome trace
-derived from it."""
+reader has the best error messages. If a folder has files of several formats, the last of these
+formats is used. XSpace is last because it contains more than the Chrome trace derived from it."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
 """Suffixes of Nsight Systems reports, whose format is not published."""

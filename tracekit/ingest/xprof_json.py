@@ -1,4 +1,4 @@
-"""Completes events of JAX's `trace.json.gz` to match its XSpace, and adds the scopes of launches.
+"""Completes events of JAX's `trace.json.gz` to match its XSpace, and adds scopes of launches.
 
 JAX writes one profile twice: as an XSpace, and as a Chrome trace for viewers, in which planes are
 processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). The events of
@@ -7,11 +7,11 @@ the Chrome trace have no category, and their arguments are strings. As in
 device, stream, and correlation. A call with a correlation becomes a launch, and an annotation with
 `step_num` becomes a step.
 
-In both forms, the arguments of a kernel may contain its XLA op and the enclosing scopes
+In both files, the arguments of a kernel may contain its XLA op and the enclosing scopes
 (``jit(step)/transpose(jvp(layer))/dot_general:``). The launch of such a kernel gets a range of that
 name, from which rules derive module and phase. Kernels of a command buffer (a CUDA graph) have no
-op name. If the XSpace contains the program, and a replay ran exactly the schedule of that program,
-each kernel gets the scope, phase, and primitive of its op, like kernels annotated by torch.
+op name. If the XSpace contains the XLA program and a replay matches its schedule, each kernel gets
+the scope, phase, and primitive of its op, like kernels annotated by torch.
 """
 
 from __future__ import annotations

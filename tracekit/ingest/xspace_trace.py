@@ -4,8 +4,8 @@ The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, 
 defined in xla/tsl/profiler/utils/xplane_schema.h. The numbers below are field numbers. A plane is a
 device or the host; a line is a stream or a thread. GPU work, and the CUDA or HIP calls that
 launched it, become the events that torch.profiler (Kineto) writes for the same records. The lines
-of a TPU keep their names, by which queries/rules/device_events.toml identifies work. Events on
-lines that are derived from GPU streams become annotations.
+of a TPU keep their names, because queries/rules/device_events.toml identifies work by name. Events
+on lines that are derived from GPU streams become annotations.
 
 The start of an event is the time of its line, in ns, plus an offset in ps. Start and end are
 rounded down to ns, so that adjacent events do not overlap. GPU times are already integer ns.
@@ -108,7 +108,7 @@ class _Plane:
         return result
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
-        """Return the name and stats that all events with the same metadata id share."""
+        """Return the name and stats of all events with this metadata id."""
         if number not in self._read_kinds:
             name, shown, stats = b"", b"", []
             for field, value in fields(self._kinds.get(number, memoryview(b""))):
@@ -200,7 +200,7 @@ class XSpaceReader(EventTextReader):
             ) from error
 
     def _planes(self, data: memoryview) -> Iterator[_Plane]:
-        """Yield each plane only after reading all of it, because names follow the events."""
+        """Yield each plane after reading all of it, because names follow the events."""
         parts = fields(data)
         value: Any
         while True:
