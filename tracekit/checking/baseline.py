@@ -1,9 +1,9 @@
 """Baselines: compact summaries of runs, small enough to commit.
 
-A baseline is one JSON file: the time of every step by part, class, phase, module, and op; facts and
-health of the run; and a few figures of the complete run. For serving runs, it has the sorted
-latencies of requests. It has no events, kernel names, or shapes, so it takes only tens of kB. It
-has one line per location, so that diffs are readable.
+A baseline is one JSON file. It has the time of every step by part, class, phase, module, and op,
+and the setup, health, and main figures of the run. For serving runs, it has the sorted latencies of
+requests. Without events, kernel names, and shapes, it takes only tens of kB. It has one line per
+location, so that diffs are readable.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ Folder = str | Path | Location
 """Folder of baselines: a path, or the URL of an object store or web server."""
 
 _SMALL_PPM = 100
-"""Share of the total time below which ops are combined, ppm."""
+"""Ops with a smaller share of the total time are combined, ppm."""
 
 _OF_SIDE = (
     *("label", "per", "unit_count", "device_count", "run_count", "sample_names", "sample_units"),
     *("outside_ns", "total_ns"),
 )
-"""Members of a side that are saved unchanged."""
+"""Attributes of a side that are saved unchanged."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_MODULE_DEPTH = 500
 
 
 class Baseline(Measured, frozen=True):
-    """A saved run, with its name as label. Many latencies are reduced to the compared ones."""
+    """A saved run, labeled with its name. Only the latencies that comparisons need are saved."""
 
     side: Side
     facts: Facts = field(default_factory=dict)
@@ -119,7 +119,7 @@ def load(name: str, folder: Folder) -> Baseline:
 
 
 def is_file_of_one(text: str) -> bool:
-    """Return whether a string is the path, or the (possibly signed) URL, of a baseline file."""
+    """Return whether a string is the path or URL of a baseline file. URLs may be signed."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 
@@ -143,8 +143,7 @@ def path_of(name: str, folder: Folder) -> Location:
 def _reduced(side: Side) -> list[Cell]:
     """Return the cells without shapes or kernel names, in a stable order.
 
-    Ops with very little time are combined per part, class, phase, and module, so sums are
-    unchanged.
+    Ops with very little time are combined per part, class, phase, and module. Sums are unchanged.
     """
     summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
     of_op: dict[tuple[str, str, str, str, str | None], int] = {}
@@ -196,7 +195,7 @@ class _Document(Struct, frozen=True):
     outside_ns: _Amount
     total_ns: _Amount
     figures: dict[str, _Figure]
-    # The slowdown is negative if a step is faster under the profiler.
+    # Negative if a step is faster under the profiler.
     health: dict[str, float]
     facts: list[tuple[str, str, str, Weight]]
     modules: list[tuple[str, str | None, str | None]]
@@ -219,7 +218,7 @@ def _loaded(result: _Document) -> Baseline:
     cells = []
     for part, class_name, phase, module, op, count, kernel_ns, samples in result.cells:
         if part not in PARTS or len(samples) != len(result.sample_units):
-            raise ValueError("a cell with an unknown kind of time or another number of samples")
+            raise ValueError("a cell with an unknown kind of time or a wrong number of samples")
         cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns, sum(samples))
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
         cells.append(cell)
@@ -267,7 +266,7 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if places is not None and not (places[0] >= 0 and places[-1] < count):
             raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
-        # A baseline of a version with other percentile positions lacks these latencies.
+        # Baselines of versions with other percentile positions lack these latencies.
         if is_enough(series, QUANTILES):
             result[metric] = series
     return result

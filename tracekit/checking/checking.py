@@ -43,8 +43,7 @@ def check(
 ) -> Report:
     """Check a run. The options are as in :func:`tracekit.compare`.
 
-    `against` is the base of relative rules: a run, the name of a baseline, or the path or URL of
-    its file.
+    `against` is the base of relative rules: a run, or the name, path, or URL of a baseline.
     """
     with ExitStack() as resources:
         trace = resources.enter_context(opened(new, cache, progress))

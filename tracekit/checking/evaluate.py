@@ -67,12 +67,12 @@ def amount_text(amount: float | None, unit: Unit | None) -> str | None:
 def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     """Judge one rule.
 
-    A relative rule is decided by the rank test on steps: the base's steps plus the allowed increase
-    are compared with the new steps. The rule fails if the new steps exceed them by more than noise,
-    passes if the new steps are below them by more than noise, and is otherwise inconclusive.
-    `step_time` uses unprofiled steps if both sides have enough of them. Tokens per second are
-    judged by repeats, latency percentiles by requests. Deterministic values (counts, bytes, SQL
-    results) are compared directly. A single time or share leaves a relative rule inconclusive.
+    For a relative rule, the rank test compares the new steps with the base's steps plus the allowed
+    increase. The rule fails if the new steps are longer by more than noise, and passes if they are
+    shorter by more than noise. Otherwise, it is inconclusive. `step_time` uses unprofiled steps if
+    both sides have enough of them. Tokens per second are judged by repeats, latency percentiles by
+    requests. Deterministic values (counts, bytes, SQL results) are compared directly. With a single
+    time or share per side, a relative rule is inconclusive.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])

@@ -25,7 +25,8 @@ MARGIN_PCT = 2.0
 """Largest change that is ignored, percent of the earlier runs; percentage points for shares."""
 
 MIN_RUNS = 5
-"""Minimum number of runs to test against the variation between runs; with fewer, steps decide."""
+"""Minimum number of runs for testing against the variation between runs; with fewer, steps
+decide."""
 
 
 MEASURES = {
@@ -49,10 +50,11 @@ class Run(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A change of a measure at run number `place`, with its probability by chance (`p_value`).
+    """A change of a measure at run number `place`, and the probability of chance (`p_value`).
 
-    `before` and `after` are medians over the runs up to the adjacent changes; `before_count` and
-    `after_count` are the numbers of these runs. `basis` is the basis of the test: runs or steps.
+    `before` and `after` are medians of the runs since the previous and until the next change, and
+    `before_count` and `after_count` the numbers of these runs. `basis` is the basis of the test:
+    runs or steps.
     """
 
     place: int
@@ -75,9 +77,9 @@ def history(
 ) -> dict[str, Result]:
     """Return the measures of runs over time, and where they changed.
 
-    With `by_date`, runs are sorted by date if every run has a date. `history` has one row per run:
-    medians over steps if the measure is known per step, NULL if a run lacks it. `history_changes`
-    has one row per measure and run in which it changed.
+    With `by_date`, runs are sorted by date if every run has a date. `history` has one row per run,
+    with the median over steps if the measure is known per step. `history_changes` has one row per
+    measure and run in which it changed.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
@@ -177,11 +179,11 @@ def changes(
 ) -> list[Change]:
     """Return the changes of a measure over ordered runs.
 
-    Runs are split where the two parts differ most, and each part is split again (binary
-    segmentation, Scott and Knott 1974). With at least :data:`MIN_RUNS` runs, Student's t test
-    with equal variance decides on the medians of runs; its p-value is multiplied by the number of
-    possible splits. With fewer runs, their steps decide as in a comparison, which ignores the
-    variation between runs. For shares, `margin_pct` is in percentage points.
+    The sequence of runs is split where the two parts differ most, and each part is split again
+    (binary segmentation, Scott and Knott 1974). With at least :data:`MIN_RUNS` runs, Student's t
+    test with equal variance decides on the medians of runs; its p-value is multiplied by the number
+    of possible splits. With fewer runs, their steps are compared, ignoring the variation between
+    runs. For shares, `margin_pct` is in percentage points.
     """
     middles = [median(one) for one in series]
     places: list[tuple[int, float, str]] = []
@@ -224,7 +226,7 @@ def _by_runs(
 def _by_steps(
     series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the same for fewer runs, based on their steps; None if the two sides do not differ."""
+    """Return the same for few runs, based on their steps; None if the sides do not differ."""
     count = len(middles)
     if count < 2:
         return None

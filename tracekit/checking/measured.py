@@ -39,11 +39,10 @@ class Values(Struct, frozen=True):
     """Values of a subject on one side.
 
     If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
-    the run, and the worst decides. Times are in ns, sizes in bytes, shares in percent. `is_exact`
-    means that values do not vary by chance: counts, bytes, and data-quality metrics. `repeats` has
-    the values of a run's repeats, and `requests` the latencies for a percentile; the noise is
-    estimated from them if it cannot be estimated from steps. `rests_on` describes the basis of the
-    figure.
+    the run, and the worst one decides. Times are in ns, sizes in bytes, shares in percent.
+    `is_exact` marks values that do not vary by chance: counts, bytes, and data-quality metrics. If
+    there is no value per step, noise is estimated from `repeats` (values of the run's repeats) or
+    `requests` (latencies). `rests_on` describes the basis of the figure.
     """
 
     series: Sequence[float]
@@ -62,7 +61,7 @@ class Values(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """One side of a check: an open run or a baseline; only a baseline has `latencies`."""
+    """One side of a check: an open run or a baseline. Only baselines have `latencies`."""
 
     label: str
     side: Side | None
@@ -283,7 +282,8 @@ MFU_KNOWN_PCT = 95.0
 
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
-"""Latency metrics with one value per request; several values of a request are not independent."""
+"""Latency metrics with one value per request. Several values of a request would not be
+independent."""
 
 _MAX_KEPT = 1_000
 
@@ -291,7 +291,7 @@ _MAX_KEPT = 1_000
 def figures_of(trace: Trace) -> dict[str, float]:
     """Return the known figures of a complete run, such as `mfu` (0 to 1) and `p99(ttft)` (ns).
 
-    If several runs are open together, there are no figures from manifests and requests.
+    If several runs are open, figures from manifests and requests are omitted.
     """
     result: dict[str, float] = {}
     run_count = _run_count(trace)
@@ -345,7 +345,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return one latency per request, ns; an empty list for metrics not in `_OF_REQUESTS`."""
+    """Return one latency per request, ns; an empty list for other metrics."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")
@@ -355,8 +355,8 @@ def requests_of(trace: Trace, metric: str) -> Sequence[int]:
 def latencies_of(trace: Trace) -> dict[str, Ordered]:
     """Return the sorted latencies of requests for a baseline by metric, ns.
 
-    For more than 1,000 requests, only the latencies that a comparison of percentiles needs are
-    returned. The result is empty if several runs are open together.
+    Of more than 1,000 requests, only the latencies that a comparison of percentiles needs are
+    returned. If several runs are open, the result is empty.
     """
     ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
     if run_count != 1 or not has_requests:

@@ -1,4 +1,4 @@
-"""Validates names in rules, so that no rule passes because of a typo."""
+"""Rejects unknown names in rules, so that no rule passes because of a typo."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _COLUMNS = {
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
-    """Raise a UsageError with similar names if tracekit does not know a name and no side has it.
+    """Raise a UsageError for a name that is neither built-in nor on a side; hint at similar names.
 
-    The pattern of a module must match a module of a side, unless no side has modules.
+    A module pattern must match a module, unless neither side has modules.
     """
     if match := GROUPED.fullmatch(subject):
         group = match["group"]

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("tracekit").addoption(
         _SAVE,
         action="store_true",
-        help="save what tests profile as the baselines that they name, and skip relative rules",
+        help="save the profiled runs as the baselines that tests name, and skip relative rules",
     )
 
 
@@ -47,7 +47,7 @@ class ProfiledRun(NamedTuple):
 
 
 class StepProfiler:
-    """Value of the fixture `tracekit_profile`. Call it with a function that runs one step."""
+    """Value of the fixture `tracekit_profile`: a callable that takes a function to run one step."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path, resources: ExitStack) -> None:
         self._request = request

@@ -87,7 +87,7 @@ def _attribute(text: str) -> str:
 
 
 def annotation_lines(report: Report) -> Iterator[str]:
-    """Yield GitHub workflow commands: errors for failed rules, warnings for inconclusive ones."""
+    """Yield GitHub workflow commands: an error per failed rule, a warning per inconclusive one."""
     for one in report.judgements:
         if one.outcome == "passed":
             continue

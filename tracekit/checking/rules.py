@@ -34,7 +34,7 @@ _UNITS: Mapping[str, tuple[int, tuple[Unit, ...]]] = {
     "%": (1, ("pct",)),
     "": (1, ()),
 }
-"""Units of bounds: factor to the base unit, and the base units they apply to."""
+"""Units of bounds, with the factor to the base unit, and the base units that they apply to."""
 
 _BOUND = re.compile(
     r"(?P<operator><=|>=|==|=|<|>)\s*+"
@@ -70,7 +70,7 @@ class Rule(Struct, frozen=True):
     def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
         """Return the bound of an absolute rule, in the unit of its subject.
 
-        If `is_share`, the subject ranges from 0 to 1, and a bound in percent is converted.
+        If `is_share`, the subject is between 0 and 1, and bounds in percent are converted.
         """
         if not self.unit or unit in _UNITS[self.unit][1]:
             return self.bound

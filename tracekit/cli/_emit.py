@@ -26,9 +26,9 @@ STREAMED = frozenset({"csv", "csv_plain", "json"})
 def emit_stream(
     stream: RowStream, format_name: str, limit: int | None, *, wide: bool = False
 ) -> None:
-    """Write the rows of a statement to stdout, with a note on stderr if rows are omitted.
+    """Write the rows of a statement to stdout, and a note on stderr if rows are omitted.
 
-    Without a limit, all rows are written, or :data:`MAX_ROWS` of a text table.
+    Without a limit, text tables show :data:`MAX_ROWS` rows, and other formats all rows.
     """
     from tracekit.analysis.result import RowStream
 

@@ -2,7 +2,7 @@
 
 CI systems interpret commands in log lines: GitHub's runner reads `::` at the start of a line and
 `##[` anywhere, Azure `##vso[`, TeamCity `##teamcity[`. Names in a trace must not act as commands.
-So stdout and stderr escape these texts on every machine, because output may end up in such a log.
+stdout and stderr therefore escape these texts, always, because any output may end up in such a log.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SUBCOMMANDS = {
 
 
 def _subcommand(word: str) -> click.Command | None:
-    """Return a subcommand, or None if the word is an analysis of `query`."""
+    """Return the subcommand, or None, as for an analysis of `query`."""
     in_file = Path(__file__).with_name(f"{word}.py").exists()
     module = import_module(f"tracekit.cli.{word if in_file else SUBCOMMANDS[word]}")
     command: click.Command | None = getattr(module, "command" if in_file else word, None)
@@ -99,7 +99,7 @@ def _load(name: str) -> click.Command:
 
 
 class _Commands(click.Group):
-    """The group whose commands are the modules in this folder."""
+    """Command group: every module of this folder is a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -253,7 +253,7 @@ def run_and_exit() -> NoReturn:
     if "torch" in sys.modules:
         sys.exit(exit_code)
     for stream in (sys.stdout, sys.stderr):
-        # Errors of stdout have been reported already.
+        # Errors of stdout have already been reported.
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(exit_code)
@@ -340,14 +340,14 @@ class LogLines:
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream = stream
         self.name = name
-        # The end of the unfinished line that could become a command with the next write.
+        # The end of an unfinished line that the next write could turn into a command.
         self._begun = ""
 
     def write(self, text: str) -> int:
         """Write text and return its length."""
         whole = self._begun + text
         if "::" in whole or "##" in whole:
-            # Replacements only affect the end of a command, which has not been written yet.
+            # Only the end of a command is replaced, and it has not been written yet.
             whole = _COMMAND.sub(_plain, whole)
         try:
             self.stream.write(whole[len(self._begun) :])

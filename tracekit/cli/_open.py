@@ -34,8 +34,7 @@ def open_traces(
 ) -> Iterator[Trace]:
     """Open traces with a progress bar, and close them afterwards.
 
-    If some of many ranks could not be read, list them at the end, and exit with the code for an
-    unreadable trace.
+    At the end, list unreadable ranks, and exit with the code for unreadable traces.
 
     Args:
         traces: files, folders, globs, or one store.
@@ -77,7 +76,7 @@ def open_traces(
         say_missing(trace.missing)
         from tracekit.opening import given_dataset
 
-        # Traces that a given dataset lacks are not a failure of this command.
+        # A trace that is missing from a given dataset is not a failure of this command.
         if given_dataset(traces) is None:
             raise click.exceptions.Exit(TraceError.exit_code)
 
@@ -108,7 +107,7 @@ def _rules_of(reading: Reading) -> Iterator[Path | None]:
 
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:
-    """List the traces that could not be read, with path and reason, on stderr."""
+    """List unreadable traces with the reasons on stderr."""
     count = len(missing)
     click.echo(f"missing: {count} trace{'' if count == 1 else 's'} could not be read", err=True)
     for place, reason in missing[:_MAX_NAMED]:
@@ -120,7 +119,7 @@ def say_missing(missing: Sequence[tuple[str, str]]) -> None:
 
 @contextmanager
 def closed_meanwhile(trace: Trace) -> Iterator[None]:
-    """Close a trace in the background while the block runs. No queries may follow."""
+    """Close a trace in the background while the block runs. Queries are no longer allowed."""
     with ThreadPoolExecutor(1, thread_name_prefix="tracekit-close") as pool:
         closed = pool.submit(trace.close)
         yield

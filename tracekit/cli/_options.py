@@ -141,7 +141,7 @@ class Reading(Struct, frozen=True):
 
 
 def reading_options(*names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds options for reading traces, passed as argument `reading`.
+    """Return a decorator that adds options for reading traces, passed as `reading`.
 
     Args:
         *names: fields of :class:`Reading`.

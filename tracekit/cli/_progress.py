@@ -43,7 +43,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
         bar.update(lambda _: _described(state.path), state.bytes_read, state.bytes_total or None)
 
     def show(came: Came) -> None:
-        # Progress in bytes of the trace takes precedence, unless it is updated too rarely.
+        # Show progress in bytes of the trace unless it is updated too rarely.
         if time.monotonic() - shown_s > PATIENCE_S:
             bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
@@ -80,7 +80,7 @@ class _PatientBar:
     def update(
         self, described: Callable[[float], str], completed: float, total: float | None
     ) -> None:
-        """Update the bar. `described` returns the text before it, given the elapsed seconds."""
+        """Update the bar. `described` takes the elapsed seconds and returns the leading text."""
         seconds = time.monotonic() - self._begin
         with self._lock:
             if self._rich is None or self._task is None:

@@ -69,8 +69,8 @@ def command(
 ) -> None:
     """Rank changes by predicted gain.
 
-    Gains are predicted as in `tracekit predict`. Gains below 1 % of a step are not listed; neither
-    are gains below 2.5 % whose interval contains 0. With --against or --try, the exit code is 7 if
+    Gains are predicted as in `tracekit predict`. The list omits gains below 1 % of a step, and
+    gains below 2.5 % whose interval contains 0. With --against or --try, the exit code is 7 if
     noise makes the result inconclusive.
     """
     from tracekit.cli._emit import emit
@@ -271,7 +271,7 @@ def _begin(text: str) -> str:
 
 
 def _joint(advised: Advised) -> list[str]:
-    """Return a line with the combined gain of all certain changes, for a replay and for a load."""
+    """Return lines with the combined gain of all certain changes: of step time, and of a load."""
     certain = [one for one in advised.advice if one.is_certain]
     lines = []
     for what, is_replay in (("", True), (" of the load", False)):
@@ -279,7 +279,7 @@ def _joint(advised: Advised) -> list[str]:
         if len(several) > 1:
             of = f" of the {several[-1].figure}" if what else ""
             gain = f"{several[-1].joint_gain_pct:.1f} %{of}"
-            # A suggestion may combine changes of others.
+            # One suggestion may combine several others.
             count = len({change for one in several for change in one.candidate.changes})
             number = "Both" if count == 2 else f"All {count}"
             lines.append(f"{number} changes{what} together save {gain}")
@@ -301,7 +301,7 @@ def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[s
         command = "tracekit advise TRACE"
     if advice is None:
         return [f"All rows: --full  ·  What to change: {command}"]
-    # Imported late: it takes longer than printing the line without advice.
+    # Imported only here, because the import takes longer than printing the line above.
     from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
 
     rows = advice.to_dicts()[:MAX_ROWS]

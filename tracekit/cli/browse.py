@@ -16,7 +16,7 @@ from tracekit.errors import UsageError
 def command(traces: tuple[str, ...], reading: Reading) -> None:
     """Explore a trace in the terminal.
 
-    Overview, modules, kernels, idle gaps and their causes, ranks, data quality, collectives,
+    Views: overview, modules, kernels, idle gaps and their causes, ranks, data quality, collectives,
     serving steps, and requests. Enter opens a row, Esc goes back, / searches, s shows the command
     and the SQL of a page, ? shows help, q quits.
     """

@@ -46,7 +46,7 @@ _INCONCLUSIVE = 7
 @click.option(
     "--inconclusive",
     type=click.Choice(["report", "pass", "fail"]),
-    help="Outcome of a rule that noise leaves undecided.  [default: report it, with exit code 7]",
+    help="Outcome of inconclusive rules.  [default: report them, with exit code 7]",
 )
 @baselines_option
 @per_option
@@ -135,7 +135,7 @@ def command(
         from tracekit.checking.report import annotation_lines
 
         for line in annotation_lines(report):
-            # These lines are meant as commands for the CI system, so they are not escaped.
+            # These lines are commands for the CI system, so they are not escaped.
             click.echo(line, file=getattr(sys.stderr, "stream", sys.stderr))
     outcome = report.outcome
     if outcome == "failed" or (outcome == "inconclusive" and when_open == "fail"):
@@ -180,7 +180,7 @@ def save(
 
     folder = baselines or DEFAULT_FOLDER
     place = path_of(name, folder)
-    if not force and name in names(folder):  # reported before the trace is read
+    if not force and name in names(folder):  # Report this before reading the trace.
         raise UsageError(
             f"{place}: baseline {name!r} already exists", hint="use --force to replace it"
         )
@@ -225,7 +225,7 @@ def show(name: str, baselines: str | None, format_name: str) -> None:
     default=2.0,
     show_default=True,
     metavar="PCT",
-    help="Ignore changes up to this share; for percentages, up to this many points.",
+    help="Ignore changes up to this share, or this many percentage points.",
 )
 @click.option(
     "--page",
@@ -250,8 +250,9 @@ def history(
     """Show figures of several runs over time.
 
     A RUN is a run folder, a trace, or a baseline (its name, path, or URL). Reports the run in which
-    a figure changed by more than the variation between runs or, with fewer than five runs, between
-    steps. The commit comes from the CI variables at recording time (GITHUB_SHA, CI_COMMIT_SHA).
+    a figure changed by more than the variation between runs. With fewer than five runs, the
+    variation between steps is used. The commit comes from the CI variables at recording time
+    (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history as history_of

@@ -43,8 +43,8 @@ Examples:
 @click.option(
     "--against",
     metavar="RUN",
-    help="Compare the prediction of tracekit advise for RUN with the new run, like advise "
-    "--against. Reuses a run that exists in --out.",
+    help="Verify advice for RUN with the new run, like tracekit advise RUN --against NEW. "
+    "Reuses an existing run in --out.",
 )
 @click.option(
     "--rule", metavar="NAME", help="Name of the advice of RUN to verify.  [default: the first]"
@@ -61,10 +61,10 @@ def command(
     """Record a training, fine-tuning, or serving run.
 
     Prints the run folder, which contains run.json and one trace per rank. Throughput and memory are
-    measured in steps without the profiler; the traces come from additional steps.
+    measured without the profiler. Additional steps are profiled.
 
-    Under torchrun or deepspeed (RANK and WORLD_SIZE are set) the process joins the ranks instead of
-    starting them. Running out of memory is recorded in the folder, with exit code 6.
+    Under torchrun or deepspeed (RANK and WORLD_SIZE are set), the process becomes one of the ranks
+    instead of starting them. Running out of memory is recorded in the folder, with exit code 6.
 
     Your own PROGRAM keeps its output, signals, and exit code; messages about the run folder go
     to stderr.
@@ -112,7 +112,7 @@ def _echo(line: str) -> None:
 
 
 def _serving_figures(folder: Path) -> list[str]:
-    """Return lines with the rate and latencies of a load for its summary, or with the error."""
+    """Return the throughput and latencies of a load as lines, or the error."""
     import tracekit
 
     try:
@@ -150,8 +150,8 @@ def sweep(ctx: click.Context, /, format_name: str, **values: object) -> None:
     """Run a grid of methods, models, ranks, and batch sizes.
 
     Each combination runs in its own process and writes its own run folder in RUNS. If you repeat
-    the command, it skips finished runs and reruns failed ones. A run out of memory counts as
-    finished. `tracekit query methods RUNS` compares the runs.
+    the command, it skips finished runs and reruns failed ones. A run that ran out of memory counts
+    as finished. `tracekit query methods RUNS` compares the runs.
     """
     from tracekit.collectors.sweep.run import check, run_sweep
 

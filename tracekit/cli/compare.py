@@ -1,4 +1,4 @@
-"""`tracekit compare`: the difference of two runs, its location, and its significance."""
+"""`tracekit compare`: the difference between two runs, its location, and its significance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--per",
     type=click.Choice(["step", "window", "layer", "token", "request"]),
-    help="Unit to normalize times by.  [default: step if both runs have several marked steps]",
+    help="Unit to normalize times by.  [default: step if both sides have several steps]",
 )
 @click.option(
     "--by",
@@ -131,8 +131,8 @@ def ask_both(
 ) -> Result:
     """Run SQL on the tables and views of two traces, and on the results of their comparison.
 
-    `base.NAME` and `new.NAME` are the relations of :meth:`tracekit.Trace.sql` of each side. The
-    results of :meth:`Comparison.results`, such as comparison_split, exist if the SQL names one.
+    `base.NAME` and `new.NAME` are the relations of :meth:`tracekit.Trace.sql` of each side. The SQL
+    can also read the results of :meth:`Comparison.results`, such as comparison_split.
 
     Args:
         base: a trace, a run folder, or a store.

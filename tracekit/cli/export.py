@@ -33,7 +33,7 @@ _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Choice(Struct, frozen=True):
-    """Traces to export, the selection of ranks and times, a size limit, and reading options."""
+    """Traces to export, selected ranks and times, size limit, and reading options."""
 
     traces: tuple[str, ...]
     selection: Selection
@@ -148,8 +148,7 @@ def stacks_options(command: Command) -> Command:
             type=click.Choice(("host", "device")),
             default="host",
             show_default=True,
-            help="Weight stacks by the self time of host spans, or by the busy time of the "
-            "device work that they launched.",
+            help="Weight of a stack: self time of spans, or busy time of launched device work.",
         ),
         output_option,
         trace_argument,

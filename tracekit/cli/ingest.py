@@ -94,8 +94,7 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
             capture=reading.capture,
             progress=progress,
         )
-    # The store was created here, so its rows need no check, unlike the rows of a store from
-    # elsewhere.
+    # The rows need no check, because the store was just created here.
     with open_store(store) as connection:
         ingested = run_sql(
             connection,

@@ -28,8 +28,8 @@ from tracekit.ingest.sources import is_run, runs_below
 def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
     """Merge the per-node run folders of one job.
 
-    Each RUN has other ranks of the job. Other commands accept several folders without a merge:
-    tracekit breakdown node0 node1.
+    Each RUN has some ranks of the job. Other commands also accept the folders directly: tracekit
+    breakdown node0 node1.
     """
     joined = join_runs(runs, output, force=force)
     rank_count, count = len(joined.ranks), joined.parallel.world_size

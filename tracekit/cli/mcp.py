@@ -40,7 +40,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     """Serve traces to AI assistants (MCP).
 
     Six read-only tools for the traces in FOLDERs: open, ask, sql, compare, advise, and explain.
-    Answers keep to a token budget (2,000 by default), like --format brief.
+    Answers fit a token budget (2,000 by default), like --format brief.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -74,7 +74,7 @@ def _settings(folders: Sequence[str]) -> Iterator[str]:
     developers.openai.com/codex/mcp.
     """
     skill = Path(tracekit.__file__).with_name("mcp") / "AGENTS.md"
-    # Clients have another current folder and often another PATH. -P prevents Python from importing
+    # Clients start in other folders, often with another PATH. -P prevents Python from importing
     # files from their current folder.
     args = ["-P", "-m", "tracekit", "mcp", *(str(Path(folder).resolve()) for folder in folders)]
     command = shlex.join([sys.executable, *args])

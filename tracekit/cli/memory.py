@@ -50,7 +50,7 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
 
 
 def say_peaks_of_runs(trace: Trace) -> None:
-    """Print the peaks from run manifests if no allocator event was recorded."""
+    """Print the peaks from run manifests if no allocator events were recorded."""
     from tracekit.units import format_bytes
 
     runs: list[dict[str, Any]] = []
@@ -64,4 +64,4 @@ def say_peaks_of_runs(trace: Trace) -> None:
     for row in runs:
         known = [f"{format_bytes(row[name])} {text}" for name, text in names.items() if row[name]]
         if known:
-            click.echo(f"Peak of the rank with most: {', '.join(known)} (run.json)")
+            click.echo(f"Highest peak of a rank: {', '.join(known)} (run.json)")

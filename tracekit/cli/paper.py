@@ -62,10 +62,10 @@ def command(
     """Show a table of arXiv 2311.03687, and your runs next to it.
 
     TABLE is table1 to table16, or the name of a figure with stated values. RUNS are run folders, or
-    folders of them. A run is shown next to a row with the same stage, method, and subject (phase,
+    folders of them. A run is shown next to the row with its stage, method, and subject (phase,
     module, shape, …). Differences in the setup (model, layers, devices, framework, precision,
-    sizes) are listed above and marked in the row. Rows and runs without a match follow with the
-    reason. Impossible values are shown as printed, and marked.
+    sizes) are listed above and marked in the row. Rows and runs without a match follow, with the
+    reasons. Impossible printed values are marked.
     """
     from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table
@@ -193,7 +193,7 @@ def _bench_figure(
 
 
 def _ask_of(folder: Place, *, reading: Reading) -> Ask:
-    """Return a function that queries the traces of a run. Its first call reads them."""
+    """Return a function that queries the traces of a run, which its first call opens."""
 
     def ask(name: str, **params: object) -> Result:
         from tracekit.cli._open import open_traces

@@ -65,9 +65,9 @@ def command(
     """Predict the effect of a change.
 
     For a change of a serving load or engine, it predicts request latencies. Additional runs then
-    only provide more step times. Another batch or sequence size ("batch=8") needs runs of other
-    sizes. The exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the
-    unchanged load differs from the recorded one.
+    provide more step times. A change of batch or sequence size ("batch=8") needs additional runs of
+    other sizes. The exit code is 7 if the replay leaves more time unexplained than the gain, or if
+    the simulation does not reproduce the recorded load.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 DEVICE_PEAK = "device_peak"
-"""Relation that all analyses with peak rates of devices read."""
+"""Relation that an analysis reads if it uses peak rates of devices."""
 
 ADVICE = "advice"
-"""Subject of the advice rules, which `tracekit advise` runs together."""
+"""Subject of the analyses that `tracekit advise` runs together."""
 
 QUESTIONS = (
     ("How long is a step?", "query steps --per total TRACE"),
@@ -87,7 +87,7 @@ _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
 
 
 class _Analyses(click.Group):
-    """The group whose commands are the built-in analyses and the user's analyses."""
+    """Command group: the built-in analyses and the user's analyses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -101,7 +101,7 @@ class _Analyses(click.Group):
         return None if own is None else _analysis_command(own.spec, own)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the common options instead of the analyses, which --list shows."""
+        """Write the common options, but no analyses, which --list shows."""
         shared = _params_of(_shared_options(lambda: None))
         records = [record for one in shared[1:] if (record := one.get_help_record(ctx))]
         with formatter.section("Options of every analysis"):
@@ -160,14 +160,14 @@ def _say_is_now(name: str, today: str) -> None:
 
 
 def _catalogued() -> Specs:
-    """Return the built-in analyses. The import is late, because `tracekit --help` needs none."""
+    """Return the built-in analyses. `tracekit --help` must not import them."""
     from tracekit.analysis.catalog import load_catalog
 
     return load_catalog().analyses
 
 
 def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
-    """Return the user's SQL files. They define options, so this runs before click parses `args`."""
+    """Return the user's SQL files, before click parses `args`, because they define options."""
     from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]
@@ -411,7 +411,7 @@ def _option(param: Param) -> click.Option:
         click.Choice(param.choices) if param.choices else _CLICK_TYPES[param.type]
     )
     shown_default = "" if param.default in (None, "NULL") else f"  [default: {param.default}]"
-    # Only the header defines defaults, so options that the user omits are not passed.
+    # Omitted options are not passed, because only the header defines defaults.
     requirement: dict[str, Any] = {"required": True} if param.is_required else {"default": None}
     return click.Option(
         [declaration, param.name],

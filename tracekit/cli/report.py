@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--base",
     metavar="BASE",
-    help="Compare TRACE (one run) with this base, like tracekit compare.",
+    help="Compare TRACE (one run) with this run, like tracekit compare.",
 )
 @click.option(
     "--each",
@@ -116,7 +116,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
             with open_traces([named], reading, for_breakdown=True) as trace:
                 html = report(trace, [named])
         except click.exceptions.Exit:
-            # Unreadable ranks have been listed; the report covers the other ranks.
+            # Unreadable ranks were already listed; the report covers the other ranks.
             if not html:
                 raise
         except StoreError:

@@ -64,8 +64,8 @@ _TEXTS = ("shapes", "types", "strides", "numbers")
 def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
     """Return a script that reruns ops of opened traces, and the number of its calls.
 
-    It calls each op once per distinct combination of shapes, types, and strides of its arguments.
-    Without `op`, it reruns the ops with the most GPU time.
+    It calls an op once per distinct combination of argument shapes, types, and strides. Without
+    `op`, it reruns the ops with the most GPU time.
     """
     is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
     cases: list[dict[str, Any]] = []

@@ -69,8 +69,7 @@ def _title(traces: Sequence[str]) -> str:
 def _redirect(address: str) -> Iterator[str]:
     """Yield the address of a private page that redirects to `address`.
 
-    All users of a machine can read the command line of a browser, but only this user can read the
-    page with the address.
+    Any user of the machine can read a browser's command line, but only this user can read the page.
     """
     import html
     import shutil

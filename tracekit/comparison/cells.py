@@ -13,8 +13,7 @@ from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
 Per = Literal["step", "window", "layer", "token", "request"]
-"""Unit of figures: a step (of each device separately), a device window, a model layer, a token, or
-a request."""
+"""Unit of figures: a step of one device, a device window, a model layer, a token, or a request."""
 
 PARTS = tuple(part.name for part in palette.PARTS)
 """Categories of device time, in the order of the split."""
@@ -51,7 +50,7 @@ ORDER BY place NULLS LAST
 class Cell(Struct):
     """Time of one kind at one location, summed over all samples; columns as in analysis `split`.
 
-    `samples` maps the index of a sample in the side's list to its time, ns.
+    `samples` maps the index of each sample to its time, ns.
     """
 
     part: str
@@ -74,7 +73,7 @@ class ModuleNode(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """Time of one side of a comparison; displayed figures are sums divided by `unit_count`.
+    """Time of one side of a comparison. Displayed figures are sums divided by `unit_count`.
 
     `sample_units` is the number of units in each sample. `outside_ns` is device time before the
     first step and after the last.
@@ -112,8 +111,7 @@ class SplitRow(Struct, frozen=True):
 class SplitRows(Struct, frozen=True):
     """Cells of one run, and the devices in each step.
 
-    `idle_only` are devices that are idle in the complete step, because their last work ended
-    before it.
+    `idle_only` are devices that are idle for the complete step: their last work ended earlier.
     """
 
     rows: Sequence[SplitRow]
@@ -157,7 +155,7 @@ def split_rows(trace: Trace) -> SplitRows:
     """Query a run for the cells of each step over all devices, in the order of analysis `split`."""
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
-        trace.query("split")  # raises with the reason
+        trace.query("split")  # Raises an error with the reason.
     statement = load_catalog().analyses["split"].sql.strip().rstrip(";")
     rows: list[SplitRow] = []
     devices: list[tuple[int | None, Device]] = []

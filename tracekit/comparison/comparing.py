@@ -62,17 +62,17 @@ class Comparison(Struct, frozen=True, dict=True):
 
     @property
     def per(self) -> Per:
-        """The unit: a step on one device, the window of a device, or a part of either."""
+        """The unit of all figures; see :data:`Per`."""
         return self.base.per
 
     @property
     def delta_ns(self) -> int:
-        """How much longer a unit takes on the new side, ns."""
+        """Increase of the time per unit from base to new, ns."""
         return self.root.delta_ns
 
     @property
     def verdict(self) -> Verdict | None:
-        """The outcome of the test for noise; None if a side has only one measurement.
+        """Result of the noise test; None if a side has only one measurement.
 
         Based on unprofiled steps if both sides have them, else on profiled steps.
         """
@@ -80,7 +80,7 @@ class Comparison(Struct, frozen=True, dict=True):
 
     @cached_property
     def matched_pct(self) -> float | None:
-        """Share of both sides' device time that has a counterpart, 0 to 100; None if unknown."""
+        """Matched share of the device time of both sides, 0 to 100; None if unknown."""
         matched = total = 0
         for pair in self.pairs:
             if pair.part != "idle":

@@ -1,4 +1,4 @@
-"""Reasons why matched work takes a different time: count, duration, shapes, overlap."""
+"""Effects that explain the time difference of matched work: count, duration, shapes, overlap."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ EFFECTS = (
     "by_overlap_ns",
     "by_idle_ns",
 )
-"""The effects in display order. The effects of a pair add up to its difference.
+"""Effects in display order. The effects of a pair add up to its time difference.
 
 - new, gone: work on one side only.
-- recompute: activation checkpointing on one side only: forward work repeated for the backward pass,
-  with the idle time before it.
+- recompute: forward work repeated for the backward pass (activation checkpointing) on one side
+only, with the idle time before it.
 - count: more or fewer calls, at the base's time per call.
 - clock: all compute takes longer by a common factor.
-- cost: calls of the same kernels take longer (beyond that factor), with the same or unknown shapes.
+- cost: the same kernels take longer beyond that factor; shapes are equal or unknown.
 - shape: the same op has other shapes.
 - kernel: other kernels do the same work.
-- overlap: less of the work overlaps with other work.
+- overlap: less of the time overlaps with other work.
 - idle: the device is idle longer or shorter; the split has the causes.
 """
 
@@ -45,9 +45,9 @@ _NUMBER = re.compile(r"\d{1,18}")
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     """Return the common factor by which all compute takes longer, or None.
 
-    It is the time-weighted median ratio of calls of the same kernel with the same shape. At least
-    four fifths of the base's compute time must be within 1 % of it, and it must differ from 1 by at
-    least half a percent.
+    The factor is the time-weighted median ratio of calls with the same kernel and shape. It must
+    hold within 1 % for four fifths of the base's compute time, and differ from 1 by at least half a
+    percent.
     """
     total = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -116,7 +116,7 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
 
 
 def shape_change(pairs: Sequence[Pair]) -> str | None:
-    """Return the dimension change with the most time of matched work, such as 2048 → 8192."""
+    """Return the changed dimension that affects the most time, such as 2048 → 8192."""
     weights: Counter[tuple[int, int]] = Counter()
     for pair in pairs:
         shapes = [{cell.shape or "" for cell in cells} for cells in (pair.base, pair.new)]

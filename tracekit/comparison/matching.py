@@ -1,9 +1,9 @@
 """Matches the work of two sides by meaning rather than by kernel name.
 
-Work is matched within one category and phase, and within one module if possible: by op, shape, and
-name; by op and shape; by op; by name; by class; and finally whatever is left on both sides. Op
-comes before name because a library may run an op with different kernels, or use one kernel for
-several ops. Work without a counterpart in its module is matched one level up, and so on to the
+Work is matched within one category and phase, and within one module if possible. The keys are, in
+order: op, shape, and name; op and shape; op; name; class. Remaining work in the same place is
+matched last. Op precedes name because a library may use different kernels for an op, or one kernel
+for several ops. Work without a counterpart in its module is matched one level up, and so on to the
 root. Work without any counterpart is new or gone.
 """
 
@@ -26,7 +26,7 @@ Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "
 _BY_OP: tuple[Match, ...] = ("op and shape", "op")
 
 _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
-"""Maximum ratio between the times of matched work with neither the same op nor the same name."""
+"""Maximum ratio of times for matching work with different ops and names."""
 
 
 class Pair(Struct, frozen=True):
@@ -90,7 +90,7 @@ _TOP = ""
 """The root, around all modules."""
 
 _DEEPEST = 32
-"""Work without a counterpart at a greater depth is matched at this depth next."""
+"""Parent of each place, where its unmatched work is matched next."""
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
@@ -114,7 +114,7 @@ def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
         inner: list[str] = []
         place = start
         while place not in result:
-            # Default, which also handles cycles in the file.
+            # The root is the default, which also handles cycles in the file.
             result[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
@@ -134,7 +134,7 @@ _LEVELS: tuple[tuple[Match, _Key], ...] = (
     ("name", lambda cell: cell.name and (cell.name, cell.class_name)),
     ("class", lambda cell: cell.class_name),
 )
-"""Keys for matching within a place. Work with an empty key is matched on the next level."""
+"""Keys for matching within a place, by precedence. Work with an empty key is skipped."""
 
 
 def _match_group(
@@ -199,14 +199,14 @@ def _fused(
 ) -> tuple[list[Pair], tuple[list[Cell], list[Cell]]]:
     """Find work that was fused into a kernel with another name.
 
-    Unmatched work of one side is added to a pair in the same place whose kernels have other names
-    on the other side, if this at least halves the time difference of the pair. Work from other
-    modules is not added to a pair of one op, which already contains all work of the op on both
-    sides.
+    Unmatched work of one side is added to a pair in the same place if the pair's kernels have other
+    names on the other side, and if the pair's time difference at least halves. Work from other
+    modules is not added to a pair of a single op, because such a pair already has all work of the
+    op.
     """
     outcome, is_new = list(pairs), bool(unmatched[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
-    # By source module (None for any): missing time of the side, and the pair.
+    # By source module (None for any): the time that a side lacks, and the pair.
     lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
     offered: dict[int, tuple[float, set[str] | set[None]]] = {}
 

@@ -19,14 +19,14 @@ _NORMAL = NormalDist()
 _MAX_SAMPLES = 1_000
 
 BUSY_TIME = "busy time"
-"""Device work in a step: all time except idle time, which the host and the profiler affect."""
+"""Busy time of a step, excluding idle time, which the host and the profiler affect."""
 
 UNPROFILED_STEP = "unprofiled step"
 """Steps without profiler or ranges, from run manifests."""
 
 
 class Trend(Struct, frozen=True):
-    """Trend of one side's series: indices from 0, and drift in percent of the median."""
+    """Warm-up, outliers (indices from 0), and drift (percent of the median) of a series."""
 
     warm_up_count: int
     outliers: Sequence[int]
@@ -58,7 +58,7 @@ def measure(
 def measures_of(
     base: Side, new: Side, plain: Sequence[Sequence[float]], margin_pct: float
 ) -> list[Measure]:
-    """Return everything that was measured on both sides; the first measure decides.
+    """Return the measures that both sides have; the first one decides.
 
     Unprofiled steps decide if both sides have enough of them, because profiling changes times.
     Otherwise, one number per run decides if both sides have enough runs, else profiled steps.
@@ -124,7 +124,7 @@ class RunDifference(NamedTuple):
 
 
 def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
-    """Return the median of the `plain` steps, or the mean step over traces; None if unknown."""
+    """Return the median of the `plain` steps, else the mean estimate of the traces, else None."""
     if plain:
         return RunStep(median(plain), min(plain), max(plain), is_measured=True)
     results = [_run_step(trace) for trace in traces]

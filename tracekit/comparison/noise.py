@@ -1,24 +1,23 @@
 """Tests whether two series of measurements differ by more than noise.
 
-Steps vary, so one number per side is not enough. A series has one measurement per step (or run, or
-request) of a side. No distribution is assumed, because step times have long tails.
+Steps vary, so one number per side is not enough. A series has one measurement per step, run, or
+request of a side. No distribution is assumed, because step times have long tails.
 
-- The difference is the difference of the medians. Its interval is the bootstrap interval: the
-  differences that result if each side is resampled. The distribution over all resamples is computed
-  exactly instead of sampled; see `statistics`.
+- The difference is the difference of the medians. Its interval is the bootstrap interval, from the
+exact distribution over all resamples of both sides; see `statistics`.
 - The Wilcoxon-Mann-Whitney rank test decides whether the sides differ. It is exact (over all
   permutations, including ties) if both sides together have at most `EXACT_COUNT` measurements.
-- If there are too few measurements for the rank test, such as three per side, a difference is
-  accepted if it is larger than all variation within the sides and Welch's t test of the logarithms
-  is significant at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
-- ``same`` requires that both intervals, the bootstrap's and the inverted rank test's (Moses), are
-  within the margin. Too few measurements are therefore never ``same``.
+- With too few measurements for the rank test, such as three per side, two conditions decide: the
+difference exceeds all variation within the sides, and Welch's t test of the logarithms is
+significant at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
+- ``same`` requires that the bootstrap interval and the interval of the inverted rank test (Moses)
+are within the margin. Too few measurements are therefore never ``same``.
 - Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. If the
   lag-1 autocorrelation is significant, the effective number of measurements is reduced accordingly
   (as for an AR(1) series).
 
 No test can detect effects that all steps of a run share by chance (clocks, placement, other users).
-With several runs per side, one number per run is the better series.
+If each side has several runs, a series with one number per run is better.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ from tracekit.comparison.statistics import (
 FEW_ALPHA = ALPHA / 5
 """False-positive rate if there are too few measurements for the rank test.
 
-If three steps per side are drawn from ten steps of one loop on an H200, 0.17 % of random draws
-differ significantly, and 0.3 % of draws of consecutive steps.
+For three steps per side, drawn from ten steps of one loop on an H200, the rate of false positives
+is 0.17 % for random and 0.3 % for consecutive steps.
 """
 
 MARGIN_PCT = 1.0
@@ -70,13 +69,12 @@ _MANY = 100_000
 
 
 class Difference(Struct, frozen=True):
-    """Difference of medians, percentiles, or rates, in their unit; shares are percent of the base.
+    """Difference of medians, percentiles, or rates, in their unit and in percent of the base.
 
     `low` and `high` are None if there are too few measurements. The interval contains 0 if the
     verdict is inconclusive. `more_count` is the number of additional measurements per side that
-    would likely lead to a verdict. `correlation` is the lag-1 autocorrelation if it is significant,
-    else 0. `is_apart` is whether all measurements of one side are below all measurements of the
-    other.
+    would probably decide. `correlation` is the lag-1 autocorrelation if it is significant, else 0.
+    `is_apart` means that the measurements of the sides do not overlap.
     """
 
     base_count: int
@@ -133,11 +131,11 @@ def compare_series(
     margin: float | None = None,
     is_in_order: bool = True,
 ) -> Difference:
-    """Compare two series of times, or of anything where less is better.
+    """Compare two series of times or other values for which less is better.
 
-    `margin_pct` is the largest difference that counts as none, in percent of the base's median;
-    `margin` is the same as an amount. The verdict is None if a side has fewer than two
-    measurements.
+    `margin_pct` is the largest difference that counts as none, in percent of the base's median.
+    `margin` is an alternative in the unit of the series. The verdict is None if a side has fewer
+    than two measurements.
     """
     if not base or not new:
         raise ValueError("a series without measurements cannot be compared")
@@ -159,7 +157,7 @@ def compare_series(
     low: float | None
     high: float | None
     low, high = interval_of_difference(median_atoms(base), median_atoms(new), alpha)
-    if min(*base, *new) >= 0:  # times cannot become negative
+    if min(*base, *new) >= 0:  # Times cannot be negative.
         low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)
     if margin is None:
@@ -167,7 +165,7 @@ def compare_series(
     verdict: Verdict = "inconclusive"
     if turned is not None and -margin <= min(low, turned[0]) <= max(high, turned[1]) <= margin:
         verdict = "same"
-    # A certain difference within the margin is irrelevant.
+    # A significant difference within the margin is irrelevant.
     elif decided and size != 0 and (turned is None or turned[0] * turned[1] >= 0):
         verdict = "slower" if size > 0 else "faster"
     more = None
@@ -190,9 +188,9 @@ def share_pct(part: float | None, whole: float) -> float | None:
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
-    """Return the number of additional measurements per side that would likely lead to a verdict.
+    """Return the number of additional measurements per side that would probably decide.
 
-    They must show that the observed difference is real, or that it is within the margin.
+    To decide is to show that the observed difference is real or within the margin.
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)

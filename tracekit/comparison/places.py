@@ -28,16 +28,16 @@ _WRAPPERS = frozenset(
 
 _LIKE_ENOUGH = 0.5
 _MAX_INSIDE = 1000
-"""Maximum number of inner modules, nearest first, that describe the contents of a module."""
+"""Maximum number of submodules, nearest first, whose names describe a module."""
 _MAX_ALIKE = 50
-"""Approximate maximum number of candidates, which share rare names, per module."""
+"""Approximate maximum number of candidates per module."""
 _WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
 _NAME = re.compile(r"[^./]+")
 _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
 
 class Alignment(Struct, frozen=True):
-    """Corresponding modules: the base's path by the new side's path, and how renamed ones match."""
+    """Corresponding modules: the base's path by the new path, and how renamed modules matched."""
 
     base_of: Mapping[str, str]
     renamed: Mapping[str, str]
@@ -48,8 +48,8 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
 
     Modules correspond if they have the same path, or the same path without wrappers (DDP's
     `module`, compile's `_orig_mod`, …). The remaining modules are matched from the roots of both
-    trees downward: children of corresponding modules correspond if they have the same name within
-    their parent, the same class in the same order, or similar contents.
+    trees downward: children of corresponding modules correspond if they have the same name, the
+    same class and position, or similar submodules.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}
@@ -164,7 +164,7 @@ _Alike = dict[frozenset[str], deque[int]]
 def _near(
     names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
 ) -> Mapping[frozenset[str], None]:
-    """Return the modules of the other side that share at least one of the rarest of these names."""
+    """Return the modules of the other side that share one of the rarest of these names."""
     near: dict[frozenset[str], None] = {}
     for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
         if len(near) < _MAX_ALIKE:

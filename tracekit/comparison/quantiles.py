@@ -1,8 +1,8 @@
 """Differences of percentiles and rates, with intervals.
 
-- The interval of a percentile is its bootstrap interval, as for medians of steps: see `statistics`.
-- A percentile has no interval if it would include the largest or smallest value, because values
-  beyond these are unknown. A 99th percentile therefore needs about 500 requests.
+- A percentile has a bootstrap interval, like medians of steps; see `statistics`.
+- It has none if the interval would include the largest or smallest value, because values beyond
+these are unknown. A 99th percentile therefore needs about 500 requests.
 - A rate is a sum divided by a sum of times. Adjacent values are correlated, so blocks of adjacent
   values are resampled (Künsch 1989), with a fixed seed.
 """
@@ -30,8 +30,7 @@ MIN_BLOCKS = 8
 class Ordered(Struct, frozen=True):
     """The sorted values of a series, or only the values at some indices of a long series.
 
-    `count` is the number of values in the series. `places` are the indices of the known values, or
-    None if all are known.
+    `count` is the length of the series. `places` are the indices of the known values, None for all.
     """
 
     count: int
@@ -92,8 +91,7 @@ def quantile_difference(
 def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
     """Reduce a series to the values that a comparison of percentiles needs.
 
-    The intervals and verdicts of percentiles are unchanged, except that the median is judged by its
-    interval only, without the rank test.
+    Intervals and verdicts of percentiles are unchanged. Only the median loses its rank test.
     """
     whole = Ordered.of(series)
     if whole.count <= most_count:
@@ -128,7 +126,8 @@ def rate_difference(
     if min(map(len, blocks)) < MIN_BLOCKS:
         return Difference(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
-    # Resample the ratio, because rates are positive and vary by factors if there are few values.
+    # Resample the ratio rather than the difference, because rates are positive and few values vary
+    # by factors.
     drawn = sorted(
         _rate(source.choices(blocks[1], k=len(blocks[1])))
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)

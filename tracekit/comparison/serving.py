@@ -1,8 +1,8 @@
 """Compares serving: latency, throughput, and steps by batch composition.
 
-Samples are requests. Intervals over the requests of one run do not include effects that requests
-share by chance, mainly the queue. Gaps between tokens (itl) are not tested, because the gaps of one
-request are not independent.
+Samples are requests. Intervals over the requests of one run exclude effects common to all requests,
+mainly of the queue. Gaps between tokens (itl) are not tested, because the gaps of one request are
+not independent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ServingStep(Struct, frozen=True):
 
     @property
     def batch(self) -> tuple[str, int, int] | None:
-        """Key of equal batches: counts up to 16 must be equal, larger ones within about 4 %."""
+        """Key of similar batches: counts up to 16 are equal, larger ones within about 4 %."""
         if self.prefill_token_count is None or self.decode_request_count is None:
             return None
         return self.phase, _about(self.prefill_token_count), _about(self.decode_request_count)
@@ -50,8 +50,8 @@ def _about(count: int) -> int:
 
 class Served(Struct, frozen=True):
     latencies: Mapping[str, Sequence[int]]
-    # Output tokens of each measured, successful request, and the time since the previous answer was
-    # complete, ns. The times of a run add up to its interval, as in analysis `throughput`.
+    # Output tokens of each measured, successful request, and the time since the previous request
+    # completed, ns. The times of a run add up to its interval in analysis `throughput`.
     answers: Sequence[tuple[int | None, int]]
     steps: Sequence[ServingStep]
 
@@ -59,9 +59,9 @@ class Served(Struct, frozen=True):
 class Batches(Struct, frozen=True):
     """Steps of one phase on both sides, and the parts of the difference of their mean.
 
-    `by_batch_ns` is due to batches whose frequency differs, `by_own_batch_ns` to batches on one
-    side only, and `by_cost_ns` to equal batches that take longer or shorter. They are None if the
-    trace has no batch composition, or no batch is on both sides.
+    `by_batch_ns` is due to different frequencies of batches, `by_own_batch_ns` to batches on one
+    side only, and `by_cost_ns` to different times of equal batches. They are None if batch
+    composition is unknown or the sides share no batch.
     """
 
     phase: str
@@ -186,7 +186,7 @@ def load_gain(base: Trace, new: Trace, figure: str) -> Gain:
 
 
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
-    """Return requests or tokens with their times; an empty list if some answers are unknown."""
+    """Return numbers of requests or tokens with their times; an empty list if some are unknown."""
     results = []
     for token_count, ns in side.answers:
         amount = 1 if rate == "requests_per_s" else token_count
@@ -231,7 +231,7 @@ def _parts(
     common: Iterable[tuple[str, int, int]],
     means: tuple[Fraction, Fraction],
 ) -> list[Fraction]:
-    """Split the difference of two means into batch frequency, batches of one side, and cost.
+    """Split the difference of two means by cause: batch frequency, batches of one side, cost.
 
     The difference of the products is split symmetrically (Kitagawa 1955), so that swapping base and
     new only changes signs.

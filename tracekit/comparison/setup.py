@@ -11,7 +11,7 @@ from msgspec import Struct
 from tracekit.trace import Trace
 
 Weight = Literal["matters", "note"]
-"""Whether a difference changes figures (`matters`) or only may change them (`note`)."""
+"""Whether a difference changes figures (`matters`) or may change them (`note`)."""
 
 
 class Unlike(Struct, frozen=True):
@@ -60,7 +60,7 @@ Facts = Mapping[tuple[str, str], tuple[str, Weight]]
 
 
 def facts_of(traces: Sequence[Trace]) -> Facts:
-    """Return settings from the manifests and headers of one side; all values if its runs differ."""
+    """Return the settings of one side; if its runs differ, all values of a setting."""
     result: dict[tuple[str, str], tuple[list[str], Weight]] = {}
     for trace in traces:
         for subject, name, value, weight in _facts(trace):

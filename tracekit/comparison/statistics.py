@@ -1,7 +1,7 @@
 """Statistical tests, intervals, and distributions for the entire package.
 
-scipy.stats has most of them, but importing it would make a comparison of two small traces take 1.8
-times as long, and its packages take 230 MB.
+scipy.stats has most of them, but would make a comparison of two small traces 1.8 times as slow and
+add 230 MB of packages.
 
 The distribution of an order statistic over all bootstrap resamples follows from the binomial
 distribution (Efron 1979). No random draws are needed, and results are deterministic.
@@ -20,8 +20,7 @@ from statistics import NormalDist, fmean, median, variance
 ALPHA = 0.005
 """False-positive rate of the tests; intervals are 99.5 % intervals.
 
-It is half of the promised 1 %, so that the promise holds for any thousand pairs, not only on
-average.
+Half of the documented 1 %, so that this limit holds for any thousand pairs, not only on average.
 """
 
 EXACT_COUNT = 40
@@ -63,7 +62,7 @@ Atoms = Sequence[tuple[float, float]]
 
 
 def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float, float]:
-    """Return the interval of new − base that excludes a share `alpha`, half on each side."""
+    """Return the interval of new − base with coverage 1 − `alpha` and equal tails."""
     joint = sorted((y - x, p * q) for x, p in base for y, q in new)
     return _quantile(joint, alpha / 2), _quantile(joint, 1 - alpha / 2)
 
@@ -80,8 +79,8 @@ def _quantile(atoms: Atoms, share: float) -> float:
 def at_least(drawn: int, needed: int, chance: float) -> float:
     """Return the probability of at least `needed` hits in `drawn` draws.
 
-    It is exact for up to 1,000 draws, and if hits or misses are few. Otherwise, it is the normal
-    approximation with continuity correction.
+    Exact for up to 1,000 draws, or for few hits or misses; else the normal approximation with
+    continuity correction.
     """
     if chance >= 1 or needed <= 0:
         return 1.0
@@ -123,7 +122,7 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
         ways = _distribution(tuple(sorted(ranks)), base_count)
         return min(1.0, 2 * min(sum(ways[: observed + 1]), sum(ways[observed:])) / sum(ways))
     mean = base_count * (total + 1)
-    # Ranks are doubled, so their variance is four times as large.
+    # Doubling the ranks quadruples their variance.
     share = base_count * (total - base_count) / (total * (total - 1))
     squares = share * sum((rank - (total + 1)) ** 2 for rank in ranks)
     if squares == 0:
@@ -186,7 +185,7 @@ def shift_interval(
 
 
 def least_count(alpha: float = ALPHA) -> int:
-    """Return the minimum number of measurements per side for the rank test to decide."""
+    """Return the minimum number of measurements per side with which the rank test can decide."""
     count = 2
     while 2 / math.comb(2 * count, count) > alpha:
         count += 1
@@ -195,7 +194,7 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
-    """Return the number of selections with each rank sum, counted in the bits of one integer."""
+    """Count selections by rank sum; the counts are bit fields of one integer."""
     width = math.comb(len(ranks), sample_size).bit_length() + 1
     ways = [1] + [0] * sample_size
     for rank in ranks:
@@ -209,7 +208,7 @@ def _distribution(ranks: tuple[int, ...], sample_size: int) -> tuple[int, ...]:
 
 @cache
 def _excluded_pairs(first: int, second: int, alpha: float) -> int:
-    """Return the number of sorted pair differences outside the interval on each side."""
+    """Return how many sorted pairwise differences are outside the interval on each side."""
     total = first + second
     if total <= EXACT_COUNT:
         ways = _distribution(tuple(range(1, total + 1)), first)
@@ -229,8 +228,8 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
 def median_atoms(series: Sequence[float]) -> Atoms:
     """Return the possible medians of a resampled series, with their probabilities.
 
-    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
-    two in the middle with equal probability, which slightly widens the interval.
+    For an even number of more than :data:`_PAIRS_OF_MIDDLES` measurements, the median is one of the
+    two middle values with equal probability, which slightly widens the interval.
     """
     ordered, count = sorted(series), len(series)
     half = count // 2
@@ -272,8 +271,8 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
     """Return the lag-1 autocorrelation, 0 to 0.9, or 0 if it is not significant.
 
-    It is the correlation of adjacent ranks within each side, over both sides, corrected for the
-    estimated mean. Of independent series, 5 % are treated as dependent, which costs a little power.
+    It is the correlation of adjacent ranks within the sides, corrected for the estimated mean. 5 %
+    of independent series are treated as dependent, which costs a little power.
     """
     if min(len(base), len(new)) < _MIN_IN_ORDER:
         return 0.0
@@ -296,11 +295,10 @@ def inflation(correlation: float) -> float:
 def dependent_tail(
     base: Sequence[float], new: Sequence[float], size: float, correlation: float
 ) -> float:
-    """Return the probability of a difference at least as large, given autocorrelation.
+    """Return the probability of a difference at least as large, for correlated measurements.
 
-    It is the normal tail, with the variance of each mean increased by the correlation. Ranks do not
-    suffice: for slightly rising steps, they depend only on the order, not on the distance between
-    the sides.
+    It is the normal tail, with the variance of each mean increased by the correlation. Ranks are
+    not enough: they reflect the order of the measurements, but not the distance between the sides.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count
@@ -364,7 +362,7 @@ def students_t(values: Sequence[float], place: int) -> float:
     )
     size = abs(means[1] - means[0])
     error = math.sqrt(squares / (len(values) - 2) * (1 / place + 1 / (len(values) - place)))
-    # Values equal to the last digits differ only by rounding.
+    # Such small variances are rounding errors.
     if size <= 1e-12 * max(map(abs, means)):
         return 0.0
     return size / error if error else math.inf

@@ -187,9 +187,9 @@ _Judgement = tuple[str | None, float | None, float | None]
 def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
     """Return the verdicts on the largest differences, each with its interval, ns per unit.
 
-    Of hundreds of parts, some differ by chance. The false discovery rate of parts reported as
-    different is at most `ALPHA` (Benjamini and Hochberg 1995). If nothing differs, at most that
-    share of comparisons reports any part as different.
+    Some of hundreds of parts differ by chance. The method of Benjamini and Hochberg (1995) limits
+    the false discovery rate to `ALPHA`. If nothing differs, at most that share of comparisons
+    reports a difference.
     """
     nodes = [node for node in tree.walk() if node.level != "work" and node is not tree]
     most = sorted(nodes, key=lambda node: -abs(node.delta_ns))[:_JUDGED]
@@ -206,7 +206,7 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
 
 
 def chance_limit(p_values: Iterable[float | None], count: int) -> float:
-    """Return the largest p-value of a difference, which limits the false discovery rate.
+    """Return the largest p-value that counts as a difference at a limited false discovery rate.
 
     `count` is the number of possible tests; None is a test without a p-value.
     """
@@ -255,7 +255,7 @@ def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
 
 
 def _only(pair: Pair, side: int, name: str) -> str | None:
-    """Return the common value of all cells of a side, or else the first value and an ellipsis."""
+    """Return the value that all cells of a side share, else the first value with an ellipsis."""
     result = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
     texts = [text for text in result if text is not None]
     return (texts[0] + (", …" if len(texts) > 1 else "")) if texts else None

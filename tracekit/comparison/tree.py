@@ -32,7 +32,7 @@ _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 
 class Node(Struct):
-    """A part of the difference: integer ns per unit that add up to the ns of the parent.
+    """A part of the difference, as integer ns per unit. Children add up to their parent.
 
     `*_sum_ns` are the exact sums over all units, before division.
     """
@@ -58,11 +58,11 @@ class Node(Struct):
 
 
 def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | None) -> Node:
-    """Return the tree by phase and module, which determines how fractions of a ns are rounded.
+    """Return the tree by phase and module, with times rounded to ns.
 
-    Sums are divided by the units of their side. The total is rounded to the nearest ns, and every
-    node's integer ns are distributed to its children by the largest remainder method, so every
-    figure is less than 1 ns from its exact value.
+    Sums are divided by the units of their side. The total is rounded to the nearest ns and
+    distributed to children by the largest remainder method. Every figure is less than 1 ns from its
+    exact value.
     """
     leaves = [_leaf(pair) for pair in pairs]
     root = _grown("total", "total", leaves, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))

@@ -1,4 +1,4 @@
-"""Bars of block characters whose cells add up, and strips with one block per rank."""
+"""Bars of block characters that add up to their width, and strips with one block per rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARK = "▲"
 
 
 class Part(Struct, frozen=True):
-    """One part of a stacked bar. Its glyph distinguishes it without color."""
+    """One part of a stacked bar; its glyph identifies it without color."""
 
     amount: float
     glyph: str
@@ -48,21 +48,21 @@ def share_bar(share_pct: float | None, width: int, style: str = "") -> Text:
 
 
 def cells_of(amount: float, longest: float, width: int) -> int:
-    """Return the number of cells for an amount if `longest` takes all `width` cells."""
+    """Return the cells of an amount if `longest` takes all `width` cells."""
     return round(amount / longest * width) if longest else 0
 
 
 def cells_of_ranks(count: int, width: int) -> list[range]:
-    """Return the ranks that each cell of a strip represents; together, all `count` ranks."""
+    """Return the ranks of each cell of a strip, which together cover `count` ranks."""
     cells = max(min(count, width), 1)
     return [range(cell * count // cells, (cell + 1) * count // cells) for cell in range(cells)]
 
 
 def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) -> Text:
-    """Return a strip, in which a full block is the largest value and a blank is 0 or None.
+    """Return a strip; a full block is the largest value, and a blank is 0 or None.
 
-    `values` has one value per rank; a cell for several ranks shows the largest. `marked` states
-    for each rank whether it is highlighted.
+    `values` has one value per rank. A cell for several ranks shows the largest. `marked` has
+    whether each rank is highlighted.
     """
     largest = max((value for value in values if value is not None), default=0)
     row = Text()
@@ -74,7 +74,7 @@ def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) ->
 
 
 def marks(marked: Sequence[bool], width: int) -> Text:
-    """Return a line with a mark below each cell of a strip with a highlighted rank."""
+    """Return a line with a mark below each cell that has a highlighted rank."""
     row = Text(style="bold red")
     for cell in cells_of_ranks(len(marked), width):
         row.append(_MARK if any(marked[rank] for rank in cell) else " ")

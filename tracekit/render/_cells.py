@@ -34,8 +34,8 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""A column has one unit only if its smallest nonzero value is at least this many times the last
-displayed decimal. Otherwise, each cell has its own unit."""
+"""Minimum ratio of a column's smallest nonzero value to its last displayed decimal, for a common
+unit. Below, each cell has its own unit."""
 
 
 class TextColumn(Struct, frozen=True, dict=True):
@@ -108,7 +108,7 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
 
 
 def _from_here(files: Sequence[Any]) -> list[Any]:
-    """Return file names, which are relative if they are below the current folder."""
+    """Return file names, relative to the current folder if they are in it."""
     try:
         here = f"{Path.cwd()}{os.sep}"
     except OSError:
@@ -121,7 +121,7 @@ def figure_column(
 ) -> TextColumn:
     """Return a column of a section, with one unit and about three significant digits.
 
-    `alike` are the numbers that share the same decimals; the default is `values`.
+    `alike` are the numbers that share decimals; the default is `values`.
     """
     numbers = values if alike is None else alike
     _, unit, number_text = _number_format(
@@ -161,7 +161,7 @@ def _number_format(
 
 
 def _scaled(unit: Unit, value: Any) -> str:
-    """Return an amount in its own unit; 0 has no unit."""
+    """Return an amount with its own unit; 0 has none."""
     if not value:
         return "0"
     factor, name = scale_step(unit, value) or (1, "")

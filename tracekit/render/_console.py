@@ -13,8 +13,7 @@ PIPED_WIDTH = 100
 _MAX_WIDTH = 9999  # rich pads lines to the width
 _MIN_WIDTH = 72
 
-# Replacements if the encoding of the stream has no block characters. Each is one character, so that
-# columns stay aligned.
+# Replacements for encodings without block characters, one character each to keep columns aligned.
 _ASCII = str.maketrans(
     {
         "█": "#",
@@ -72,7 +71,7 @@ def make_console(stream: TextIO) -> Console:
 
 
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
-    """Print lines without wrapping or cropping, because their layout is complete."""
+    """Print lines without wrapping or cropping; they are already laid out."""
     ascii_only = not _shows_blocks(console)
     for line in lines:
         line.rstrip()

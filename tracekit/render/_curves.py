@@ -44,11 +44,11 @@ class Curve(Struct, frozen=True):
 
 
 def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
-    """Return a drawing of at most `MAX_CURVES` curves, each with values, over a common axis."""
+    """Return a drawing of at most `MAX_CURVES` nonempty curves over a common axis."""
     columns = _columns(_PCT_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
-    # The axis starts at zero unless all curves would be in its right half.
+    # The axis starts at zero unless all curves would be in the right half.
     start_ns = 0 if 2 * first_ns < last_ns else first_ns
     cells: _Cells = {}
     for number, curve in enumerate(curves):

@@ -1,12 +1,12 @@
 """Lays out a result as aligned columns within a width.
 
-Numbers are never truncated. If the columns are too wide, headers take several lines, and text
-columns are truncated at the right end. If that is not enough, a single row is shown as lines of
-`name  value`. With several rows, columns with only one value move below the table. Then columns are
-omitted from the right, or in the order that an analysis defines with ``Keep``, and a note names
-them. Sentences are wrapped.
+Numbers are never truncated, and sentences are wrapped. If the columns are too wide, headers take
+several lines, and text is truncated at the right. If they are still too wide, a single row is shown
+as lines of `name  value`. From several rows, constant columns move below the table. Further columns
+are omitted from the right, or in the order that an analysis defines with ``Keep``; a note names
+them.
 
-Measured peak rates have descriptions, which are too long to repeat in every row. So columns
+Descriptions of measured peak rates are too long to repeat in every row. So columns
 `measured_peak_…` without values are omitted, and each description or reason is one line below the
 table. Exact formats have all columns.
 """
@@ -26,7 +26,7 @@ from tracekit.render._text import cell_width, fit, printable, truncate_middle, t
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
-# Columns with sentences, which are wrapped instead of cut.
+# Columns with sentences, which are wrapped instead of truncated.
 _SENTENCES = frozenset({"as_printed", "description", "meaning", "note", "question", "reason"})
 _MEASURED_PEAK = "measured_peak_"
 _PEAK_TEXTS = {"measured_peak_source": "measured", "measured_peak_reason": "no measured peak"}
@@ -43,7 +43,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
 
     Without a width, all columns are shown completely.
     """
-    # Results of ad-hoc SQL keep all columns that the statement selects.
+    # Ad-hoc SQL keeps all columns that the statement selects.
     shown = _without_peak_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
@@ -72,7 +72,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
 
 
 def _priority(result: Result) -> tuple[str, ...]:
-    """Return the columns that are omitted last, as the analysis defines; ad-hoc SQL has none."""
+    """Return the columns that are omitted last, as the analysis defines; none for ad-hoc SQL."""
     from tracekit.analysis.catalog import load_catalog
 
     if result.keep:
@@ -90,7 +90,7 @@ def _folded(
     def is_too_wide(count: int) -> bool:
         return not _layout([columns[place] for place in sorted(order[:count])], width)[1]
 
-    # Fewer columns always fit better, so the count can be found by bisection.
+    # Fewer columns always fit better, so bisection finds the count.
     count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
     hidden = [columns[place] for place in sorted(order[count:])]
     same = [column for column in hidden if _is_same(column)]
@@ -117,7 +117,7 @@ def _is_same(column: TextColumn) -> bool:
 
 
 def _rank(column: TextColumn, priority: Sequence[str], place: int) -> tuple[bool, int, int]:
-    """Return the sort key of a column: columns to keep come first, columns with one value last."""
+    """Return the sort key of a column: columns to keep come first, constant columns last."""
     rank = priority.index(column.source) if column.source in priority else len(priority)
     return _is_same(column), rank, place
 
@@ -130,7 +130,7 @@ def fits(result: Result, width: int, *, units: bool) -> bool:
 
 
 def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], list[int], int]:
-    """Return the lines of headers, the widths of columns ([] if they do not fit), and the gap."""
+    """Return the header lines, the column widths ([] if they do not fit), and the gap."""
     headers = [[column.header] for column in columns]
     widths = _natural_widths(columns, headers)
     gap = _GAPS[0]
@@ -181,7 +181,7 @@ def _shrunk(
         shrinkable = [index for index, floor in enumerate(floors) if widths[index] > floor]
         widest = max(shrinkable, key=lambda index: widths[index])
         others = [widths[index] for index in shrinkable if widths[index] < widths[widest]]
-        # Shrink to the next widest column in one step, because names can have a million characters.
+        # Shrink to the next widest column in one step, because names may have a million characters.
         step = widths[widest] - max([floors[widest], *others])
         widths[widest] -= min(excess, step)
     return widths

@@ -1,7 +1,7 @@
 """Results and traces as HTML for notebooks, which call `_repr_html_`.
 
 Text from a trace is escaped, because notebooks render the HTML. The number of rows is limited,
-because notebooks store their output; a note states how many rows are omitted.
+because notebooks store their output. A note states how many are omitted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 20
 """Maximum number of displayed rows of a result."""
 
-# Otherwise, notebooks would render text between two dollar signs in a name as a formula.
+# Prevents notebooks from rendering text between two dollar signs as a formula.
 _NO_FORMULAS = 'class="tex2jax_ignore mathjax_ignore"'
 _MAX_CELL = 120
 _WIDTH = 100

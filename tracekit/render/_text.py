@@ -2,7 +2,7 @@ r"""Makes text from a trace safe to display.
 
 Names, paths, and arguments in a trace are untrusted: they may contain escape sequences that rewrite
 the terminal, bidirectional controls that reorder a line, or newlines that break a table. Such
-characters are shown as escapes (`\x1b`, `\u202e`); none is dropped.
+characters are shown as escapes (`\x1b`, `\u202e`), not dropped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # assistants read.
 _UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Includes the preceding ASCII character, because a combining character may change its width.
+# Starts with the preceding ASCII character, whose width a combining character may change.
 _NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-# Combining characters have no width: without a limit, one cell could cover the screen.
+# Combining characters have no width, so without a limit, one cell could cover the screen.
 _MAX_COMBINING = 4
 
 _MIN_OWN = 30
-"""Minimum number of characters that are shown after the common prefix of names."""
+"""Minimum number of characters shown after the common prefix of names."""
 
 _COMMON = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
 """Common parts of kernel names, which are removed from long names."""
@@ -77,7 +77,7 @@ def cell_width(text: str) -> int:
         return len(text)
     from rich.cells import cell_len
 
-    # Only non-ASCII characters are measured separately, which is slow.
+    # Measuring characters is slow, so only non-ASCII ones are measured.
     others = "".join(_NOT_ASCII.findall(text))
     return len(text) - len(others) + cell_len(others)
 
@@ -135,7 +135,7 @@ def truncate_names(names: Sequence[str], width: int) -> list[str]:
 def _shared_starts(names: Iterable[str]) -> dict[str, int]:
     """Return the length of the longest prefix that each name shares with another name."""
     shared: dict[str, int] = defaultdict(int)
-    # In sorted order, the longest prefix is shared with the previous or the next name.
+    # In sorted order, a neighbor has the longest common prefix.
     for one, other in pairwise(sorted(names)):
         pairs = enumerate(zip(one, other, strict=False))
         length = next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
@@ -145,10 +145,10 @@ def _shared_starts(names: Iterable[str]) -> dict[str, int]:
 
 
 def _truncate_prefix(name: str, shared: int, width: int) -> str:
-    """Return a name whose shared prefix is truncated before the first word that differs."""
+    """Return a name whose shared prefix is shortened before the first different word."""
     least = min(_MIN_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
-    # The search stops at `least`, because longer words are not shown completely.
+    # Stop the search at `least`, because longer words are not shown completely.
     match = _WORD_END.search(name[max(0, start - least) : start])
     word = len(match[0]) if match else 0
     # A long word would leave no space for the part that differs.

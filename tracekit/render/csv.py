@@ -5,10 +5,9 @@ Lines end with LF (not CRLF), as in DuckDB and polars.
 A query is a table with a header line. The tables of a breakdown have different columns, so a
 breakdown is one table with the columns `analysis, row, column, value`.
 
-NULL and NaN are empty. Text is changed in two ways for safety: control characters except newline
-and tab are escaped, and text that a spreadsheet would evaluate as a formula (it starts with `=`,
-`+`, `-`, `@`, or a tab, and is not a number) gets a leading `'`. Format csv_plain omits the second
-change; JSON has the exact text.
+NULL and NaN are empty. For safety, control characters except newline and tab are escaped. Text that
+a spreadsheet would evaluate as a formula (it starts with `=`, `+`, `-`, `@`, or a tab, and is not a
+number) gets a leading `'`, except in format csv_plain. JSON has the exact text.
 """
 
 from __future__ import annotations

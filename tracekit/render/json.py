@@ -1,8 +1,8 @@
 """JSON for programs: all rows in exact base units, one row per line.
 
-A query is a list of objects; a breakdown is an object with such a list per analysis. The standard
-encoder is not sufficient for rows: it writes NaN, which is not JSON, and cannot write a DECIMAL as
-a number.
+A query is a list of objects; a breakdown is an object with such a list per analysis. Python's
+encoder is not enough for rows: it writes NaN, which is not JSON, and cannot write a DECIMAL as a
+number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracekit.render._text import is_unsafe
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as JSON."""
-    # Encodings other than UTF cannot represent all characters, so escape characters outside ASCII.
+    # Other encodings than UTF cannot represent all characters, so escape non-ASCII ones.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
     if not isinstance(data, Mapping):
         _rows(data, stream, ascii_only)

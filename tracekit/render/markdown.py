@@ -15,9 +15,8 @@ from tracekit.analysis.result import Result
 from tracekit.render._cells import TextColumn, text_columns
 
 _BREAKDOWN_ROWS = 20
-# Text without meaning in Markdown: letters of any script, digits, harmless punctuation, and
-# underscores between letters, where they do not mark emphasis. Excludes text that GitHub turns into
-# links.
+# Text without Markdown syntax: letters of any script, digits, harmless punctuation, and underscores
+# between letters, where they do not mark emphasis. Excludes text that GitHub turns into links.
 _HARMLESS = re.compile(r"(?!.*www\.)(?:[^\W_]|(?<=[^\W_])_+(?=[^\W_])|[ .,;()/%+–…-])*+")
 _BACKTICKS = re.compile(r"`+")
 

@@ -1,7 +1,7 @@
 """The sections of the breakdown screen, in display order.
 
-A section is omitted if its analysis has no rows. Data that the trace lacks is listed in `health`
-instead of shown as zero.
+A section is omitted if its analysis has no rows. Section `health` lists missing data, which is
+never shown as zero.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ class Section(Struct, frozen=True):
         draw: returns its lines.
         needs: analysis whose rows it requires.
         tables: analyses by title that `--full` shows with all rows instead of calling `draw`.
-        alone: where the section appears if only its analysis is queried: above or instead of the
-            table.
-        follows: the section that precedes it without an empty line.
+        alone: position if only the analysis is queried: above or instead of the table.
+        follows: the section after which it appears without an empty line.
     """
 
     draw: Callable[[Screen], list[Text]]
@@ -67,12 +66,12 @@ class Section(Struct, frozen=True):
 
 
 def _nothing(_screen: Screen) -> list[Text]:
-    """Return no lines, because only `--full` shows the section."""
+    """Return no lines: only `--full` shows the section."""
     return []
 
 
 def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
-    """Return all sections in order, including those described in headers of analyses."""
+    """Return all sections in order, including those defined in SQL headers."""
     views = load_catalog().analyses.views("breakdown")
     result = {}
     for name in with_placed(sections):

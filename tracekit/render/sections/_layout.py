@@ -72,7 +72,7 @@ class Screen(Struct, frozen=True, dict=True):
         return len(self.data.get("run_phases") or ()) > 0 and len(self.data["timeline"]) == 1
 
     def of_work(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
-        """Return rows with work in steps, largest first, with their share of the work per step."""
+        """Return rows with work in steps, largest first, and their shares of the work per step."""
         (totals,) = self.rows("step_totals")
         work_ns = totals["step_work_ns"] or 1
         results = [
@@ -108,10 +108,8 @@ class Screen(Struct, frozen=True, dict=True):
         Args:
             title: title above the labels; plain text is bold.
             labels: row labels; the middle of long labels is omitted.
-            figures: columns, which are never truncated; a header wider than its column takes
-                several lines.
-            bars: returns one bar per row with the given width in cells; bars are omitted if there
-                is no space.
+            figures: columns, which are never truncated; wide headers take several lines.
+            bars: returns one bar per row with a width in cells; called only if there is space.
             after: text after the figures of each row, if it fits.
             below: text on a line below each row.
             styles: style of each row.
@@ -186,7 +184,7 @@ class Screen(Struct, frozen=True, dict=True):
         return [Text(line, style) for line in lines]
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
-        """Append to a line two spaces and as much of the text as fits."""
+        """Append two spaces and the text to a line, truncated at the width."""
         return line.append("  " + truncate(text, self.width - line.cell_len - 2), style=style)
 
     def joined(self, parts: Sequence[str], title: Text | None = None) -> list[Text]:
@@ -295,7 +293,7 @@ def per_step(title: str, screen: Screen) -> Text:
 
 
 def device_label(row: Row, *, is_only: bool = False) -> str:
-    """Return the label of a row's rank and device; a single device may have no known rank."""
+    """Return the label of a row's rank and device, without an unknown rank of a single device."""
     device = truncate(printable(str(row.get("device"))), _MAX_DEVICE)
     label = device if device == "cpu" else f"device {device}"
     rank = row.get("rank")

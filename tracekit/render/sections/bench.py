@@ -39,7 +39,7 @@ def _moved(
     curve: str,
     rates: Mapping[str, str],
 ) -> list[Text]:
-    """Return the fastest points with the latency of the smallest size, or all points and curves."""
+    """Return the fastest points and the latency of the smallest size, or all points and curves."""
     rows = screen.rows(analysis)
     labels = _labels(rows, kind)
     if not screen.full:
@@ -126,7 +126,7 @@ def _labels(
 
 
 def _interval(rows: Sequence[Row]) -> TextColumn:
-    """Return the distances from the median to the bounds of its 95 % interval, % of the median."""
+    """Return the distances of the 95 % bounds from the median, % of the median."""
     cells = [
         "" if row["interval_pct"] is None else f"−{row['below_pct']:.1f} +{row['above_pct']:.1f}"
         for row in rows
@@ -142,7 +142,7 @@ def _points(
     labels: Sequence[str],
     columns: Sequence[TextColumn],
 ) -> list[Text]:
-    """Return a line per point with label, figures, and reasons for missing figures."""
+    """Return a line per point: label, figures, and reasons for missing figures."""
     machines = dict.fromkeys(
         printable(row["device_name"] or row["device"] or "an unknown device") for row in rows
     )
@@ -158,9 +158,9 @@ def _drawn(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return a drawing of the curves that have several points, followed by an empty line.
+    """Return a drawing of the curves with several points, and an empty line.
 
-    Return [] if no curve has several points.
+    Without such curves, return [].
     """
     curves = [
         RateCurve(name, sorted(points), [points[size] for size in sorted(points)])

@@ -1,4 +1,4 @@
-"""Sections of comparisons: the difference of two runs with its causes, and runs over time."""
+"""Sections of comparisons: the difference between two runs and its causes, and runs over time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _interval(row: Row) -> str:
 
 
 def setup(screen: Screen) -> list[Text]:
-    """Return a line per difference in the setup: all important and some minor differences."""
+    """Return a line per difference in the setup: all that matter, and some of the others."""
     title = Text("Configuration differences", style="bold")
     if screen.full:
         return [title, *screen.table("comparison_setup")]
@@ -140,9 +140,9 @@ def _causes(effect: Row, screen: Screen) -> str:
 
 
 def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
-    """Return the difference of the unprofiled steps, if known, and of the recorded steps.
+    """Return the difference between unprofiled steps, if known, and between recorded steps.
 
-    The split below it refers to the recordings.
+    The split below refers to recorded steps.
     """
     recorded = _from_to_line([row[name] for name in ("base_ns", "new_ns", "delta_ns", "delta_pct")])
     style = _STYLES.get(row["verdict"], "dim")
@@ -167,7 +167,7 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
 
 
 def _by_median(row: Row, noise: Sequence[Row]) -> str:
-    """Return the difference of the medians if its sign differs from the means'."""
+    """Return the difference of the medians if its sign differs from that of the means."""
     if not noise or noise[0]["verdict"] not in _DECIDED:
         return ""
     median_pct = noise[0]["difference_pct"]
@@ -194,7 +194,7 @@ def _from_to_line(times: Sequence[Any]) -> Text:
 def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
     if row["run_basis"] == "estimated":
         return row["verdict"] or ""
-    # The decisive measure comes first if there are enough unprofiled steps.
+    # The first measure decides; it is unprofiled steps if there are enough.
     plain = [one for one in noise if one["measure"] == "unprofiled step"]
     return (
         _verdict(row, plain)
@@ -233,7 +233,7 @@ def _busy_time(noise: Sequence[Row]) -> list[Text]:
 
 
 def _sides(row: Row) -> str:
-    """Return the verdict of a measure, or the number of samples needed if there are too few."""
+    """Return the verdict of a measure, or the required number of samples if there are too few."""
     if row["verdict"] != "inconclusive" or row["needed_count"] is None:
         return row["verdict"] or ""
     counts = dict.fromkeys((row["base_count"], row["new_count"]))
@@ -313,7 +313,7 @@ def noise(screen: Screen) -> list[Text]:
 
 
 def _by_ranks(row: Row) -> str:
-    """Return the verdict, with a note if the ranks decide but the interval contains 0."""
+    """Return the verdict, with a note if only the rank test excludes 0, not the interval."""
     verdict, low, high = row["verdict"], row["low_pct"], row["high_pct"]
     is_open = low is not None and high is not None and low <= 0 <= high
     return f"{verdict} by ranks" if is_open and verdict in _DECIDED else verdict or ""
@@ -363,7 +363,7 @@ def _shown(
     whole_ns: int,
     indent: int = 0,
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the visible rows of the tree with labels, and one row for the rest of each node."""
+    """Yield the shown rows of the tree with labels, and one row per node for its other children."""
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
@@ -374,7 +374,7 @@ def _shown(
         name = LABELS.get(row["name"], row["name"]) if depth == 0 else row["name"]
         only = children.get(row["node"], ())
         while len(only) == 1:
-            # A node with one child is merged with it.
+            # A node with a single child is merged with the child.
             name = f"{name} · {only[0]['name']}"
             row = row | {"node": only[0]["node"], "depth": only[0]["depth"]}
             only = children.get(row["node"], ())
@@ -392,7 +392,7 @@ def _shown(
 
 
 def serving(screen: Screen) -> list[Text]:
-    """Return latencies, rates, and the steps of each phase with the reasons for differences."""
+    """Return latencies, rates, and steps by phase, with reasons for differences."""
     results = [name for name in _SERVING if screen.data.get(name)]
     if "comparison_batches" in results:
         results = [*_SERVING]
@@ -474,7 +474,7 @@ def history(screen: Screen) -> list[Text]:
 
 
 def change_sentence(row: Row) -> str:
-    """Return a sentence with the changed measure, the size of the change, and the first run."""
+    """Return a sentence: the measure, its change, and the first run with the new value."""
     measure = row["measure"]
     sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
     share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"

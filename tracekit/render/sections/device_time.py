@@ -32,7 +32,7 @@ MAX_PHASES = 5
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
-"""Maximum number of rows of a section; for modules, it depends on whether figures are per step."""
+"""Maximum number of rows of a section; for modules, with and without figures per step."""
 
 CAUSES = {
     "host_bound": "the CPU launches kernels late",
@@ -47,7 +47,7 @@ CAUSES = {
 }
 """Explanations of idle causes."""
 
-_CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
+_CPU_NOTE = "on a CPU, time includes the call and the backend's span; bandwidth refers to the span"
 
 _HOST = "red"
 _CAUSE_STYLES = {
@@ -177,7 +177,7 @@ def _outside(screen: Screen) -> list[Text]:
 def timeline(screen: Screen) -> list[Text]:
     """Return one bar per device; no lines for a single device with steps.
 
-    For many devices, return one bar of means per group of similar ranks, largest group first.
+    Many devices are shown as groups of similar ranks, largest first, with a bar of means each.
     """
     rows = screen.rows("timeline")
     if len(rows) == 1 and screen.has_steps and not screen.full:
@@ -211,7 +211,7 @@ def timeline(screen: Screen) -> list[Text]:
 
 
 def _unrecorded_replays(screen: Screen) -> list[Text]:
-    """Return a line if graph replays are missing in the file, so that idle time is unknown."""
+    """Return a line if idle time is unknown, because the file lacks graph replays."""
     rows = screen.rows("health")
     metric = "launches_without_work"
     meaning = next((row["meaning"] for row in rows if row["metric"] == metric), "")
@@ -241,7 +241,7 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     }
     row = idle_of_step(data)
     if row is None:
-        # On CPUs, profiling slows the work itself, so busy time is only known for the recording.
+        # On CPUs, profiling slows the work itself, so only the recorded busy time is known.
         runs = data["run"].to_dicts() if data.get("run") else []
         if runs and runs[0]["unprofiled_step_ns"]:
             result |= {"step_ns": runs[0]["unprofiled_step_ns"], "basis": "measured"}
@@ -275,8 +275,8 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     """Return the idle share of a step, recorded and unprofiled; None without steps.
 
-    The unprofiled step is the measured step of `run_idle`, or else the estimate of `unprofiled` (if
-    that analysis was run), with `idle_low_pct` and `idle_high_pct`.
+    Analysis `run_idle` has the measured unprofiled step. Otherwise, analysis `unprofiled`, if it
+    was run, has an estimate with `idle_low_pct` and `idle_high_pct`.
     """
     rows = data["run_idle"].to_dicts() if "run_idle" in data else []
     if rows and rows[0]["idle_pct"] is not None:
@@ -338,7 +338,7 @@ def phases(screen: Screen) -> list[Text]:
     if screen.has_steps and screen.is_on_gpu:
         titles[idle] = "profiled idle"
         note = _idle_outside_phases(screen)
-        # These also include the idle time of the first step before any GPU work is recorded.
+        # Includes idle time in the first step before the first GPU work.
         idles = {
             row["phase"]: {
                 "run_idle_ns": None if row["run_ns"] is None else row["run_ns"] - row["work_ns"],
@@ -380,7 +380,7 @@ class _Node(Struct):
 
 
 def modules(screen: Screen) -> list[Text]:
-    """Return the largest modules under their parents; the same module of all layers is one line."""
+    """Return the largest modules below their parents; equal modules of all layers share a line."""
     every = _flat(_tree(screen.rows("module_totals")))
     title = per_step("Modules", screen)
     if not has_modules(screen.data["module_totals"]):
@@ -409,7 +409,7 @@ def modules(screen: Screen) -> list[Text]:
 def _busy(
     screen: Screen, title: Text, labels: Sequence[str], rows: Sequence[Row], total: str, of: int
 ) -> list[Text]:
-    """Return busy time and its share: per step as a share of its work, or else of the window."""
+    """Return busy time with its share of the work in steps or, without steps, of the window."""
     share, base = "wall_pct", "% of window"
     if screen.has_steps:
         total, share, base = "step_wall_ns", "step_pct", "% of busy"
@@ -422,7 +422,7 @@ def _busy(
 
 
 def _roles(screen: Screen) -> list[Text]:
-    """Return the parts of the model, and the share of their time that is inferred.
+    """Return the parts of the model, and the inferred share of their time.
 
     Role RMSNorm, a name from the paper, covers all norms.
     """
@@ -450,7 +450,7 @@ def _tree(rows: Sequence[Row]) -> list[_Node]:
 
 
 def _flat(top: list[_Node]) -> list[tuple[str, int, Row]]:
-    """Return label, depth, and row, largest first; chains with equal times are one line."""
+    """Return label, depth, and row, largest first; chains with equal times share a line."""
     out = []
     # Use an explicit stack, because modules may be nested deeper than the recursion limit.
     waiting = [(node, "", 0) for node in _smallest_first(top)]
@@ -468,7 +468,7 @@ def _flat(top: list[_Node]) -> list[tuple[str, int, Row]]:
 
 
 def _smallest_first(nodes: list[_Node]) -> list[_Node]:
-    """Return modules in the order for a stack from which the largest is popped first."""
+    """Return modules sorted for a stack, from which the largest is popped first."""
     by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
     return by_size[::-1]
 
@@ -506,8 +506,8 @@ def _place(op: str | None, module: str | None, python: str | None) -> str:
 def communication(screen: Screen) -> list[Text]:
     """Return one line per class and group, longest first.
 
-    Bandwidths cover the collectives with known message size. Bus bandwidth is a dash unless the
-    sizes of all groups are known. On a CPU, the last line states what time and bandwidth refer to.
+    Bandwidths cover the collectives with known message size. Bus bandwidth is a dash unless all
+    group sizes are known. On a CPU, the last line explains time and bandwidth.
     """
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
@@ -543,10 +543,10 @@ def _collective(row: Row) -> str:
 
 
 def kernels(screen: Screen) -> list[Text]:
-    """Return the top kernels, each once, with the figures of the device on which it took longest.
+    """Return the top kernels, each once, with the figures of the device where it took longest.
 
-    The analysis lists the top kernels of every device. Sums over these lists would be incomplete
-    for kernels that are in the list of only some devices, but the maximum is exact.
+    The analysis lists the top kernels of every device. Sums over these lists could be incomplete,
+    but the maximum is exact.
     """
     if screen.has_steps:
         return []

@@ -38,7 +38,7 @@ _PARTS = {
 
 
 def ranks(screen: Screen) -> list[Text]:
-    """Return the distribution of each part and a strip if there are too many ranks to list."""
+    """Return the distribution of each part, with a strip if there are too many ranks to list."""
     if len(screen.data.get("rank_summary") or ()) <= MAX_DEVICES:
         return []
     if screen.full:
@@ -89,7 +89,7 @@ def _strips(rows: Sequence[Row], screen: Screen) -> list[Text]:
 
 
 def stragglers(screen: Screen) -> list[Text]:
-    """Return a line per outlier, and a line on the rank that others wait for most, if any."""
+    """Return a line per outlier, and a line on the rank for which others wait most, if any."""
     data = screen.data
     if not {"stragglers", "waits", "rank_summary"} <= data.keys():
         return []
@@ -102,7 +102,7 @@ def stragglers(screen: Screen) -> list[Text]:
             *(line for name in results for line in screen.table(name)),
         ]
     rows = screen.rows("stragglers")
-    # With few ranks, outliers cannot be determined.
+    # Outliers cannot be determined with few ranks.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
     if rows:
         out = [
@@ -186,8 +186,7 @@ def parallel_groups(screen: Screen) -> list[Text]:
 
 
 def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
-    # Files always list the world group, and list it several times if the program creates equal
-    # groups.
+    # Files list the world group, several times if the program creates equal groups.
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []

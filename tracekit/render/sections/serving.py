@@ -95,7 +95,7 @@ def latency_cdf(screen: Screen) -> list[Text]:
 
 
 def serving_window(screen: Screen) -> list[Text]:
-    """Return a line per device with a steady state: its steps, batch sizes, and speed."""
+    """Return a line per device with its steady state: steps, batch sizes, and speed."""
     rows = [row for row in screen.rows("serving_window") if row["reason"] is None]
     out = []
     for row in rows[:MAX_DEVICES]:
@@ -125,7 +125,7 @@ def _steady_state(row: Row) -> str:
 
 
 def serving_modules(screen: Screen) -> list[Text]:
-    """Return the kinds of work per phase over all devices, longest first."""
+    """Return the kinds of work by phase over all devices, longest first."""
     phases: dict[str, list[dict[str, Any]]] = {}
     for row in screen.rows("serving_module_totals"):
         phases.setdefault(row["phase"], []).append(row)

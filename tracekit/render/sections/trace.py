@@ -45,7 +45,7 @@ def run(screen: Screen) -> list[Text]:
         if row["outcome"] != "ok":
             ending = f"{row['outcome']}: {printable(row['reason'] or 'unknown reason')}"
             out.append(screen.line(ending, "yellow"))
-        # Show all notes completely, because each may change the meaning of the figures above.
+        # Show all notes completely, because they may change the meaning of the figures above.
         for note in row["notes"] or ():
             text = f"note: {printable(note)}"
             wrapped = textwrap.wrap(text, max(width, 20), subsequent_indent="  ")
@@ -155,7 +155,7 @@ def _spans(numbers: Sequence[int]) -> str:
 
 
 def _devices(rows: Sequence[Row]) -> str:
-    """Return the devices by product name, or the kind of accelerator if the file has no name."""
+    """Return the devices by product name, or by kind of accelerator if the file has no name."""
     names: Counter[str] = Counter()
     seen: set[tuple[int, str]] = set()
     for row in rows:
@@ -270,7 +270,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def problems(health: Result) -> Result:
-    """Return the checks that did not pass, warnings first; omit the rank if there is one file."""
+    """Return the checks that did not pass, warnings first; without the rank of a single file."""
     is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
         tuple(row.values())
@@ -297,7 +297,7 @@ def _severity(severity: str) -> int:
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
-    """Return one string per metric, combined for all ranks that report it."""
+    """Return one string per metric, for all ranks that report it."""
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
