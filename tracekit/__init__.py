@@ -7,9 +7,9 @@
 
 Public names are loaded on first use, so importing the package is fast and loads no library.
 
-Under `tracekit collect`, the recorder is loaded before the program runs, and its modules are hidden
-(`collectors/loop/hidden_modules.py`). If the program imports this package, they become visible
-again, so that no module is loaded twice.
+Under `tracekit collect`, the recorder is loaded before the program runs and removed from
+`sys.modules` (`collectors/loop/hidden_modules.py`). If the program imports this package, its
+modules are restored, so that none is loaded twice.
 
 PYTEST_DONT_REWRITE: without this marker, pytest would rewrite the asserts of the entire package
 when it loads tracekit's plugin, and warn if the package was imported earlier.
@@ -62,7 +62,7 @@ _HOME_OF = {
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
     "step": "tracekit.collectors.loop.bootstrap",
-    # Functions that show results in print() and notebooks. They are listed here, because lower
+    # Functions that format results for print() and notebooks. They are listed here because lower
     # layers must not import render.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",

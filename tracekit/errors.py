@@ -1,6 +1,6 @@
 """Exceptions for all failures that are not bugs.
 
-Each class defines an exit code of the command line, so exit codes and exception types correspond.
+Each class has its own exit code of the command line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ given_stores: list[str] = []
 
 
 def failed_on_given_store(error: Exception) -> str:
-    """Return a message if the rows of a user's store may have caused the error, else ""."""
+    """Return a message if the rows of an opened store may have caused the error, else ""."""
     why = f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
     return f"{given_stores[-1]}: its rows cannot be analyzed ({why})" if given_stores else ""
 

@@ -38,12 +38,12 @@ class EventColumn(Struct, frozen=True):
 
 
 class Kind(Struct, frozen=True):
-    """A kind of event, with its own view of table record. Kind left_out is for excluded records.
+    """A kind of event, with its own view of table record. Kind left_out has excluded records.
 
     Attributes:
         name: name of the kind and its view.
         phases: letters of the phases (``ph``) of its events.
-        event_name: required name of the event, or None: any name, unless another kind requires it.
+        event_name: the required event name. None accepts all names that no other kind requires.
     """
 
     name: str
@@ -73,13 +73,13 @@ BEGIN_PHASES = "Bb"
 """Phases of events that begin a span; another event ends it."""
 
 MAX_TIME_US = 4 * 10**15
-"""Latest time, µs: a start plus a duration must fit into 64 bits of ns."""
+"""Latest time, µs, so that a start plus a duration fits into 64 bits of ns."""
 
 MIN_TIME_US = -4 * 10**14
-"""Earliest time, µs: twice the length of any window must fit into 64 bits of ns."""
+"""Earliest time, µs, so that twice the length of any window fits into 64 bits of ns."""
 
 MAX_DUR_US = 10**12
-"""Longest duration, µs (11 days): sums of thousands must fit into 64 bits of ns."""
+"""Longest duration, µs (11 days), so that sums of thousands fit into 64 bits of ns."""
 
 _FORMAT = "the format"
 _KINETO = "Kineto, in old traces (2021)"

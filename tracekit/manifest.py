@@ -31,7 +31,7 @@ FILE_NAME = "run.json"
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
 _MAX_ITEMS = 100_000
 SCHEMA_VERSION = 3
-"""Version of the format, which increases when the meaning of a member changes. Later versions are
+"""Version of the format, increased when a member changes its meaning. Later versions are
 rejected."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
@@ -39,24 +39,23 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
 - `ok`: the run finished.
-- `incomplete`: in serving, some requests were answered, and others failed, the engine ended or was
-  lost, or the run was interrupted. Figures refer to the answered part: `load.ok_count` of
-  `load.request_count` requests, until `load.lost_ns` if the engine was lost. Microbenchmarks were
-  interrupted, and finished measurements are kept.
+- `incomplete`: only some requests were answered (others failed, the engine ended, or the run was
+interrupted), or microbenchmarks were interrupted. Figures cover `load.ok_count` of
+`load.request_count` requests, until `load.lost_ns` if the engine was lost.
 - `oom`: it ran out of memory.
-- `failed`: any other failure. A user's program that fails after it was recorded keeps its figures
-  and its trace; otherwise, it has no figures, or only figures of the finished steps.
+- `failed`: any other failure. If a user's program fails after recording, the run has its figures
+and its trace. Otherwise, it has at most figures of the finished steps.
 """
 
-# The outcome of a job is the first outcome in this order that any of its fragments has.
+# The outcome of a job is the first one in this order that a fragment has.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
 class Model(Struct):
     """The model that ran.
 
-    `parameter_count` counts each parameter of the complete model once, whether sharded or packed.
-    `config` is the configuration from the framework.
+    `parameter_count` counts each parameter of the complete model once, including sharded and packed
+    ones. `config` is the configuration from the framework.
     """
 
     name: str
@@ -89,9 +88,9 @@ class Steps(Struct):
 class Repeat(Struct):
     """One repeat of the measured steps, without profiler or hooks.
 
-    `step_ns` are the step times of rank 0, each until the end of its device work. `tokens_per_s`
-    is the number of tokens of all ranks divided by the wall time of the slowest rank, or None
-    without known tokens.
+    `step_ns` are the step times of rank 0, each until the end of its device work. `tokens_per_s` is
+    the number of tokens of all ranks divided by the wall time of the slowest rank; None if tokens
+    are unknown.
     """
 
     tokens_per_s: float | None
@@ -112,17 +111,17 @@ class RankMemory(Struct):
 class Overhead(Struct):
     """Cost of ranges and profiling: median times of steps on rank 0, ns.
 
-    All steps have the same optimizers. If the unprofiled steps before and after the profile differ,
-    those after it are used. If no two steps are alike, all attributes are None. Up to version 2 of
-    the manifest, times are means, and steps with ranges include the first one.
+    All compared steps run the same optimizers. If unprofiled steps before and after the profile
+    differ, those after it are used. If no two kinds of steps are comparable, all attributes are
+    None. In version 2 and earlier, times are means, and steps with ranges include the first one.
 
     Attributes:
         plain_step_ns: unprofiled steps without ranges.
         plain_step_low_ns: their 10th percentile.
         plain_step_high_ns: their 90th percentile.
         plain_after_count: number of them after the profile; the others came before it.
-        plain_phase_ns: medians of their phases without inner phases, by device events or, on a CPU,
-            by the host clock. Empty if phases are unknown without ranges.
+        plain_phase_ns: median times of their phases without inner phases, by device events or, on a
+        CPU, by the host clock. Empty if phases are known only from ranges.
         ranges_step_ns: unprofiled steps with ranges, except the first one.
         profiled_step_ns: profiled steps.
         light_step_ns: steps with a profile of device work and its launches only; None on a CPU.
@@ -182,9 +181,9 @@ class Load(Struct):
     """The load of a serving run and its outcome.
 
     `arrival` is `burst`, `poisson:RATE`, or `constant:RATE` (requests/s). Times in `requests.jsonl`
-    count from `start_unix_ns`. On the same clock, `window_start_ns` and `window_end_ns` bound the
-    profiled window, and `lost_ns` is the time when the engine was lost or the load was stopped;
-    None if the load was completed.
+    count from `start_unix_ns`. On this clock, `window_start_ns` and `window_end_ns` bound the
+    profiled window. `lost_ns` is the time at which the engine was lost or the load stopped; None
+    for a complete load.
     """
 
     request_count: int
@@ -211,8 +210,8 @@ class Manifest(Struct):
 
     `opt` is the canonical form of `--opt`. `reason` explains an outcome other than `ok`.
     `tokens_per_s_*` summarize the repeats (`std` is the sample standard deviation, None for one
-    repeat). `traces` are file names in the folder, by rank. `extra` has data of the engine without
-    a column.
+    repeat). `traces` are file names in the folder, by rank. `extra` has engine data without a
+    column.
 
     `light_traces` record additional steps: kernels, copies, and their launches, without ops,
     ranges, and shapes. Their member `tracekit_step_bounds_unix_ns` has the start and end of each
@@ -220,8 +219,8 @@ class Manifest(Struct):
 
     A user's program (stage `custom`) also has `exit_code` (128 + n for signal n) and
     `gradient_accumulation`, the number of backward passes per step. Its job may have several
-    folders, one per node or launcher, with the same `job_id`; `ranks` lists the ranks in each.
-    `join_fragments` merges these fragments.
+    folders with the same `job_id`, one per node or launcher; `ranks` lists the ranks in each.
+    `join_fragments` merges them.
     """
 
     run_id: str
@@ -262,7 +261,7 @@ class Manifest(Struct):
 
 def to_json(manifest: Manifest) -> str:
     """Return a manifest as indented JSON with a final newline, without secrets."""
-    # Imported here, because reading manifests does not need it.
+    # Imported late, because reading manifests does not need it.
     from tracekit.redaction import mask_json, mask_words
 
     members = mask_json(msgspec.to_builtins(manifest))
@@ -271,7 +270,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write(manifest: Manifest, folder: Path) -> Path:
-    """Write `run.json` into a run folder that is not complete yet, and return its path.
+    """Write `run.json` into an incomplete run folder, and return its path.
 
     Raises:
         OSError: the folder cannot be written.
@@ -284,10 +283,10 @@ def write(manifest: Manifest, folder: Path) -> Path:
 def tokens_per_s(run: Manifest) -> float | None:
     """Return the throughput of the timed steps of a recorded program.
 
-    Data-parallel ranks process different tokens, but the ranks of a tensor-parallel group process
-    the same tokens. So the result is the mean over ranks with tokens, times the data-parallel size,
-    divided by the time of the slowest rank. It covers all ranks, even if only some were recorded.
-    If the data-parallel size is unknown, it is the throughput of one rank.
+    The ranks of a tensor-parallel group process the same tokens. So the result is the mean over
+    ranks with tokens, times the data-parallel size, divided by the time of the slowest rank. It
+    covers all ranks, even if only some are recorded. If the data-parallel size is unknown, it is
+    the throughput of one rank.
 
     Returns:
         Tokens/s, or None without known tokens.
@@ -374,7 +373,7 @@ def read(path: Place) -> Manifest:
         TraceError: the file is missing, is not JSON, has a later version, or a member has a wrong
             type or a negative amount.
     """
-    # Imported here, because recorded programs load this module, and may have their own msgspec.py.
+    # Imported late, because recorded programs load this module and may have their own msgspec.py.
     import msgspec
 
     try:

@@ -160,8 +160,8 @@ def _calls(
 ) -> Generator[int, Any, None]:
     """Call a function with each value that is sent; yield 1, or 0 if it raised.
 
-    In a generator, the `try` block is already active when Ctrl-C can arrive. Ctrl-C could interrupt
-    a plain function before it enters the block.
+    In a generator, the `try` block is already active when Ctrl-C arrives. In a function, Ctrl-C
+    could arrive before the block.
     """
     is_done = 1
     while True:
@@ -179,10 +179,9 @@ class EventColumns:
     """Columns of events, one row per event in file order.
 
     Args:
-        columns: for each column its name, DuckDB type, source (member, argument, or reader), keys
-            in the file, and the number that means NULL, or None.
-        kinds: for each kind of event its name, phases, and the event name that it requires, or
-            None.
+        columns: name, DuckDB type, source (member, argument, or reader), keys in the file, and the
+        number that means NULL, or None, of each column.
+        kinds: name, phases, and required event name, or None, of each kind of event.
         bounds: earliest and latest start, and longest duration, in µs.
 
     Raises:
@@ -305,8 +304,8 @@ class EventColumns:
 
         Args:
             next_array: returns the next array, or None at the end. It is called from any thread.
-                Each array can be read once. An exception that it raises is raised again when the
-                `with` block ends.
+                Each array can be read once. Its exceptions are raised again when the `with` block
+                ends.
         """
         library = _library()
 
@@ -336,11 +335,11 @@ def _check(status: int) -> None:
 
 
 class Answers:
-    """A Python function that a sweep calls for decisions, and its arguments.
+    """A Python callback that makes decisions for a sweep, and its arguments.
 
     Args:
-        answer: takes the number of the question. Calls come from any thread, one at a time.
-        numbers: the arguments of a question, which `answer` replaces with its results.
+        answer: takes the number of the callback. Calls come from any thread, one at a time.
+        numbers: the arguments, which `answer` replaces with its results.
         flags: 16 bits per kind of row, as the sweep defines them.
     """
 

@@ -52,9 +52,9 @@ def tune_for_traces() -> None:
 
     Only commands that own the process call this: a measured workload must keep its own settings.
     """
-    # Reading creates millions of objects, but few reference cycles, so collect cycles rarely.
+    # Collect garbage rarely, because reading creates millions of objects, but few cycles.
     gc.set_threshold(200_000, 50, 50)
-    # The thread that reads ahead needs the GIL often and briefly, between long calls into C code.
+    # The thread that reads ahead needs the GIL often, but only between long calls into C code.
     sys.setswitchinterval(0.0001)
 
 
@@ -84,8 +84,8 @@ def open(
         rules: a rules file, which the classifier applies before the built-in rules.
         peak_rates: measured peak rates of devices: a run folder of ``tracekit bench``, or its
             ``benchmarks.jsonl``. The default is the run folder of the trace.
-        capture: traces that recorded the capture of CUDA graphs which this trace replays. They
-            give replayed kernels their op, shapes, and module.
+        capture: traces of the capture of CUDA graphs that this trace replays. They provide the op,
+        shapes, and module of replayed kernels.
         queries: folders with SQL files of your own, in addition to those in the configuration. The
             default is the environment variable TRACEKIT_QUERIES.
         unsafe: whether SQL may access files, the network, and DuckDB's settings.
@@ -123,8 +123,7 @@ class OpenRequest(Struct, frozen=True):
         reads_traces: whether to read traces in addition to manifests, requests, and
             microbenchmarks.
         ranks_progress: called whenever some of many ranks have been read.
-        for_breakdown: whether the caller shows a breakdown, so that a new store in the cache
-            includes the rows of its analyses.
+        for_breakdown: whether a new store in the cache includes the rows of a breakdown.
     """
 
     paths: Sequence[str | Place]
@@ -152,7 +151,7 @@ def open_request(request: OpenRequest) -> Trace:
     folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    # Report errors in this file before reading the trace, which can take a long time.
+    # Report errors in this file before reading the trace, which can be slow.
     peak_rates = () if request.peak_rates is None else points_of(request.peak_rates)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
@@ -177,8 +176,7 @@ def open_request(request: OpenRequest) -> Trace:
     if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
-        # Check the file before using the cache, because a missing file does not change the cache
-        # key.
+        # Check the file first, because a missing file does not change the cache key.
         check_rules(request.rules)
     # If there are only manifests, reading them is faster than writing them to a store.
     is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)
@@ -278,7 +276,7 @@ def _open_given_store(
     limit_s = 0.0
 
     def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
-        """Check the store now: at this point, any DuckDB error means that it is damaged."""
+        """Check the store. At this point, any DuckDB error means that it is damaged."""
         nonlocal limit_s
         check_catalogue(opened, path)
         if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
@@ -305,7 +303,7 @@ def _open_ranks(
     *,
     is_cached: bool,
 ) -> OpenStore | None:
-    """Open the traces of many ranks. Return None if they are few, or not files."""
+    """Open the traces of many ranks; return None for few ranks, or if they are not files."""
     if len(sources.traces) < 2 and request.engine is None:
         return None
     from tracekit.engine.choice import EngineChoice, are_many
@@ -362,7 +360,7 @@ FROM timed
 
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn about traces whose times do not overlap, because they may be from different runs."""
+    """Warn about traces without overlapping times, because they may be from different runs."""
     row = connection.execute(_OTHER_TIMES).fetchone()
     if row and row[0]:
         _log.warning(
@@ -415,7 +413,7 @@ def _open_temporary(
                     relations.make_store()
                 else:
                     relations.make(needed)
-        # Lock the connection only now, because creating the relations reads files and sets limits.
+        # Lock the connection only now, because creating relations reads files and sets limits.
         if needed is None and not request.is_unsafe:
             connections.lock(build.connection)
 
@@ -479,7 +477,7 @@ def _open_cached(
         try:
             connection = open_it(resources)
         except StoreError:
-            # Create the store again from the trace, which still exists.
+            # The trace still exists, so create the store again.
             connection = make_again(resources)
     else:
         make_it()
@@ -488,7 +486,7 @@ def _open_cached(
 
 
 def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
-    """Return the analyses of a breakdown whose rows a cached store can include.
+    """Return the analyses of a breakdown whose rows a cached store may include.
 
     Analyses that depend on peak rates of devices are excluded, because the rates may change.
     """
@@ -520,7 +518,7 @@ def _cached_path(sources: Sources, digest: str) -> Path:
 
 
 def _are_files(sources: Sources) -> bool:
-    """Return whether every source is a file that can be read again (not a pipe) and identified."""
+    """Return whether every source is a file that can be identified and read again (not a pipe)."""
     return all(
         file.is_file() if isinstance(file, Path) else file.identity() is not None
         for file in sources.files
@@ -543,7 +541,7 @@ def ingest(
         output: path of the store.
         force: whether to replace an existing file.
         rules: a rules file, which the classifier applies before the built-in rules.
-        capture: traces that recorded the capture of CUDA graphs which these traces replay.
+        capture: traces of the capture of CUDA graphs that these traces replay.
         progress: called periodically, on another thread, while a trace is read.
 
     Returns:
@@ -633,7 +631,7 @@ def _filled(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations | None:
-    """Fill the input tables of a store. `begun` is the started reader of the first trace, if any.
+    """Fill the input tables of a store. `begun` is the running reader of the first trace, if any.
 
     Returns:
         The object that creates the other relations, or None if there are no traces.
@@ -666,8 +664,8 @@ def _fill_traces(
 
     connection = build.connection
     text_bytes = sum(map(usual_text_bytes, sources.traces))
-    # DuckDB inserts a block on one thread while another thread reads the next block. More threads
-    # would only use more memory.
+    # One thread inserts a block while another reads the next. More threads would only use more
+    # memory.
     connection.execute("SET threads = 1")
     if rules is not None:
         create_rule_tables(connection, rules)
@@ -694,7 +692,7 @@ def _fill_traces(
     if sources.captures:
         from tracekit.analysis.plausibility import judge_records
 
-        # Check records before loading captures, which are from another recording.
+        # Check records before loading captures, which come from another recording.
         judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture

@@ -54,7 +54,7 @@ KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
 
 
 class TimePart(NamedTuple):
-    """One part of a device window: its name in SQL and in columns, its kind, label, and glyph."""
+    """One part of a device window: name in SQL and columns, kind, label, and glyph."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ def classes(names: Sequence[str]) -> dict[str, Colour]:
     """Return the colors of kernel classes, which are the same in every output.
 
     The built-in rules define the colors. A class that only the user's rules define has the color of
-    its kind (communication, copies), or else a color derived from its name.
+    its kind (communication or copies) or a color derived from its name.
     """
     known = _classes()
     result = {}

@@ -1,8 +1,8 @@
 """Removes keys and passwords from stored and displayed text.
 
-There are two methods. By form: the value in `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
-`Authorization: Bearer X`, or `https://user:X@host` is removed regardless of its length. By value:
-secrets from arguments or the environment are removed from any text, such as a server log.
+There are two methods. By form: X is removed from `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
+`Authorization: Bearer X`, and `https://user:X@host`, at any length. By value: secrets from
+arguments or the environment are removed from any text, such as a server log.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _VALUE = (
     r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
 )
 _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
-# `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. The value
-# is matched by a lookahead, because it may be the next name (`http://host/?api_key=X`).
+# `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. A
+# lookahead matches the value, because it may contain the next name (`http://host/?api_key=X`).
 _PAIR = (
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
     rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
@@ -207,8 +207,7 @@ class Redactor:
         """Copy a file block by block, without the secrets."""
         rest = b""
         while block := source.read(_BLOCK_BYTES):
-            # Search the end of each block again with the next block, because a secret may span
-            # both.
+            # Search the end of a block again with the next block, because a secret may span both.
             data = self.clean_bytes(rest + block)
             keep = max(len(data) - self.longest_bytes, 0)
             target.write(data[:keep])

@@ -39,9 +39,8 @@ class Column(Struct, frozen=True):
 class Table(Struct, frozen=True):
     """One ingested table: the meaning of a row, and its columns in order.
 
-    If `view_name` is set, the table is a view of the rows of `record` with that `view_name`. Each
-    column is computed by its expression in `sources`, or else taken from the column of the same
-    name.
+    If `view_name` is set, the table is a view of the rows of `record` with that `view_name`. A
+    column is an expression in `sources`, or else the column of `record` with its name.
     """
 
     name: str
@@ -63,9 +62,8 @@ class Table(Struct, frozen=True):
                 f"CREATE VIEW {self.name} AS SELECT {picked} FROM record "
                 f"WHERE view_name = '{self.view_name}'"
             )
-        # zstd halves the size of the store, and is faster to write than DuckDB's default for JSON.
-        # Column extra is excluded: it is nearly always NULL, and zstd would use half a MB per row
-        # group for it.
+        # zstd halves the size of the store, and is faster than DuckDB's default for JSON. Column
+        # extra is excluded, because zstd takes half a MB per row group even for NULLs.
         zstd = " USING COMPRESSION zstd"
         columns = ", ".join(
             f'"{column.name}" {column.type}'
@@ -138,7 +136,11 @@ RUN_TABLES: tuple[Table, ...] = (
         ("repeat_count", "INTEGER", "planned repeats"),
         ("profiled_step_count", "INTEGER", "profiled steps"),
         ("tokens_per_s_mean", "DOUBLE", "tokens/s of all ranks, mean of the repeats"),
-        ("tokens_per_s_std", "DOUBLE", "sample standard deviation of that; NULL for one repeat"),
+        (
+            "tokens_per_s_std",
+            "DOUBLE",
+            "sample standard deviation of tokens/s; NULL for one repeat",
+        ),
         ("peak_device_allocated_bytes", "BIGINT", "peak allocated memory of any rank, bytes"),
         ("peak_device_reserved_bytes", "BIGINT", "peak reserved memory of any rank, bytes"),
         ("peak_host_bytes", "BIGINT", "peak host memory of any rank, bytes"),
@@ -182,7 +184,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("load_prompt_source", "VARCHAR", "source of prompt lengths"),
         ("load_window_start_ns", "BIGINT", "start of the profiled window in the load, ns"),
         ("load_window_end_ns", "BIGINT", "end of the profiled window in the load, ns"),
-        ("load_profile_note", "VARCHAR", "note on the profile"),
+        ("load_profile_note", "VARCHAR", "note on the profile, such as why there is none"),
         (
             "load_lost_ns",
             "BIGINT",
@@ -267,7 +269,7 @@ RUN_TABLES: tuple[Table, ...] = (
         (
             "message_bytes",
             "BIGINT",
-            "bytes copied; for a collective the data of one rank (output of an all-gather)",
+            "bytes copied; for a collective, the data of one rank (for all-gather, its output)",
         ),
         ("group_size", "INTEGER", "ranks of a collective"),
         ("backend", "VARCHAR", "backend of a collective: nccl or gloo"),
@@ -353,7 +355,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("world_size", "INTEGER", "number of ranks of the job"),
         ("backend", "VARCHAR", "communication backend of the job"),
-        ("base_time_ns", "BIGINT", "offset of ts_ns to ns since the epoch; 0 if absent"),
+        ("base_time_ns", "BIGINT", "add it to ts_ns for ns since the epoch; 0 if absent"),
         ("display_time_unit", "VARCHAR", "as in the file; does not change the values"),
         ("trace_uuid", "VARCHAR", "id of the trace from the profiler"),
         ("host_name", "VARCHAR", "host name of the process"),
@@ -384,7 +386,7 @@ TABLES: tuple[Table, ...] = (
         ("repaired_count", "BIGINT", "rows of table repaired"),
         ("unpaired_count", "BIGINT", "rows of table unpaired"),
         ("is_truncated", "BOOLEAN", "the file ends before the trace does"),
-        ("truncation_reason", "VARCHAR", "evidence for that"),
+        ("truncation_reason", "VARCHAR", "evidence for the truncation"),
         ("first_ts_ns", "BIGINT", "earliest start of a complete event, ns"),
         ("last_end_ns", "BIGINT", "latest end of a complete event, ns"),
         ("metadata", "JSON", "all members of the trace object except its events"),

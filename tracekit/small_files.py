@@ -1,7 +1,7 @@
 """Safe reading of small files: project files, rules, baselines, and manifests.
 
-These files are untrusted. A file must be a regular file of limited size. It is parsed in linear
-time into values of limited depth. Errors in its content raise `ValueError`.
+These files are untrusted. Only regular files of limited size are read. They are parsed in linear
+time into values of limited depth. Invalid content raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_TOML_BYTES = 256 * KB
 _MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 20, 4_000_000
 _MAX_NUMBER = 1e100  # Squares of larger numbers can exceed a float.
 
-# Strings and comments of TOML, in which dots do not separate key parts. Matches in linear time.
+# TOML strings and comments, in which dots do not separate key parts. Matches in linear time.
 _TOML_TEXT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}' + r"|'''(?:[^']++|'(?!''))*+'{0,5}"
     r'|"(?:[^"\\\n]++|\\.)*+"?' + r"|'[^'\n]*+'?|\#[^\n]*+",

@@ -1,8 +1,7 @@
 """Formats values as SQL text.
 
-When a value is bound to a statement, DuckDB's Python binding imports numpy and pandas if they are
-installed, which takes longer than most of our statements. So most values are written into the text
-of statements. Only this module does so.
+If values are bound to a statement, DuckDB imports numpy and pandas if installed, which takes longer
+than most statements. So most values are written into the SQL text, only by this module.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
 
 
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
-    """Return a SELECT statement with rows as literals, or many rows as a JSON list per column.
+    """Return a SELECT statement with rows as literals; many rows become a JSON list per column.
 
     DuckDB parses a JSON string faster than hundreds of literals, and a list per column faster than
     an object per row.

@@ -45,10 +45,10 @@ class OpenStore(Struct):
     Attributes:
         connection: a connection to the store.
         path: the file of the store, or None if the store is in memory.
-        renew: recreates a damaged cached store and opens it.
+        renew: recreates and opens a damaged cached store.
         missing: path and reason of each trace that could not be read.
-        derive: creates the named tables and views of an incomplete store, or all missing ones if
-            its argument is None.
+        derive: creates the named tables and views of an incomplete store; all missing ones for
+        None.
         answer: returns the rows of analyses of an incomplete store without storing them.
     """
 
@@ -97,7 +97,7 @@ class Trace:
         self._query_folders = query_folders
         self._library: Library | None = None
         self._is_closed = False
-        # The session has one table for the edges of a prediction, so only one run is replayed.
+        # The session has one table of graph edges, so only one run is replayed.
         self._predictors: dict[bool, Predictor] = {}
 
     @property
@@ -136,7 +136,7 @@ class Trace:
         return self._store.connection
 
     def _require_open(self) -> None:
-        """Raise if the store is closed; load the measured peak rates of devices once."""
+        """Raise an error if the store is closed; load the measured peak rates of devices once."""
         if self._is_closed:
             raise StoreError(
                 "the trace is closed", hint="query before close(), inside its with block"
@@ -185,7 +185,7 @@ class Trace:
         return self._ask(lambda: self._query(name, params))
 
     def assume_peaks(self, device: str | None = None, **peaks: float) -> None:
-        """Use given peak rates of the device for utilization. Results state that they were given.
+        """Use given peak rates of the device for utilization. Results name them as the source.
 
         Args:
             device: a device of queries/rules/devices.toml, instead of the one in the traces.
@@ -200,7 +200,7 @@ class Trace:
         insert_peaks(self.connection, device, peaks)
         self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
-        # A recreated store would lack the given peak rates.
+        # A recreated store would lack these peak rates.
         self._store.renew = None
 
     def assume_unprofiled_step(self, step_ns: int) -> None:
@@ -218,7 +218,7 @@ class Trace:
         if step_ns <= 0:
             raise UsageError("an unprofiled step must take more than 0 ns")
         self._predictors.clear()
-        # A cached store has rows that depend on the estimate; hide them.
+        # Hide cached rows that depend on the estimate.
         look_in_session_first(self.connection)
         Relations(self.connection).give("measured_step", [(step_ns, None, None, "given")])
 
@@ -468,7 +468,7 @@ class Trace:
             self._check_scope(spec)
         self._require_open()
         answers: dict[str, Answer] = {}
-        # In a complete store, each analysis itself creates missing relations and reports failures.
+        # In a complete store, analyses create missing relations and report failures themselves.
         if self._store.answer is not None:
             answers = self._store.answer(
                 one
@@ -496,7 +496,7 @@ class Trace:
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.scopes import several
 
-        # Traces belong to one run; the fragments of a job count as one run.
+        # Traces belong to one run, with the fragments of a job as one run.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()

@@ -122,8 +122,8 @@ def format_scaled(value: int | float, factor: int, decimals: int) -> str:
 def ms_decimals(values_ns: Iterable[int | float]) -> int:
     """Return the number of decimals for a column of times in milliseconds.
 
-    The default is three (microseconds). If all values are below 1 ms and not all are whole
-    microseconds, there are four to six decimals. If a value is at least 100 s, there is one.
+    The default is three (microseconds). Values below 1 ms that are not all whole microseconds get
+    four to six decimals. If a value is at least 100 s, all get one.
     """
     sizes = [abs(value) for value in values_ns]
     largest = max(sizes, default=0)

@@ -1,7 +1,7 @@
-"""The parts of the protocol buffers wire format that Perfetto traces and XSpaces need.
+"""The parts of the protocol buffers wire format that Perfetto traces and XSpaces use.
 
-Source: "Encoding" (protobuf.dev). This module is several times as fast as the classes of the
-protobuf package; tests compare the two.
+Source: "Encoding" (protobuf.dev). This module is several times as fast as the protobuf package;
+tests compare the two.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def bytes_field(field: int, data: bytes) -> bytes:
 def text_field(field: int, text: str) -> bytes:
     """Return a text field.
 
-    Lone surrogates, which UTF-8 does not allow, become question marks. NULs, at which Perfetto's
-    engine would truncate the text, become the symbol for NUL.
+    Lone surrogates, which are not valid UTF-8, become question marks. NULs, which would truncate
+    text in Perfetto's engine, become the symbol for NUL.
     """
     return bytes_field(field, text.replace("\0", "\u2400").encode("utf-8", "replace"))
 

@@ -1,4 +1,4 @@
-"""The output file of an export: written completely or not at all, with a maximum size."""
+"""Atomic writer of an export's output file, with a maximum size."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ class Bounded:
 def written_atomically(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
     """Yield a writer for a file, which appears only if the block ends without an error."""
     if path == STDOUT:
-        # This is file content rather than text for a reader, so bypass the wrapper that escapes
-        # CI commands on stdout.
+        # Bypass the wrapper of stdout that escapes CI commands, because this is file content.
         stdout = getattr(sys.stdout, "stream", sys.stdout).buffer
         yield Bounded(stdout.write, max_bytes)
         stdout.flush()

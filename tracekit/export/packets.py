@@ -4,11 +4,11 @@ The format: protos/perfetto/trace of Perfetto, messages TracePacket, TrackDescri
 DebugAnnotation, and InternedData; the numbers below are their field numbers.
 
 Times of a slice are exact in ns. A slice has one packet for its begin and one for its end. Packets
-with the same time are in display order, so that slices of zero length stay in place. Names are
-written once and then referenced by number.
+with the same time are in display order, which keeps slices of zero length in place. Names are
+interned: written once, and then referenced by number.
 
-The slices of a Perfetto track are nested or sequential. If slices partially overlap, such as
-concurrent kernels of one stream, the track gets additional lanes.
+The slices of a Perfetto track are nested or sequential. Slices that partially overlap, such as
+concurrent kernels of one stream, are on additional lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracekit.wire import (
 )
 
 _MAX_INTERNED = 200_000
-"""Maximum number of interned names, which limits memory; other names are repeated per slice."""
+"""Maximum number of interned names, to limit memory; other names are repeated per slice."""
 
 _EXPLICIT_ORDER = 3
 _MERGE_BY_KEY = 3
@@ -55,7 +55,7 @@ _UNITS = {"ns": 1, "count": 2, "bytes": 3}
 """Units for which CounterDescriptor has a number; other units are written as text."""
 
 _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
-"""Numbers of annotation names, which are interned first."""
+"""Numbers of the annotation names, which are interned first."""
 
 _NAMED = {name: key(1, 0) + varint(number) for name, number in _ANNOTATIONS.items()}
 
@@ -114,7 +114,7 @@ class PacketWriter:
     def track(
         self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
     ) -> _Track:
-        """Return a track for slices; its first lane exists even without slices."""
+        """Write and return a track for slices; its first lane exists even without slices."""
         merged = number_field(15, _MERGE_BY_KEY) + text_field(16, f"{parent}/{rank}/{name}")
 
         def new_lane(lane: int) -> tuple[bytes, bytes, bytes]:
@@ -147,7 +147,7 @@ class PacketWriter:
     def slices(self, track: _Track, rows: Iterable[Row], skip: int) -> int:
         """Write the slices of a track and return their number.
 
-        Rows have `skip` other columns, then the columns of :class:`Slice`. They are sorted by
+        Rows have the columns of :class:`Slice` after `skip` other columns. They are sorted by
         start, then longest first. On a flat track, overlapping slices get their own lanes.
         """
         before = self.slice_count
@@ -220,7 +220,7 @@ class PacketWriter:
     def _interned(
         self, known: dict[str, bytes], name: str, field: int, by_number: bytes, inline: int
     ) -> bytes:
-        """Return the field for a name: its number, or text if too many names are interned."""
+        """Return the field for a name: its number, or its text if too many names are interned."""
         if len(known) >= _MAX_INTERNED:
             return text_field(inline, name)
         number = len(known) + 1
@@ -251,8 +251,8 @@ def _annotation(name: str, value: bytes) -> bytes:
 
 
 NESTING_LANES = 4
-"""Number of lanes that are searched for an enclosing slice. Further lanes are flat, so that the
-cost of a slice does not depend on the number of overlapping slices."""
+"""Number of lanes with nested slices. Slices on further lanes do not nest, so that the cost of a
+slice does not depend on the number of overlapping slices."""
 
 _NEVER = -(1 << 63)
 
@@ -279,7 +279,7 @@ class FlatLanes:
 
 
 class Lanes:
-    """Lanes on which slices nest, and the ends of open slices."""
+    """Lanes with nested slices, and the ends of open slices."""
 
     __slots__ = ("_flat", "_last", "_last_end_ns", "_nesting_count", "_stacks")
 
@@ -294,9 +294,9 @@ class Lanes:
     ) -> int:
         """Return the lane of the next slice, from 0.
 
-        Slices arrive by start time, then longest first. Parts of a slice (`is_inner`) arrive after
-        the slice and are placed on its lane, unless they end after it. `ended` receives the lane
-        and end of slices whose end must be written before this slice, innermost first.
+        Slices arrive by start time, then longest first. Parts of a slice (`is_inner`) follow it,
+        and are placed on its lane unless they end later. The lane and end of slices that end before
+        this one are appended to `ended`, innermost first.
         """
         if (
             is_inner
@@ -313,7 +313,7 @@ class Lanes:
         if lane == len(self._stacks):
             self._stacks.append([])
         self._last, self._last_end_ns = lane, end_ns
-        # All slices of a free flat lane have ended.
+        # All slices on a free flat lane have ended.
         self._fits(lane, start_ns, end_ns, ended)
         return lane
 

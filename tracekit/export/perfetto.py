@@ -45,7 +45,7 @@ _Runs = Generator[tuple[Row, Iterable[Row]]]
 def runs_of(
     trace: Trace, statements: Iterable[str], key_count: int
 ) -> Generator[tuple[Row, Iterable[Row]]]:
-    """Run statements sequentially; group consecutive rows of each by their first columns.
+    """Run statements sequentially; group consecutive rows of each by the first columns.
 
     No other query may run on the store until the generator ends.
     """
@@ -62,7 +62,7 @@ class Tracks:
         self._scope = scope
         self._writer = writer
         self._args = args
-        # Closes results that were not read to the end, because they would block other queries.
+        # Closes partially read results, because they would block other queries.
         self._staged = contextlib.ExitStack()
         self._ranks: dict[int, int] = {}
         self._devices: dict[tuple[int, str], int] = {}
@@ -78,7 +78,7 @@ class Tracks:
 
     def _write(self) -> None:
         writer = self._writer
-        # Compute all blocks first, because no query may run while rows are read.
+        # Compute the blocks first, because no other query may run while rows are read.
         blocks = [*blocks_of(self._trace, self._scope)]
         for place, part in enumerate(self._scope.parts, start=1):
             self._ranks[part.trace_id] = writer.group(part.name, 0, place, part.about)
@@ -232,7 +232,7 @@ class Tracks:
 
 
 def _queue_rank(name: str) -> int | None:
-    """Return the sort key of a queue length, by stream number; None for other counters.
+    """Return the stream number of a queue length counter as sort key; None for other counters.
 
     Sorting the rows by it in SQL would exceed DuckDB's memory.
     """
@@ -275,7 +275,7 @@ class _Thread:
 
 
 class Exported(Struct, frozen=True):
-    """Counts of an export: events of the trace files, and all slices, including attribution."""
+    """Counts of an export: events of the trace files, and slices including attribution."""
 
     trace_count: int
     event_count: int

@@ -1,4 +1,4 @@
-"""The rows of an export: slices and marks, and the SQL that selects them."""
+"""Rows of an export (slices and marks), and helpers for the SQL that selects them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Row = tuple[Any, ...]
 
 
 class Slice(NamedTuple):
-    """One slice of a track, with the columns of a row; a mark has duration 0.
+    """One slice of a track; a mark is a slice of duration 0.
 
     Rows may begin with other columns, and may omit trailing ones. `args`, `extra` (other members in
-    the file), and `facts` (tracekit's attribution) are JSON. `arrows` has the numbers of the arrows
-    that begin here, and negated numbers of arrows that end here. On a flat track, a slice with
-    `is_inner` is part of the latest slice without it.
+    the file), and `facts` (tracekit's attribution) are JSON. `arrows` has the numbers of arrows
+    that begin here, and the negated numbers of arrows that end here. On a flat track, a slice with
+    `is_inner` is part of the latest slice without `is_inner`.
     """
 
     start_ns: int
@@ -39,7 +39,7 @@ _LONG = re.compile(r"[0-9]{19}")
 def quoted_if_long(text: str | None) -> str | None:
     """Return JSON unchanged, or quoted as a JSON string if it contains very long numbers.
 
-    Viewers show the string unchanged; Perfetto's engine misreads numbers above 64 bits.
+    Perfetto's engine misreads numbers above 64 bits; viewers show the string unchanged.
     """
     if text is None or not _LONG.search(text):
         return text
@@ -47,5 +47,5 @@ def quoted_if_long(text: str | None) -> str | None:
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """Return SQL in which words in capitals are replaced with their values."""
+    """Return SQL with placeholders (words in capitals) replaced by their values."""
     return re.sub(r"\b[A-Z_]+\b", lambda match: str(values.get(match[0], match[0])), text)

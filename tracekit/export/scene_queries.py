@@ -1,7 +1,7 @@
 """SQL of an export: one statement per kind of track, which calls macros in queries/export.
 
-The first columns of a row identify the track. They are followed by the columns of a slice, in their
-order. CHOSEN is replaced with the relation of the exported traces.
+A row has columns that identify the track, followed by the columns of a slice. CHOSEN represents the
+relation of the exported traces.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ GAPS = f"""
         AND x.end_ns >= ENDS_FROM_NS
     ORDER BY x.device, x.start_ns
 """
-"""Gaps of one block of a trace. Blocks limit memory, because sorts hold all rows in memory."""
+"""Gaps of one block of a trace. Blocks limit memory, because sorting holds all rows in memory."""
 
 COLLECTIVES = f"""
     -- Slices: the collective, and nested in it the wait followed by the transfer. Arrows attach to

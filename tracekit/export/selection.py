@@ -1,4 +1,4 @@
-"""Selects ranks and times to export, and aligns their time axes."""
+"""Selects ranks and times to export, and aligns the times of ranks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ALWAYS = 1 << 62
 class Selection(Struct, frozen=True):
     """Ranks, steps, and times to export; everything by default.
 
-    A trace without a rank is selected by its position. Steps are from table step_ranges or, if it
-    has no steps of the trace, from serving_step_ranges, and include the GPU work launched in them.
-    `from_ns` and `to_ns` are relative to the first event of all selected ranks.
+    A trace without a rank is selected by its position. Steps come from table step_ranges, or from
+    serving_step_ranges if step_ranges has none of the trace. They include the GPU work launched in
+    them. `from_ns` and `to_ns` are relative to the first event of all selected ranks.
     """
 
     ranks: frozenset[int] | None = None
@@ -79,8 +79,8 @@ CLOCK_OFFSETS = "clock_offsets"
 class Clock(Struct, frozen=True):
     """Clock of a trace.
 
-    `base_ns` is the offset of its times from the epoch, 0 if unknown. `ahead_ns` is how far it is
-    ahead of the other clocks, None if unknown.
+    `base_ns` is the offset of its times from the epoch, 0 if unknown. `ahead_ns` is its lead over
+    other clocks, None if unknown.
     """
 
     base_ns: int
@@ -125,7 +125,7 @@ def axis_of(clocks: Mapping[int, Clock]) -> Axis:
 
 
 def clock_offsets(trace: Trace) -> dict[int, int]:
-    """Return how far the clock of each rank is ahead, ns, for ranks with a known offset."""
+    """Return the lead of each rank's clock over the others, ns, if known."""
     if CLOCK_OFFSETS not in load_catalog().analyses:
         return {}
     return {
@@ -153,7 +153,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         raise QueryError("none of the selected ranks is in the trace", hint=f"ranks: {ranks}")
     ahead = clock_offsets(trace) if len(chosen) > 1 else {}
     bases = {row[0]: row[4] or 0 for row in chosen}
-    # A base farther from the epoch than any valid time would overflow 64 bits when added to times.
+    # Adding a base outside the range of valid times could overflow 64 bits.
     odd = [row[2] for row in chosen if abs(bases[row[0]]) > ALWAYS]
     bases = {number: base if abs(base) <= ALWAYS else 0 for number, base in bases.items()}
     axis = axis_of({row[0]: Clock(bases[row[0]], row[5], ahead.get(row[1])) for row in chosen})
@@ -184,7 +184,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
 
 
 def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
-    """Return a note for each reason why events are missing from a trace."""
+    """Return a note for each reason for missing events."""
     numbers = ", ".join(str(part.trace_id) for part in parts)
     rows = trace.sql(
         f"""

@@ -2,8 +2,8 @@
 
 A stack consists of a thread and its nested spans: Python calls, ranges, ops, and runtime calls. If
 stacks are weighted by device time, a stack ends in a kernel. Its weight in ns is the host self time
-of the last span, or the device busy time of the kernel. Weights therefore add up to the time that
-threads spend in any span, or to the busy time of all devices.
+of the last span, or the device busy time of the kernel. So weights add up to the time that threads
+spend in any span, or to the busy time of all devices.
 
 Formats: collapsed stacks for flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
 speedscope's format (https://www.speedscope.app/file-format-schema.json).
@@ -22,12 +22,12 @@ from tracekit.export.scene import BLOCK_BYTES
 from tracekit.trace import Trace
 
 Weight = Literal["host", "device"]
-"""Weight of a stack: self time on the host, or busy time of the kernels that it launched."""
+"""Weight of a stack: self time of its last span, or busy time of its kernel."""
 
 UNLAUNCHED = "(launch not in the trace)"
 
 _ENDS = re.compile(r"[;\s]+")
-"""Characters that are replaced in names, because they would end a frame or a line."""
+"""Characters that separate frames or lines, and are replaced in names."""
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _ROWS = """

@@ -1,9 +1,8 @@
 """Intermediate results of an export in temporary tables.
 
-With these tables, DuckDB can spill to disk and stay within its memory limit. A statement that
-computed the results while sorting events would hold all of them in memory. The tables cover the
-complete trace even if only part of it is exported, so that attribution does not depend on the
-selection.
+DuckDB can spill these tables to disk. A statement that computes the results while it sorts events
+would hold all of them in memory. The tables cover the complete trace even if only part of it is
+exported, so that attribution does not depend on the selection.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _TABLES = {
             AND (trace_id, event_id) IN (SELECT (trace_id, op_id) FROM attribution)
     """,
     "export_rate": "TABLE FROM op_rates('export_work', 'export_op')",
-    # Facts and arrow ends with the start time of their event, which selects the rows of a block.
+    # Facts and arrow ends, with the start time of their event, which determines their block.
     "export_fact": """TABLE
         SELECT f.*, e.ts_ns
         FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
@@ -85,7 +84,7 @@ _TABLES = {
         )
         WHERE begins OR ends
     """,
-    # The arrow of an event connects it with its first segment on the path.
+    # An arrow connects an event with its first segment on the path.
     "export_path": """TABLE
         SELECT p.*, p.start_ns - c.shift_ns AS from_ns,
             CASE WHEN p.event_id IS NOT NULL AND p.of_trace_id = p.trace_id AND row_number() OVER (
@@ -124,7 +123,8 @@ _TABLES = {
 
 
 _MAX_WITH_PATH = 300_000
-"""Maximum number of device events for exporting the critical path, whose graph is in memory."""
+"""Maximum number of device events for exporting the critical path, because its graph is in
+memory."""
 
 _NO_PATH = """TABLE
     SELECT NULL::INTEGER AS trace_id, NULL::BIGINT AS event_id, NULL::BIGINT AS number,
@@ -137,7 +137,7 @@ _NO_PATH = """TABLE
 def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
     """Create the temporary tables for the statements of scene_queries; drop them at the end.
 
-    Yield whether the critical path is omitted, because of too many events or too little memory.
+    Yield whether the critical path is omitted (too many events or too little memory).
     """
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
     for end in ("from", "to", "one"):
@@ -167,7 +167,7 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
 
 
 def has_path(trace: Trace) -> bool:
-    """Return whether there is a critical path to write. Call it inside :func:`staged`."""
+    """Return whether a critical path exists. Call it inside :func:`staged`."""
     return bool(trace.sql("SELECT 1 FROM export_path LIMIT 1").rows)
 
 
@@ -198,7 +198,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 
 
 def with_ends(blocks: list[Block]) -> list[Block]:
-    """Return blocks, extending the first and last of each trace to the limits of its interval.
+    """Extend the first and last block of each trace to the limits of its interval.
 
     Derived values may begin before the first event or after the last one.
     """

@@ -1,4 +1,4 @@
-"""Server of one trace for Perfetto's UI, which reads it from this machine's port 9001."""
+"""Local server for Perfetto's UI, which reads a trace from port 9001."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _handler(trace: BinaryIO, place: str, origin: str) -> type[BaseHTTPRequestHa
             self._answer(with_body=False)
 
         def _answer(self, *, with_body: bool) -> None:
-            # Another host name means that the request comes from a page of another site.
+            # With another host name, the request may come from a page of another site.
             is_own = self.headers.get_all("Host") == [f"{LOOPBACK}:{PORT}"]
             if not is_own or self.headers.get("Origin") not in (None, origin):
                 self._head(HTTPStatus.FORBIDDEN, 0)

@@ -1,4 +1,4 @@
-"""Tools of the MCP server, which return text within a token budget."""
+"""Tools of the MCP server; answers are text within a token budget."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONLY_WITH = {
     "runs": "FROM run",
     "serving": "SELECT 1 FROM request UNION ALL SELECT 1 FROM serving_step_ranges",
 }
-"""Subjects of analyses that need optional data, with the check for the data."""
+"""Subjects whose analyses need optional data, with the check for the data."""
 
 _NEXT = {
     "open": "open without a trace lists the available runs and traces",
@@ -67,7 +67,7 @@ class Tools(Struct, frozen=True):
     progress: Callable[[Progress], None] | None = None
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return the answer of a tool, and whether it is an error (with a suggested next step)."""
+        """Return the answer of a tool, and whether it is an error. Errors suggest a next step."""
         try:
             return getattr(self, name)(**arguments), False
         except TracekitError as error:
@@ -235,7 +235,7 @@ class Tools(Struct, frozen=True):
 
 
 def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
-    """Return a pivot with untrusted parameters. Its condition has the same limits as tool `sql`."""
+    """Return a pivot. Parameters are untrusted, and the condition has the limits of tool `sql`."""
     unknown = [name for name in params if name not in _OF_PIVOT]
     if unknown:
         raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))
@@ -335,7 +335,7 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -
 
 
 def _bound_memory() -> None:
-    """Limit the memory of the process in addition to DuckDB's limit; large statements then fail."""
+    """Limit the memory of the process beyond DuckDB's own limit, so that large statements fail."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,8 +1,8 @@
 """Process of one tool call: `python -P -m tracekit.mcp.call`.
 
 Stdin has one line of JSON with the folders, the tool, and its arguments. The process ends when
-stdin closes, because the server has then ended. Stdout has lines of JSON: progress every second,
-and the answer. Other output goes to stderr.
+stdin closes, because the server has ended. Stdout has lines of JSON: progress every second, and the
+answer. Other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def main() -> None:
 def _end_with_server() -> None:
     while os.read(0, 1024):
         pass
-    # Also end child processes if this process has its own process group.
+    # If this process has its own group, also end child processes.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def _keep_inside(folders: Sequence[Path]) -> None:
-    """Restrict this thread and its children to files of the folders, tracekit, and the system.
+    """Restrict this thread and its children to the folders, tracekit, and the system.
 
     The kernel enforces this (Landlock, Linux 5.19), because a user who can write to a folder could
     replace a file with a link after its name was checked. On older kernels, access is unrestricted.
@@ -100,7 +100,7 @@ def _keep_inside(folders: Sequence[Path]) -> None:
     libc = ctypes.CDLL(None)
     if sys.platform != "linux" or libc.syscall(_CREATE_RULESET, None, 0, 1) < 2:
         return
-    # Use a new folder, so that other temporary files are inaccessible.
+    # Use a new folder, to hide other temporary files.
     tempfile.tempdir = os.environ["TMPDIR"] = str(temporary_folder())
     with contextlib.suppress(OSError):
         cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def traces_in(folders: Sequence[Path]) -> Result:
-    """Return the runs, traces, and stores in the folders, under the names that assistants use."""
+    """Return the runs, traces, and stores in the folders, with the names that assistants pass."""
     rows: list[tuple[Path, str, int | None]] = []
     for folder in folders:
         for place, inside, files in os.walk(folder):

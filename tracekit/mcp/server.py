@@ -37,7 +37,7 @@ MAX_CHANGES = 20
 """Maximum number of changes per call, because each change processes the entire graph."""
 
 AT_ONCE = 2
-"""Maximum number of concurrent calls, because each may use as many resources as a command."""
+"""Maximum number of concurrent calls, because each may use the resources of a command."""
 
 _LOOK_S = 1.0
 
@@ -121,8 +121,8 @@ TOOLS = [
     _tool(
         "advise",
         (
-            "Rank suggested changes by predicted gain, with interval and evidence. With "
-            "changes: predict their gain (explain('changes') shows the syntax)."
+            "Rank suggested changes by predicted gain, with interval and evidence. With `changes`: "
+            "predict their gain (explain('changes') shows the syntax)."
         ),
         ["trace"],
         trace=_TRACE,
@@ -208,7 +208,7 @@ def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None:
-    """Cancel a call whose client has disconnected; HTTP clients may not cancel it themselves."""
+    """Cancel a call whose client has disconnected, because HTTP clients may not cancel it."""
     while request is not None:
         if await request.is_disconnected():
             scope.cancel()
@@ -219,7 +219,7 @@ async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None
 async def _answer(
     request: Mapping[str, Any], session: ServerSession, timeout_s: float
 ) -> tuple[str, bool]:
-    """Run a call in a separate process, which ends no later than this coroutine."""
+    """Run a call in a separate process, and end the process with this coroutine."""
     async with _process() as process:
         assert process.stdin is not None
         assert process.stdout is not None

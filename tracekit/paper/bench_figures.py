@@ -1,7 +1,7 @@
 """Shows the paper's microbenchmarks, Figures 11 to 15, next to the user's measurements.
 
-The figures are curves without numbers, so each curve is a row with the statements of the text about
-it, followed by the measured points of the same curve. A point belongs to a curve if it has the same
+The figures are curves without numbers. So each curve is a row with the paper's statements about it,
+followed by the measured points of the same curve. A point belongs to a curve if it has the same
 GEMM (N, K, alignment, type), direction, or collective; `tracekit query` shows all other points.
 """
 
@@ -20,7 +20,7 @@ _TENSOR_SCALE = 8
 
 
 class BenchFigure(Struct, frozen=True):
-    """Source of measured points: an analysis, the curve of a row, and displayed columns."""
+    """Source of measured points: an analysis, the curve of each row, and displayed columns."""
 
     analysis: str
     curve: Callable[[_Row], str | None]
@@ -28,7 +28,7 @@ class BenchFigure(Struct, frozen=True):
 
 
 def _product_curve(row: _Row) -> str | None:
-    """Match GEMMs by their shape, regardless of the name of the series and the range of sizes."""
+    """Match GEMMs by shape, regardless of the name and sizes of the series."""
     if row["op"] != "mm" or row["m"] is None or not row["series"]:
         return None
     if row["series"] == "table12" or "/" in row["series"]:

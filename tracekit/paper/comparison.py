@@ -1,7 +1,7 @@
-"""Compares the paper's figures with those of runs, matched only by facts that the paper states.
+"""Compares the paper's figures with those of runs, matched by facts that the paper states.
 
 A fact that the paper states about a row is either a key or part of the setup. A run matches a row
-if the keys are equal; differences of the setup are marked.
+with equal keys. Differences of the setup are marked.
 
 - Stage and method are always keys. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) match any method with
   that ZeRO stage.
@@ -20,20 +20,20 @@ if the keys are equal; differences of the setup are marked.
       tables 14, 16       model
       table 15            only the method
 
-  If models distinguish rows and the run has another model, it is compared with the model whose
-  number of parameters is nearest, and the model is marked as different. A model with fewer layers
-  counts as the same model, with the number of layers marked as different.
+  A run of another model is compared with the rows of the model with the nearest number of
+  parameters, and marked. A model with fewer layers counts as the same model, and the number of
+  layers is marked.
 - Everything else is the setup: model, layers, devices, framework, precision, batch size, sequence
-  length, world size, and for serving, the requests. Only facts that the paper states are compared.
-  A fact that the run does not state counts as different.
+  length, world size, and for serving, the requests. A fact that the run does not state counts as
+  different.
 
 Table 1 is about hardware and has neither keys nor a setup: the hardware of the runs is listed below
-the paper's. Figures 4, 7, and 9 are not compared. An efficiency (figure 4) compares two runs, and
+the paper's. Figures 4, 7, and 9 are not compared. Efficiency (figure 4) compares two runs, and
 latency distributions (figures 7 and 9) depend mainly on the load. The analyses scaling and
-latency_cdf show the values of runs.
+latency_cdf show these values for runs.
 
-In strict mode, model, layers, and batch size are keys of every table that states them, and so is
-the framework in tables about a single framework.
+In strict mode, model, layers, and batch size are keys of every table that states them. The
+framework is a key in tables about a single framework.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
 from tracekit.paper.tables import PaperTable, Row, hint_at_command
 
 NO_SUCH_ROW = "the paper has no such row"
-"""Note for a figure that the paper lacks, in a run that matches a row."""
+"""Note on figures of a matched run that the paper lacks."""
 
 MARKS = {
     "M": "model",
@@ -83,7 +83,7 @@ class Difference(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A row of the paper, a run, or both; `names` are the cells that identify it.
+    """A row of the paper, a run, or both. `names` are the identifying cells.
 
     `note` is the reason why one side is missing.
     """
@@ -120,7 +120,7 @@ class Comparison(Struct, frozen=True):
 class _Measured(Struct):
     """Figures of one run, with the keys that already match a row.
 
-    `reason` is why there are no figures, and `apart` why they match no row.
+    `reason` explains missing figures, and `apart` why figures match no row.
     """
 
     run: OurRun
@@ -150,7 +150,7 @@ class _Matching(Struct, frozen=True):
     is_strict: bool
 
     def comparison(self, runs: Sequence[OurRun], platform: str | None) -> Comparison:
-        # Columns that are also measured for runs are figures; all other columns distinguish rows.
+        # Columns that runs also have are figures; other columns distinguish rows.
         ours = dict(self.measure.figures)
         columns = [(column.name, column.type) for column in self.table.columns]
         theirs = {name: kind for name, kind in columns if name in ours}
@@ -258,7 +258,7 @@ class _Matching(Struct, frozen=True):
         return dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
 
     def _is_key(self, name: str) -> bool:
-        """Return whether a fact (one of `_KEYS`) must be equal for a run to match a row."""
+        """Return whether a fact is a key, which must be equal for a run to match a row."""
         if name == "method":
             return True
         if name == "batch_size" and self.table.name == _BATCH_IS_RESULT:
@@ -270,7 +270,7 @@ class _Matching(Struct, frozen=True):
         return name == "model" or self.table.setup.get("stage") != "serve"
 
     def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
-        """Return whether a fact of a run equals the fact of a row, or need not be equal."""
+        """Return whether a fact of a run equals that of a row, or is not a key."""
         theirs = self.table.fact(row, name)
         if theirs is None or not self._is_key(name):
             return True
@@ -283,7 +283,7 @@ class _Matching(Struct, frozen=True):
         return bool(run.manifest.batch_size == theirs)
 
     def _nearest_model(self, run: OurRun) -> str | None:
-        """Return the model of the table to compare a run with; None if its size is unknown."""
+        """Return the table's model to compare a run with; None if the run's size is unknown."""
         models = self._facts(self.table.rows, "model")
         if run.base_model in models:
             return run.base_model
@@ -332,7 +332,7 @@ def _has_column(table: PaperTable, name: str) -> bool:
 
 
 def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
-    """Keep only the largest batch size that fits among runs that differ only in batch size."""
+    """Of runs that differ only in batch size, select the one with the largest that fits."""
     best: dict[tuple[object, ...], OurRun] = {}
 
     def rank(run: OurRun) -> tuple[bool, int]:
@@ -350,7 +350,7 @@ def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
 
 
 def _is_method(printed: str, method: frozenset[str]) -> bool:
-    """Return whether a run has the printed method; `ZeRO-2` matches any with that stage."""
+    """Return whether a run has the printed method; `ZeRO-2` matches all methods with that stage."""
     if printed.startswith("ZeRO-"):
         return f"Z{printed.removeprefix('ZeRO-')}" in method and not method & _ADAPTERS
     return method == frozenset(printed.split("+"))

@@ -26,9 +26,8 @@ _BYTES_PER_GB = 1e9
 class Measure(Struct, frozen=True):
     """How to compute the figures of one table for a run.
 
-    `key` has the columns of the paper's table that distinguish rows of one run. Figures that the
-    paper also has are named like its columns. `by` names figures that distinguish several rows of
-    one key.
+    `key` has the columns of the paper's table that distinguish rows of one run. Figures are named
+    like the paper's columns. `by` names figures that distinguish rows with equal keys.
     """
 
     source: str
@@ -114,7 +113,7 @@ def _attention(run: OurRun, name: str) -> list[_Row]:
 
 
 def _first_gemm(run: OurRun) -> Figures:
-    """Return the longest GEMM of hidden size by MLP size, the shape of gate_proj and up_proj."""
+    """Return the longest GEMM with the shape of gate_proj and up_proj (hidden size × MLP size)."""
     config = run.manifest.model.config if run.manifest.model else {}
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:
@@ -140,7 +139,7 @@ def _serving_modules(run: OurRun, name: str) -> list[_Row]:
 
 
 def _figures(*names: str, **types: str) -> tuple[tuple[str, str], ...]:
-    """Return names with types: the types of the paper's figures, DOUBLE by default."""
+    """Return the figures with types: those of the paper's columns, else DOUBLE."""
     return tuple((name, "DOUBLE") for name in names) + tuple(types.items())
 
 

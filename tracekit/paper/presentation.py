@@ -66,7 +66,7 @@ def comparison_result(comparison: Comparison) -> Result:
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
-    """Return figures of runs that match no row of the paper, and their common reason, if any."""
+    """Return figures of runs that match no row of the paper, and the common reason, if any."""
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
     columns += [item for item in comparison.name_columns if item[0] != "platform"]
@@ -80,7 +80,7 @@ def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
 
 
 def _run_column(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Return a column for the run if there are several; a single run is named above the table."""
+    """Return a column for the run if there are several; a single run is in the heading."""
     several = len({line.run.label for line in lines if line.run}) > 1
     return [("run", "VARCHAR")] if several else []
 
@@ -185,7 +185,7 @@ def count_without_run(lines: Sequence[Line]) -> int:
 
 def _text(comparison: Comparison, facts: Row) -> str:
     parts = [facts["hardware"], facts["model"]]
-    # A batch size that distinguishes rows, or is a figure, is shown in the rows.
+    # The rows already show the batch size if it is a key or a figure.
     is_in_rows = any(column.name == "batch_size" for column in comparison.table.columns)
     parts += [
         f"{name.replace('_', ' ')} {facts[name]}"

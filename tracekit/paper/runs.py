@@ -44,7 +44,7 @@ class OurRun(Struct, frozen=True):
 
     @property
     def paper_model(self) -> str | None:
-        """The paper's name of the model; None if it is another model or has fewer layers."""
+        """The paper's name of the model; None for other models and fewer layers."""
         return None if self.full_layer_count is not None else self.base_model
 
     @property
@@ -81,7 +81,7 @@ class OurRun(Struct, frozen=True):
 
     @property
     def full_layer_count(self) -> int | None:
-        """Number of layers of the paper's model if this run has fewer; else None."""
+        """Number of layers of the paper's model if the run has fewer; else None."""
         if self.base_model is None or self.layer_count is None:
             return None
         full = _SHAPES[self.base_model][2]

@@ -48,7 +48,7 @@ FIGURE_ANALYSES = {
     "figure14": "bench_collectives",
     "figure15": "bench_collectives",
 }
-"""Analysis whose rows correspond to a figure, whether or not the paper prints its values."""
+"""Analysis whose rows correspond to a figure, including figures without printed values."""
 
 
 class PaperTable(Struct, frozen=True):
@@ -92,7 +92,7 @@ def load_tables() -> dict[str, PaperTable]:
         if entry.name.endswith(".toml"):
             name = entry.name.removesuffix(".toml")
             result[name] = _table(name, tomllib.loads(entry.read_text(encoding="utf-8")))
-    # Tables before figures, by their number.
+    # Sort tables before figures, each by number.
     number = {name: int(re.sub(r"\D", "", name) or 0) for name in result}
     return {name: result[name] for name in sorted(result, key=lambda n: (n < "t", number[n]))}
 

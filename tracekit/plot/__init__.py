@@ -1,7 +1,7 @@
 """Charts of analyses, defined by SQL headers or functions in `trace_charts` and `run_charts`.
 
-A chart shows the results of its analyses and computes nothing itself. Charts are Vega-Lite
-specifications. The report draws them with its own script; elsewhere, altair and vl-convert do.
+Charts show the results of analyses and compute nothing. Charts are Vega-Lite specifications. The
+report draws them with its own script; elsewhere, altair and vl-convert draw them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     for name, view in load_catalog().analyses.views("page").items()
     if "ask" in view
 }
-"""Parameters of analyses whose charts need more rows than the default parameters return."""
+"""Parameters of analyses whose charts need more rows than by default."""
 
 
 @cache
@@ -76,7 +76,7 @@ class Plots:
         return chart
 
     def _kind(self, name: str) -> ChartKind:
-        """Return a chart of the user's SQL files or of tracekit."""
+        """Return a chart by name, from the user's SQL files or tracekit."""
         own = self._trace.library.analyses.get(name)
         view = views_of(own.spec.sql).get("chart") if own else None
         if own is None or view is None:
@@ -93,7 +93,7 @@ class Plots:
         where: str | None = None,
         step: int | None = None,
     ) -> Chart:
-        """Return the sums of :meth:`tracekit.Trace.pivot` as a heat map, with the same arguments.
+        """Return the heat map of :meth:`tracekit.Trace.pivot`, which has the same arguments.
 
         Raises:
             QueryError: the pivot has no rows.

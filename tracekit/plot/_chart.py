@@ -24,7 +24,7 @@ _INSTALL = "install it with: pip install '.[plot]'"
 
 _WIDTH_PX = 720
 
-# Bars narrower than 1/12 of the chart's width have no label inside.
+# Bars narrower than 1/12 of the chart have no label inside.
 _LABELS_OF_WIDTH = 12
 
 

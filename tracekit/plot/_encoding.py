@@ -1,7 +1,7 @@
 """Parts of charts: axes with units, colors, tooltips, and common forms.
 
-The suffix of a field is its unit. The unit of axis labels depends on the largest value; the values
-in rows are always in base units.
+The suffix of a field is its unit. Values are in base units; the unit of axis labels depends on the
+largest value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 class Drawing(Struct, frozen=True):
     """Result of drawing a chart: title, Vega-Lite without data, and a note on omitted rows.
 
-    `also` has the other analyses whose rows its layers use.
+    `also` names further analyses whose rows the layers use.
     """
 
     title: str
@@ -31,14 +31,14 @@ class Drawing(Struct, frozen=True):
 
 
 MAX_BARS = 40
-"""Maximum number of bars in a chart; the table below it has all rows."""
+"""Maximum number of bars in a chart. The table below has all rows."""
 
 BAR_PX = 22
 
 LEVEL_PX = 24
 
 STRIPS_PX = 480
-"""Total height of the bars of many ranks; only a few of these bars have labels."""
+"""Total height of the bars of many ranks, only a few of which have labels."""
 
 _WORDS = (
     "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
@@ -117,7 +117,7 @@ def text_of(value: object) -> str:
 
 
 def positive(*fields: str) -> list[dict[str, Any]]:
-    """Return the transform that keeps only positive values, for a logarithmic axis."""
+    """Return the transform that drops values that a logarithmic axis cannot show."""
     return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 
@@ -153,7 +153,7 @@ def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[s
 
 
 def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
-    """Return an expression that names the device of a row, and a function that does the same."""
+    """Return the name of a row's device, as a Vega expression and as a Python function."""
     rows = list(rows)
     start = " · " + of_number(row["device"] for row in rows)
     if all(row["rank"] is None for row in rows):
@@ -178,7 +178,7 @@ def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, A
 def request_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform that names the request of each row, and a function that does the same."""
+    """Return the transform that names each row's request, and an equivalent Python function."""
     if len({row["run"] for row in rows}) == 1:
         return {"calculate": "'#' + datum.request_id", "as": "which"}, (
             lambda row: f"#{row['request_id']}"
@@ -191,7 +191,7 @@ def request_of(
 def joined(
     *columns: str, name: str = "which"
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform that names each row by columns, and a function that does the same."""
+    """Return the transform that names each row by columns, and an equivalent Python function."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
         text_of(row[column]) for column in columns
@@ -201,14 +201,14 @@ def joined(
 def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return a transform that names the stream of each row, and a function that does the same."""
+    """Return the transform that names the stream of each row, and an equivalent Python function."""
     text, name = _device(rows)
     text += " + ' · stream ' + datum.stream"
     return {"calculate": text, "as": "which"}, lambda row: f"{name(row)} · stream {row['stream']}"
 
 
 def bar_step(count: int) -> dict[str, int]:
-    """Return the height per bar at which the chart fits on a screen."""
+    """Return the height per bar with which the chart fits on a screen."""
     return {"step": max(BAR_PX if count <= MAX_BARS else STRIPS_PX // count, 3)}
 
 
@@ -282,8 +282,8 @@ def nested_bars(
 ) -> Drawing | None:
     """Return a chart of narrow bars inside wide, pale bars, or None without rows.
 
-    `x` has the fields of the pale and the narrow bar, the axis values, and the axis title. `look`
-    has their colors and the opacity of the pale bar. `tip` has the columns of the tooltip.
+    `x` has the fields of the wide and the narrow bar, the axis values, and the axis title. `look`
+    has their colors and the opacity of the wide bar. `tip` has the columns of the tooltip.
     """
     if not count:
         return None

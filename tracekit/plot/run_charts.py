@@ -153,7 +153,7 @@ def decode_batch(rows: Rows) -> Drawing | None:
 
 @chart("requests")
 def requests(rows: Rows) -> Drawing | None:
-    """Slowest requests: time to the first token and to the end."""
+    """Slowest requests, with the time to the first token and to the end."""
     keep, rows, omitted = largest(rows, "e2e_ns", 30)
     if not rows:
         return None
@@ -176,7 +176,7 @@ def requests(rows: Rows) -> Drawing | None:
 
 @chart("request_life")
 def request_life(rows: Rows) -> Drawing | None:
-    """Life of individual requests: queueing, prefill steps, and decode steps."""
+    """Life of each request: queueing, prefill steps, and decode steps."""
     label, name_of = request_of(rows)
     order = list(dict.fromkeys(map(name_of, rows)))
     result = {row["part"] for row in rows}
@@ -200,14 +200,14 @@ def request_life(rows: Rows) -> Drawing | None:
         },
         "usermeta": {"zoom": "x"},
     }
-    title = "Life of the slowest requests; traced ones (the profiled load) first"
+    title = "Life of the slowest requests; requests of the profiled load first"
     return Drawing(title, spec)
 
 
 def _shares(
     rows: Rows, *, title: str, along: str, share: str, metric: str | None = None
 ) -> Drawing | None:
-    """Return cumulative lines per run; `metric` selects a metric if rows have several."""
+    """Return a cumulative line per run; `metric` selects rows if there are several metrics."""
     if metric is not None:
         rows = [row for row in rows if row["metric"] == metric]
         if not any(row["value_ns"] for row in rows):

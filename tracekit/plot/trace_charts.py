@@ -1,7 +1,7 @@
 """Charts of traces: devices, modules, kernels, ranks, and launches.
 
-Each function is a chart of the same name: it takes the rows of its analyses and returns a drawing,
-or None without data.
+Each function defines a chart with its name. It takes the rows of its analyses and returns a
+drawing, or None without data.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def ranks(rows: Rows) -> Drawing | None:
 
 @chart("rank_groups")
 def rank_groups(rows: Rows) -> Drawing | None:
-    """Groups of ranks with similar timelines, with the window of one rank per group."""
+    """Groups of ranks with similar timelines: mean parts of the window per group."""
     if len(rows) < 2:
         return None
 
@@ -94,7 +94,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
     return bars(
         "Groups of ranks with similar behavior: mean of each group",
         rows,
-        # A wide label, because the end of the name identifies the group.
+        # The label is wide, because the end of the name identifies the group.
         y=names("which", [*map(named, rows)], label_px=400),
         x=("part_ns", "window_ns", "mean time of a rank's window"),
         colour=parts_of_time(*WINDOW_PARTS),
@@ -220,7 +220,7 @@ def class_modules(rows: Rows) -> Drawing | None:
 def kernels(rows: Rows) -> Drawing | None:
     """Kernels with the most GPU time."""
     keep, shown, omitted = largest(rows, "wall_ns", 25)
-    # One bar per row without sums over devices, because each device's list is incomplete.
+    # Bars are not summed over devices, because each device's list is incomplete.
     label = "datum.class + ' · ' + datum.name"
     if has_several_devices(rows):
         label = where(rows)[0]["calculate"] + " + ' · ' + " + label
@@ -332,7 +332,7 @@ def collectives(rows: Rows) -> Drawing | None:
 
 @chart("collective_skew")
 def collective_skew(rows: Rows) -> Drawing | None:
-    """Collectives with waits between ranks: transfer time and longest wait."""
+    """Collectives with the longest waits between ranks: transfer time and longest wait."""
     matched = [row for row in rows if row["number"] is not None]
     keep, rows, omitted = largest(matched, "max_wait_ns", 25)
     rows = sorted(rows, key=lambda row: -row["max_dur_ns"])
@@ -456,7 +456,7 @@ def launch_delays(rows: Rows) -> Drawing | None:
 def memory(every: Rows) -> Drawing | None:
     """Allocated and reserved memory over time.
 
-    With an accelerator, only the table shows host memory, which has no reserve.
+    With an accelerator, host memory is only in the table.
     """
     rows = [row for row in every if row["device"] != "cpu"] or every
     is_host = rows[0]["device"] == "cpu"
@@ -471,7 +471,7 @@ def memory(every: Rows) -> Drawing | None:
     }
     if is_host:
         del of["reserved_bytes"]
-    y_title = "in use" if is_host else "in use; kept (dashed)"
+    y_title = "in use" if is_host else "in use; reserved (dashed)"
     spec = {
         "height": 240,
         "transform": [*where(every), {"filter": {"field": "where", "oneOf": shown}}],
@@ -496,7 +496,7 @@ def memory(every: Rows) -> Drawing | None:
 
 
 def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
-    """Return the heat map of a pivot with this number of row dimensions and these columns."""
+    """Return the heat map of a pivot."""
     if not pivot:
         raise QueryError(
             "the trace has no data for this pivot", hint="choose other rows with `where`"

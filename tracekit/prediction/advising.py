@@ -39,7 +39,7 @@ COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 SEPARATOR = "; "
 
 MIN_GAIN = 0.01
-"""Minimum listed gain as a share of a step; every interval is at least this wide."""
+"""Minimum listed gain as a share of a step. Intervals are at least this wide."""
 
 NOTHING = "no change above 1 % found"
 NOTHING_KNOWN = "no change has a predicted gain above 1 %"
@@ -53,7 +53,7 @@ MAX_CANDIDATES = 24
 """Maximum number of candidates that are replayed, largest cost first."""
 
 STEP = "step"
-"""Figure that a replay predicts: a step, or the device window of a trace without marked steps."""
+"""Figure that a replay predicts: a step or, without marked steps, the device window."""
 
 FIGURES = {
     "ttft_mean_ns": "mean TTFT",
@@ -61,13 +61,13 @@ FIGURES = {
     "itl_p99_ns": "p99 ITL",
     "output_tokens_per_s": "output tokens/s",
 }
-"""Figures of a serving load by their name in :data:`tracekit.prediction.serving.MEASURES`. The gain
-of a change is given in one of them."""
+"""Figures of a serving load, by name in :data:`tracekit.prediction.serving.MEASURES`. A gain refers
+to one of them."""
 
 _PART_OF = dict.fromkeys(
     ("advice_casts", "advice_cross_entropy", "advice_library_kernels"), "advice_compile"
 )
-"""Rules that count the same GPU time as another rule. Only one of the two adds to a joint gain."""
+"""Rules that cover the same GPU time as another rule. A joint gain includes only one of the two."""
 
 GAIN_UNKNOWN = "the gain is unknown"
 
@@ -75,7 +75,7 @@ _METHOD_OF = {
     "advice_offload": "offload off",
     "advice_optimizer": "optimizer fused",
 }
-"""By rule, the change for `tracekit predict` that replaces the change in the rule's rows."""
+"""Changes for `tracekit predict` that replace the changes in the rows of a rule."""
 
 BOTH = ("compile on", "optimizer fused")
 
@@ -91,9 +91,9 @@ class Candidate(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """A candidate with its predicted gain; `figure` is :data:`STEP` or one of :data:`FIGURES`.
+    """A candidate with its predicted gain in `figure`: :data:`STEP` or one of :data:`FIGURES`.
 
-    `joint_gain_pct` is the gain together with all earlier advice for the same figure. For a serving
+    `joint_gain_pct` is the combined gain with all earlier advice for the same figure. For a serving
     load, `load` has the predictions of all its figures.
     """
 
@@ -105,7 +105,7 @@ class Advice(Struct, frozen=True):
 
     @property
     def brings(self) -> str | None:
-        """The figures of a load before and after, with their intervals; None for a replay."""
+        """The figures of a load before and after, with intervals; None for a replay."""
         load = self.load
         if load is None or load.predicted is None:
             return None
@@ -128,8 +128,8 @@ class Advised(ShownAsTable, Struct, frozen=True):
     """All advice for a run.
 
     Attributes:
-        before_ns: time from the first device event of all ranks to the end of the last one, ns: in
-            the unprofiled run if it is known, else in the trace.
+        before_ns: time from the first device event of all ranks to the end of the last one, ns. It
+        refers to the unprofiled run if known, else to the trace.
         step_count: largest number of marked steps of a rank.
         advice: all advice, certain and uncertain, largest gain first.
         undecided: candidates whose gain is unknown, each with the reason.
@@ -172,7 +172,7 @@ class Advised(ShownAsTable, Struct, frozen=True):
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
-    """Return what a change saves, with the interval, and the figure unless it is a step."""
+    """Return the gain of a change with its interval, and the figure unless it is a step."""
     verb = "saves" if row["is_certain"] else "may save"
     if row["is_upper_bound"]:
         return f"{verb} up to {row['gain_pct']:.1f} % of the profiled step"
@@ -200,7 +200,7 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""
     text = f"{text} Gains, with bounds, are per unprofiled {unit};"
-    return f"{text} evidence is from the whole recording{steps}."
+    return f"{text} evidence is from the complete recording{steps}."
 
 
 def is_rule(spec: Spec) -> bool:
@@ -291,7 +291,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return changes to a load that gain more in one figure than they lose in others."""
+    """Return advice on changes to a load that gain more in one figure than they lose in others."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:
@@ -307,7 +307,7 @@ def _of_load(
         if load.reason is not None:
             undecided.append((one, load.reason))
             continue
-        # Upper and lower bound of each figure, as a multiple of its recorded value.
+        # Upper and lower bound of each figure, relative to its recorded value.
         most, least = ({name: _times(load, name, i) for name in FIGURES} for i in (2, 1))
         name = min(most, key=most.__getitem__)
         if most[name] < 1 and max(least.values()) * most[name] < 1:

@@ -1,7 +1,8 @@
 """Simulates the batching loop of a serving engine.
 
-A step decodes all running requests, then prefills prompts in order with the remaining token budget.
-The last prompt may be prefilled in part. The FIFO schedulers of transformers and vLLM do the same.
+A step decodes all running requests, then uses the remaining token budget to prefill prompts in
+order. The last prompt may be prefilled in part. The FIFO schedulers of transformers and vLLM do the
+same.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Engine(Struct, frozen=True):
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return the time from which the client may send its next request, or None if not yet known.
+    """Return the earliest time of the client's next request, or None if not yet known.
 
     `ends_ns` are the sorted end times of requests, and `place` is the number of sent requests.
     """
@@ -62,8 +63,8 @@ def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None
 class Serving:
     """A load on an engine, from the first arrival to the last token.
 
-    Raises a QueryError if requests would be evicted or preempted. If `is_read`, prompts and their
-    first tokens are already in the cache.
+    Raises a QueryError if requests would be evicted or preempted. If `is_read`, all prompts are
+    already prefilled.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Serving:
         self._queue: deque[list[int]] = deque()  # waiting requests: index and prefilled tokens
         self._running: list[tuple[int, int]] = []  # last decode step and index
         self._decoding_steps = self._context = self._pages = 0
-        # Number of requests that need another page, by the decode step modulo the page size.
+        # Number of requests that need a new page, by the decode step modulo the page size.
         self._crossings: Counter[int] = Counter()
         now = 0
         while len(self._ends) < len(requests):

@@ -1,8 +1,8 @@
 """The language that describes changes to a run.
 
     class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are wildcards
-    host x0.5                       a keyword instead of terms; additional terms restrict it
-    host x0-0.1                     a tenth remains, or nothing at best
+    host x0.5                       keyword; terms restrict it
+    host x0-0.1                     a tenth remains; at best, nothing
 
 A change is one string. :data:`KEYWORDS` has the actions of each keyword; :data:`EXAMPLES` explains
 them.
@@ -114,7 +114,7 @@ SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 """Keywords of changes that are simulated instead of replayed."""
 
 LAST = ("recompute", "accumulate")
-"""Keywords of changes that are applied last, because they repeat or count changed work."""
+"""Keywords of changes that are applied last, because they depend on the changed work."""
 
 _FACTOR = re.compile(r"[x×*](?:(?P<least>\d+(?:\.\d*)?|\.\d+)-)?(?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
@@ -142,11 +142,11 @@ _HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading 
 
 
 class Change(Struct, frozen=True):
-    """One change; `terms` are columns of ``edge_fact`` with globs, which must all match.
+    """One change. `terms` are columns of ``edge_fact`` with globs, all of which must match.
 
-    `keyword` is None for work selected by terms. For a range such as x0-0.1, `least` is its
-    lower end, with the largest gain. `count` is the number in the action, such as workers, and
-    `device` the name of another device, algorithm, or type.
+    `keyword` is None for work selected by terms. For a range such as x0-0.1, `least` is the lower
+    end. `count` is a number in the action, such as workers, and `device` the name of a device,
+    algorithm, or type.
     """
 
     text: str
@@ -219,7 +219,7 @@ def _action(text: str, how: str) -> tuple[str, float, int, float | None]:
         if not math.isfinite(factor) or factor > 1e6:
             raise UsageError(f"{text!r}: the factor must be at most 1,000,000")
         if least is not None and least > factor:
-            raise UsageError(f"{text!r}: the first factor of a range must be the smaller one")
+            raise UsageError(f"{text!r}: the range must start with the smaller factor")
         return SCALE, factor, 0, least
     if (match := _COUNT.fullmatch(how)) and int(match["count"]) > 0:
         return match["what"].rstrip("="), 1.0, int(match["count"]), None

@@ -1,8 +1,9 @@
 """Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
-Every edge has three factors, for Python or transfer latency, for data loading, and for the rest;
-changes to the same work multiply. A change to a range scales only the part of an edge inside the
-range; `share` is what remains. Work that a change adds, such as recomputation, has its own edges.
+Every edge has three factors: for Python or transfer latency, for data loading, and for the rest.
+Changes to the same work multiply. A change to a range scales only the part of an edge inside the
+range; `share` is the remaining share of the edge. Added work, such as recomputation, has its own
+edges.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _UNCHANGED = (
     "1.0::DOUBLE AS share, 0::BIGINT AS ranged_ns, 1.0::DOUBLE AS copies, 0::BIGINT AS contended_ns"
 )
 
-# `instant` numbers what a replay reports: 0 for starts of work, then the ends of each step of each
-# trace, then the start of each trace's first step. A row of added_work has an end node, the span
-# that it copies (none for a batch of a data loader worker, which has a duration), and a span on its
-# thread or stream. A row of entered_thread is where work is inserted into a thread: the next span,
-# the recorded time, and the first and last inserted node.
+# `instant` numbers the times that a replay reports: 0 is the start of work, followed by the end of
+# each step of each trace, and the start of each trace's first step. A row of added_work has an end
+# node, the span that it copies (none for a batch of a data loader worker, which has a duration),
+# and a span on its thread or stream. A row of entered_thread is where work is inserted into a
+# thread: the next span, the recorded time, and the first and last inserted node.
 _CREATE = f"""
 CREATE OR REPLACE TABLE {SESSION}.main.changed_edge AS
 WITH step AS (
@@ -78,8 +79,8 @@ VARIANTS = (
     ("usual", False),
     ("quick", False),
 )
-"""Variants of a replay: latency percentile, and whether unexplained time remains. The first one is
-the prediction; the others form its interval."""
+"""Variants of a replay: latency percentile, and whether unexplained time remains. The first is the
+prediction, the others determine its interval."""
 
 WEIGHTS = ("quick", "usual", "slow")
 """Percentiles of latencies and gaps, which name columns of graph_weight (``quick_ns``, …)."""
@@ -104,7 +105,7 @@ EDGES = (
     f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
     "is_end FROM changed_edge ORDER BY edge_id"
 )
-"""SQL for the columns of edges that a replay needs to compute the times of all nodes."""
+"""SQL for the columns of edges with which a replay computes the times of all nodes."""
 
 MOMENTS = (
     "SELECT source_node, target_node, target_ns, instant, "
@@ -115,7 +116,7 @@ MOMENTS = (
 
 
 def every_weight(assignment: str) -> str:
-    """Return an SQL assignment for each percentile, which replaces ``*`` in column names."""
+    """Return an SQL assignment once per percentile, which replaces ``*``."""
     return ", ".join(assignment.replace("*", weight) for weight in WEIGHTS)
 
 
@@ -138,7 +139,7 @@ class NothingChosenError(QueryError):
 class Edges:
     """Table ``changed_edge`` of a session: the edges of a run under changes.
 
-    `weights` is the relation with the weights of the profiled or the unprofiled run. `further` are
+    `weights` is the relation with edge weights of the profiled or the unprofiled run. `further` has
     query functions for additional runs.
     """
 
@@ -164,7 +165,7 @@ class Edges:
         self.run(f"UPDATE changed_edge AS e SET {assignment} {source} WHERE {where}")
 
     def add(self, rows: str) -> None:
-        """Add edges that a change assumes, from rows of nodes, times, kind, part, and weight."""
+        """Add edges, from rows of nodes, times, kind, part, and weight."""
         self.run(
             "INSERT INTO changed_edge BY NAME SELECT (SELECT max(edge_id) FROM changed_edge) "
             "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, "
@@ -188,7 +189,7 @@ class Edges:
         raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
     def remove_work(self, where: str) -> None:
-        """Remove work, calls that launched nothing else, and waits for both."""
+        """Remove work, calls that launched only this work, and waits for both."""
         self.create(
             "changed_gone", f"SELECT target_node // 2 AS span_id FROM changed_edge WHERE {where}"
         )
@@ -214,7 +215,7 @@ class Edges:
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
         """Change thread time inside the spans of ``changed_span``.
 
-        `by` is the noun for the spans in messages. For ops, `glob` is the pattern of their name.
+        Messages call the spans `by`. For ops, `glob` is the pattern of their name.
         """
         self.run(
             "CREATE TEMP TABLE IF NOT EXISTS changed_ranged AS FROM changed_span LIMIT 0; "
@@ -243,7 +244,7 @@ class Edges:
         )
         if not self.run("FROM changed_inside LIMIT 1"):
             raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
-        # Waits are not part of a weight. The factor multiplies those of earlier changes to ranges.
+        # Weights exclude waits. The factor multiplies the factors of earlier changes to ranges.
         self.update(
             "ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
             f"share = e.share - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
@@ -266,7 +267,8 @@ class Edges:
                 f"AND source_node // 2 IN {_GONE})",
             )
             if by == "op":
-                # Work queued before the window has no launch, but the op of the event it repeats.
+                # Work queued before the window has no launch; its op comes from the event that it
+                # repeats.
                 self.remove_work(
                     f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' AND "
                     "target_node NOT IN (SELECT target_node + 1 FROM changed_edge "
@@ -299,7 +301,7 @@ _INSIDE = {
     "OR regexp_matches(e.name, '^(Torch-Compiled Region|CompiledFunction)'))",
     "call": "is_launch_call(e.category)",
 }
-"""Host events that are selected by name and change with everything inside them."""
+"""Host events that are selected by name, with everything inside them."""
 
 HOST_SPAN = """(e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns,
     e.ts_ns + e.dur_ns + c.shift_ns AS end_ns"""
@@ -326,14 +328,14 @@ def _change_inside(edges: Edges, change: Change) -> list[str]:
 
 
 PAUSE_NS = 1_000_000
-"""Minimum host time outside ops between two calls that counts as a pause here; host stalls start at
-2 ms. Gaps between launches are much shorter, even with Python stacks."""
+"""Minimum host time outside ops between two calls that is a pause. Host stalls start at 2 ms, and
+gaps between launches are much shorter, even with Python stacks."""
 
 NAMED_NS = 100_000
 """Minimum length of a Python call or range without launches that counts as work of the program."""
 
-# Share of the host time outside ops that launches nothing, by edge: all of it in a stall, otherwise
-# the part inside the program's calls or ranges without launches.
+# Share of the host time outside ops that launches nothing, by edge: 1 in a stall, else the part
+# inside the program's calls or ranges without launches.
 _PAUSES = f"""
 WITH host AS MATERIALIZED (
     SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, e.other_ns,
@@ -482,8 +484,8 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
         f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if edges.count("part = 'work' AND phase = 'optimizer'"):
-        # Capturable Adam is slower: in one program, it launched 284 more kernels and took 4.4 ms
-        # instead of 1.2 ms.
+        # Capturable Adam is slower: in one program, it took 4.4 ms instead of 1.2 ms, with 284 more
+        # kernels.
         edges.update("slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
             "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
@@ -551,8 +553,8 @@ def _change_loading(edges: Edges, change: Change) -> list[str]:
     return assumptions
 
 
-# Handing over a batch took 0.1 to 4 ms (median of six batches in a public trace: 1.3 ms), because
-# torch passes the memory descriptor through a socket.
+# torch passes the memory descriptor of a batch through a socket, which took 0.1 to 4 ms (median of
+# six batches in a public trace: 1.3 ms).
 _HANDOVER_NS = 1_000_000
 
 _BATCHES = """
@@ -570,7 +572,7 @@ def _add_workers(edges: Edges, count: int) -> None:
     """Move data loading to workers, each at most two batches ahead (prefetch_factor=2)."""
     edges.create("changed_batch", _BATCHES)
     for source, target, ns, behind in (
-        # Workers start staggered and finish their batches in that order.
+        # Workers start staggered, and finish batches in that order.
         ("0", "l.node", f"l.ns * least(l.number - 1, {count}) // {count}", 0),
         ("b.node", "l.node", "l.ns", count),
         ("b.target_node", "l.node", "l.ns", 2 * count),

@@ -80,7 +80,7 @@ LEFT JOIN changed_measured AS m USING (class, group_size)
 
 
 def _fit_transfers(edges: Edges, change: Change) -> list[str]:
-    """Determine the measured or fitted latency of each transfer; return the assumptions."""
+    """Measure or fit the latency of each transfer; return the assumptions."""
     points = [row for ask in edges.every_run for row in ask(_POINTS)]
     names = {name for (name,) in edges.run("SELECT lower(name) FROM device WHERE name IS NOT NULL")}
     is_cpu = edges.count("device = 'cpu'") > 0
@@ -149,9 +149,9 @@ def _steps(rank_count: int) -> int:
     return ceil(log2(rank_count))
 
 
-# Number of sequential messages, and sent bytes as a multiple of the size, for n ranks: ring; two
-# pipelined trees (Sanders, Speck, Träff 2009); recursive halving and doubling (Thakur,
-# Rabenseifner, Gropp 2005).
+# For n ranks, the number of sequential messages and the sent bytes relative to the size.
+# Algorithms: ring; two pipelined trees (Sanders, Speck, Träff 2009); recursive halving and doubling
+# (Thakur, Rabenseifner, Gropp 2005).
 _ALGORITHMS: Mapping[str, Mapping[str, Callable[[int], tuple[float, float]]]] = {
     "ring": {
         "allreduce": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
@@ -227,7 +227,7 @@ def change_collectives(edges: Edges, change: Change) -> list[str]:
 
 def hide_communication(edges: Edges, change: Change) -> list[str]:
     """Overlap gradient reductions with the backward pass; only the optimizer waits for them."""
-    # The backward pass itself needs the results of gathers and exchanges, so those still block it.
+    # The backward pass needs the results of gathers and exchanges, so they still block it.
     waits = (
         "kind IN ('event', 'stream', 'posted_wait') AND coalesce(work_kind <> 'comm', TRUE) "
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN ("

@@ -19,7 +19,7 @@ from tracekit.prediction.changes import OFF, ON, REMOVE, SCALE, Change, parse_ch
 from tracekit.prediction.edges import HOST_SPAN, OWN_NS, Apply, Edges, scaled, where_of
 
 # Ops that save no tensor, and ops that save their output. torch's non-reentrant checkpoint stops
-# recomputing when the last tensor is saved: before an op that saves its input.
+# recomputing when the last tensor is saved, so before an op that saves its input.
 _SAVES_NOTHING = (
     r"aten::(add_?|(_unsafe_)?view|_?reshape(_alias)?|linear|t|transpose|permute|as_strided|expand"
     r"|slice|select|(un)?squeeze|detach|alias|to|empty\w*|result_type|resolve_\w+)"
@@ -29,8 +29,8 @@ _SAVES_OUTPUT = (
     r"|\w*attention\w*)"
 )
 
-# For each selected outermost module, a run is one forward pass and the backward pass that follows
-# it. The recomputed part becomes a chain before the backward pass, on the thread and the stream.
+# A run is one forward pass of a selected outermost module and the backward pass that follows. The
+# recomputed part becomes a chain before the backward pass, on the thread and the stream.
 _AGAIN = f"""
 WITH root AS (
     SELECT module, {{root}} AS root
@@ -114,8 +114,8 @@ ANTI JOIN changed_edge AS e
 WHERE a.lane = 'stream'
 """
 
-# A chain is inserted before the outermost op or range that starts after the node's last dependency
-# and contains the node. Host time before that op stays before the chain.
+# A chain is inserted before the outermost op or range that contains the node and starts after its
+# last dependency. Earlier host time stays before the chain.
 _CHAINS = """
 WITH chain AS (
     SELECT lane, before_node, arg_max(node, (target_ns, edge_id)) AS last_node
@@ -213,7 +213,7 @@ WHERE edge_id = latest_id
 # Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
-# How much longer the gap before a backward op is after recomputation than usual.
+# Increase of the gap before a backward op due to recomputation.
 _BACK = """
 WITH gap AS (
     SELECT e.edge_id, e.trace_id, e.op, e.usual_ns, s.phase = 'recompute' AS is_back, s.is_chosen
@@ -237,8 +237,8 @@ LEFT JOIN mostly AS a ON g.trace_id = a.trace_id AND a.op IS NULL
 WHERE g.is_back AND g.is_chosen AND g.usual_ns > 0
 """
 
-# Remaining share of the host time in the forward pass. Entering a checkpointed module, which is not
-# recorded separately, is assumed to take as long as the gaps in changed_back.
+# Remaining share of the host time in the forward pass. The time to enter a checkpointed module is
+# not recorded; it is assumed to equal the gaps in changed_back.
 _SHARE_OF_FORWARD = """
 SELECT b.trace_id, greatest(1 - b.ns / h.ns, 0) AS share
 FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM changed_back GROUP BY ALL) AS b
@@ -251,7 +251,7 @@ INNER JOIN (
 ) AS h USING (trace_id)
 """
 
-# Repeated hooks and gathers run in the backward pass and take as long as in the forward pass.
+# Repeated hooks and gathers take as long in the backward pass as in the forward pass.
 _SHARE_OF_BACKWARD = """
 SELECT trace_id, part, greatest(
     1 - sum(usual_ns) FILTER (phase = 'forward')
@@ -341,7 +341,7 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
     edges.add(_FIRST_OF_STREAM)
     edges.create("changed_chain", _CHAINS)
     edges.run(_COPIES)
-    # Without modules, the number of checkpointed parts is unknown: at most one per attention.
+    # Without modules, the number of checkpointed parts is unknown, but at most one per attention.
     edges.update(
         f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
         "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) "
@@ -366,8 +366,8 @@ def _start_recomputing(edges: Edges, change: Change) -> list[str]:
     ]
 
 
-# Like a fused norm, the last kernel of an unfused norm reads one tensor and writes one. The
-# backward pass reads one more tensor.
+# The last kernel of an unfused norm reads one tensor and writes one, like a fused norm. The
+# backward pass reads one more.
 _NORMS = """
 WITH work AS (
     SELECT e.*, m.module_id,
@@ -431,7 +431,7 @@ def _fuse_norms(edges: Edges, change: Change) -> list[str]:
 
 
 _HOST_OF_COMPILED_US = (30, 45, 60)
-"""Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, maximum.
+"""Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, and maximum.
 
 Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs took 0.26 and 0.30 of
 their eager time. Small loops and other CPUs can be outside this range.
@@ -474,8 +474,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
     hosts = edges.run(_LEFT_BY_PHASE)
     edges.remove_work("edge_id IN (SELECT edge_id FROM changed_fused WHERE NOT is_longest)")
-    # A fused kernel moves about as many bytes as the longest kernel of its chain, and at most half
-    # the bytes of the chain.
+    # A fused kernel moves about the bytes of the longest kernel of its chain, and at most half of
+    # all bytes.
     edges.update(
         f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {fused_ms!r}, 1))::BIGINT",
         "edge_id IN (SELECT edge_id FROM changed_fused WHERE is_longest)",
@@ -505,8 +505,8 @@ def _compile_model(edges: Edges, change: Change) -> list[str]:
     ]
 
 
-# Work between the first and the last GEMM of a module call with a softmax. Without modules: between
-# consecutive batched GEMMs of a stream with a softmax between them.
+# Work between the first and the last GEMM of a module call with a softmax. Without modules, work
+# between consecutive batched GEMMs of a stream with a softmax between them.
 _ATTENTION = """
 WITH work AS (
     SELECT *, is_gemm(class) AS is_gemm,
@@ -609,8 +609,8 @@ def _accumulate(edges: Edges, change: Change) -> list[str]:
 
 
 # DeepSpeed's stage 3 runs hooks around each module. In the backward pass, they are autograd nodes.
-# In the forward pass, their time is the time between two ops with sequence numbers that have a
-# DeepSpeed hook op between them, minus the usual time without a hook.
+# In the forward pass, their time is the time between two ops with sequence numbers around a
+# DeepSpeed hook op, minus the usual time without a hook.
 _ZERO_HOOKS = f"""
 WITH op AS (
     SELECT {HOST_SPAN},
@@ -713,11 +713,11 @@ _RULES = {
     "optimizer": ("advice_optimizer", "no optimizer with many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }
-"""Advice analysis that names the changes of a method, and the message if nothing matches."""
+"""Advice analysis that lists the changes of a method, and the message if nothing matches."""
 
 
 def expand(edges: Edges, change: Change) -> tuple[list[Change], list[Change], list[str]]:
-    """Return the parts of a change, the same parts with the largest gain, and the assumptions."""
+    """Return the parts of a change, their variants with the largest gain, and the assumptions."""
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
             f"{change.text!r}: the optimizer would run on the CPU, and a trace without "
@@ -757,6 +757,6 @@ APPLY: Mapping[str | None, Apply] = {
 }
 """Functions that apply a change to the edges and return assumptions, by keyword.
 
-They raise UsageError if a change is incomplete, and QueryError if nothing in the trace matches or
-the trace lacks required information.
+They raise UsageError for an incomplete change, and QueryError if nothing matches or the trace lacks
+required data.
 """

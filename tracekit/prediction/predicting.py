@@ -43,7 +43,7 @@ _READ = (
 _AT = f"{SESSION}.main.changed_at"
 
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
-"""Margins added to both ends of an interval, as shares of the window and of the change.
+"""Margins added to both ends of an interval: shares of the window and of the change.
 
 A predicted change is rarely exact to the percent; see docs/explanation/predictions.md.
 """
@@ -61,10 +61,11 @@ _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 """Keywords of changes to host time, which the profiler inflates."""
 
 MEASURED, ESTIMATE, RECORDING = "measured", "estimate", "recording"
-"""Base of a prediction: the run with a measured or estimated unprofiled step, or the recording."""
+"""Base of a prediction: unprofiled run (measured or estimated), or recording."""
 
 _STEPS_OF_LOOP = 10
-"""Number of consecutive steps in a replay, as in table replayed_step."""
+"""Number of steps over which step time is averaged, as in table replayed_step. Shorter loops are
+extrapolated."""
 
 _TIMES = ("before", "predicted", "low", "high")
 
@@ -75,7 +76,7 @@ class Prediction(ShownAsTable, Struct, frozen=True):
     `recorded_ns` and `before_ns` are the window from the first device event of all ranks to the end
     of the last, as recorded and (if known) of the unprofiled run. Intervals range from `low_*` to
     `high_*`. `replay_error_pct` is the error of the unchanged replay, and `inferred_pct` the share
-    of the critical path on inferred or assumed edges. `reason` is why there is no prediction.
+    of the critical path on inferred or assumed edges. `reason` explains a missing prediction.
     `step_count` is 0 if the window counts as one step. `is_upper_bound` is true if the profiler
     slows the host by an unknown amount.
     """
@@ -156,11 +157,10 @@ class Prediction(ShownAsTable, Struct, frozen=True):
 
 
 class RunStep(Struct, frozen=True):
-    """A mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
+    """The mean step of a run with and without the profiler, ns; `busy_ns` is None on CPUs.
 
-    `run_ns` is the middle of the interval if the interval is wide. `basis` is ``measured``
-    or ``constants`` (from the costs of profiler events). `reason` is why the unprofiled
-    run cannot be replayed.
+    For a wide interval, `run_ns` is its middle. `basis` is ``measured`` or ``constants`` (from the
+    costs of profiler events). `reason` is why the unprofiled run cannot be replayed.
     """
 
     recorded_ns: int
@@ -191,15 +191,15 @@ HAVING count(*) > 0
 
 
 _MIN_WORK = 10
-"""Minimum number of overlapping kernels, and of separate kernels, for a slope."""
+"""Minimum number of overlapping kernels and of separate kernels to fit a slope."""
 
 _MIN_COMPARED_PCT = 50.0
-"""Minimum share of overlap time that slopes must cover to affect the prediction, not only its
-interval."""
+"""Slopes affect the prediction, and not only its interval, if they cover this share of overlap
+time."""
 
 _ROUNDS = 2
-"""Number of iterations. Slower kernels overlap with more work, so one iteration is not enough. A
-third iteration changes less than 0.1 %."""
+"""Number of iterations. One is not enough, because slower kernels overlap with more work. A third
+one changes less than 0.1 %."""
 
 # The replayed duration of work, between its two nodes, includes waits for other ranks.
 _BESIDE = f"""
@@ -223,8 +223,8 @@ INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
 class Contention:
     """Slowdown of a run's kernels that overlap with other work on the same device.
 
-    `summary` describes the slopes; None if the trace does not show contention. `is_sure` is whether
-    they affect the prediction, not only its interval.
+    `summary` describes the slopes; None if the trace shows no contention. `is_sure` means that they
+    affect the prediction, not only its interval.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -296,9 +296,9 @@ class Contention:
 
 class _Replayed(Struct, frozen=True):
     window_ns: int
-    # End of the last GPU work of each marked step, per trace.
+    # End of the last GPU work of each marked step, by trace.
     step_ends_ns: tuple[tuple[int, ...], ...]
-    # Start of the first step with GPU work, and the number of steps up to the last one, per trace.
+    # Start of the first step with GPU work, and the number of steps up to the last, by trace.
     begins: tuple[tuple[int, int] | None, ...]
 
     @property
@@ -320,8 +320,8 @@ def _step_ns(begin_ns: int, count: int, ends_ns: Sequence[int]) -> float:
 class Predictor:
     """Replays one recorded run with changes, any number of times.
 
-    `further` are query functions for runs with another size or from `tracekit bench`. `is_of_run`
-    is whether the unprofiled run is replayed instead of the recording.
+    `further` has query functions for runs with another size or from `tracekit bench`. `is_of_run`
+    means that the unprofiled run is replayed, not the recording.
     """
 
     def __init__(
@@ -400,7 +400,7 @@ class Predictor:
         return self._bounded(result, usual)
 
     def _bounded(self, result: Prediction, changes: Sequence[Change]) -> Prediction:
-        """Limit a prediction to its interval and to at least its GPU work."""
+        """Clamp a prediction to its interval, with its GPU work as lower bound."""
         least_ns, step = 0, self.run_step
         keywords = {change.keyword for change in changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
@@ -479,7 +479,7 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Return the parts of changes, the parts with the largest gain, and the assumptions."""
+        """Return the parts of changes, the variants with the largest gain, and the assumptions."""
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         results = [expand(self._edges, change) for change in parsed]
         usual, most, reasons = (
@@ -490,7 +490,7 @@ class Predictor:
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
         """Replay the edges under changes; return the assumptions and the result of each variant.
 
-        If the trace shows contention, one result is added: the first variant under the opposite
+        If the trace shows contention, the last result is the first variant under the opposite
         assumption about contention.
         """
         if (*changes,) in self._known:
@@ -532,9 +532,9 @@ class Predictor:
     def _start_as_steps_end(self) -> list[str]:
         """Adjust the start of ranks that start about as late as their steps end.
 
-        Such a recorded delay comes from a step before the window, which would change like the
-        others. So the new start delay is the predicted delay of the step ends. Delays below a
-        thousandth of the window are ignored.
+        A step before the window, which would change as well, caused the delay. So the new start
+        delay is the predicted delay of the step ends. Delays below a thousandth of the window are
+        ignored.
         """
         results: list[str] = []
         if len(self._moments) < 2:
@@ -609,7 +609,7 @@ def predict(
 
 
 def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
-    """Return the median delay of each rank relative to the first rank that ends a step."""
+    """Return each rank's median delay after the first rank that ends a step."""
     if len({len(ends) for ends in step_ends_ns}) > 1:
         return []
     first = [min(step) for step in zip(*step_ends_ns, strict=True)]
@@ -620,7 +620,7 @@ def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return the 95 % bootstrap interval of the ratio of step times; empty below three steps."""
+    """Return the 95 % bootstrap interval of the ratio of step times; empty for one or two steps."""
     old, new = (
         [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]
         for run in (before, after)

@@ -28,7 +28,7 @@ _METHODS: dict[str, tuple[str, str]] = {
     "advice_offload": ("O", ""),
     "advice_attention": ("", "F"),
 }
-"""Methods of `tracekit collect --opt` that a rule's advice removes and adds."""
+"""Methods of `tracekit collect --opt` that following a rule removes and adds."""
 
 _HINT = "change the program, and record it with `tracekit collect … --against RUN`"
 
@@ -71,7 +71,7 @@ _KEPT: dict[str, str | None] = {
         )
     ),
 }
-"""Options of `tracekit collect` that a rerun keeps, with the form of their values (None: flag).
+"""Options of `tracekit collect` that a rerun keeps, with the pattern of their values (None: flag).
 
 Run folders are untrusted, so none of these options names a program, a server, a path, or a request
 body.
@@ -139,7 +139,7 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
 
 
 def _repeated_options(words: list[str]) -> dict[str, str | None]:
-    """Return the options of a run's command that a rerun keeps; others raise a UsageError."""
+    """Return the options of a run's command that a rerun keeps; raise a UsageError for others."""
     result: dict[str, str | None] = {}
     rest = [part for word in words
             for part in (word.split("=", 1) if word.startswith("--") else [word])]  # fmt: skip
@@ -165,7 +165,7 @@ def _repeated_options(words: list[str]) -> dict[str, str | None]:
 def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the options of `tracekit collect` that apply a change; empty if there are none.
 
-    The `given` options of the run determine whether a limit applies to the engine or to the client.
+    Whether a limit applies to the engine or to the client depends on the `given` options.
     """
     if advice.rule in _METHODS:
         goes, comes = _METHODS[advice.rule]

@@ -16,13 +16,13 @@ from tracekit.prediction.edges import OWN_NS, Ask, Edges, scaled
 from tracekit.sql_text import quote, select_rows
 
 LAUNCH_BOUND_NS = 3_000
-"""Maximum duration of kernels that are treated as launch overhead on the device and not scaled."""
+"""Shorter kernels are launch overhead on the device and not scaled."""
 
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
-"""Types that matrix units support; they reach different shares of peak than other types."""
+"""Types of matrix units, which reach other shares of peak than other types."""
 
-# The operations and bytes of an op determine whether a GEMM is compute-bound or memory-bound on the
-# recorded device. If they are unknown, GEMMs count as compute-bound, other work as memory-bound.
+# FLOPs and bytes determine whether an op is compute-bound or memory-bound on the recorded device.
+# If they are unknown, GEMMs count as compute-bound, other work as memory-bound.
 _RATIOS = f"""
 WITH peak AS (
     SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s,
@@ -107,7 +107,7 @@ def scale_to_device(edges: Edges, change: Change) -> list[str]:
 
 
 def _reached(edges: Edges, other: DevicePeak) -> tuple[float, float, str]:
-    """Return the share of peak that GEMMs reach on each device, and a description.
+    """Return the share of peak that GEMMs reach on each device, and describe it.
 
     Both shares are 1 if either is unknown.
     """
@@ -149,7 +149,7 @@ def scale_to_type(edges: Edges, change: Change) -> list[str]:
 
 
 def _scale(edges: Edges, change: str, **ratio: str) -> str:
-    """Scale compute by ratios of peaks; return a description of the share of time per bound."""
+    """Scale compute by ratios of peaks; describe the compute-bound and memory-bound shares."""
     if not edges.run("FROM device_peak LIMIT 1"):
         raise QueryError(f"{change}: the peaks of the recorded device are unknown")
     ensure_named(edges.connection, "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()")
@@ -264,7 +264,7 @@ def _recorded(ask: Ask, change: Change) -> int:
 
 
 def _ratio(sizes: Sequence[int], values: Sequence[float], change: Change) -> float:
-    """Return the value of the fitted line at the new size, relative to the first size."""
+    """Return the fitted value at the new size, relative to the first size."""
     power = 1
     if change.action == "sequence":
         (small, least), *_, (large, most) = sorted(zip(sizes, values, strict=True))

@@ -1,4 +1,4 @@
-"""Predicts, by simulation, a serving run with another load or engine setting."""
+"""Predicts a serving run with another load or engine setting by simulation."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MEASURES = (
 """Predicted figures, as defined by the analyses `latency` (from arrival) and `throughput`."""
 
 WORST_PCT: Mapping[str, float] = {"ttft_mean_ns": 20, "tpot_mean_ns": 10, "output_tokens_per_s": 10}
-"""Maximum error of the unchanged simulation, %. If it is larger, nothing is predicted."""
+"""Maximum error of the unchanged simulation for a prediction, %."""
 
 _UNKNOWN_PCT = 5.0
-"""Maximum share of time in steps unlike any recorded one."""
+"""Maximum share of time in steps that are unlike all recorded steps."""
 
 _DRAWS = 41
 
@@ -95,7 +95,7 @@ _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 class ServingPrediction(ShownAsTable, Struct, frozen=True):
     """Figures of a load under changes, keyed by the names in :data:`MEASURES`, in ns and tokens/s.
 
-    `replayed` is the simulation without changes. If it is too inaccurate, `predicted` is None.
+    `replayed` is the unchanged simulation. If it is too inaccurate, `predicted` is None.
     """
 
     changes: tuple[str, ...]
@@ -169,7 +169,7 @@ class LoadPredictor:
     def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
         """Predict the load with all of these changes.
 
-        If steps unlike any recorded one take too much of the time, raise a QueryError, or with
+        If too much time is in steps unlike all recorded steps, raise a QueryError or, with
         `is_bounded`, bound their time.
         """
         run, times = self._run, self._times
@@ -269,7 +269,7 @@ def _measured_apart(
 
 
 def _gaps(steps: _Steps) -> list[tuple[int, int]]:
-    """Return times between tokens with their counts; each running request gets one per step."""
+    """Return times between tokens with their counts: one per step and running request."""
     return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
 
@@ -306,7 +306,7 @@ def _measures(
 
 
 def _interval(seen: float, replayed: float, draws: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of a figure, from the draws and the error of the unchanged simulation."""
+    """Return the interval of a figure, from draws and the error of the unchanged simulation."""
     usual = statistics.median(draws)
     values = [draws[len(draws) // 40], draws[-1 - len(draws) // 40]]
     values += [value * seen / replayed for value in values] if replayed else []
@@ -400,7 +400,7 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
 def _steps(
     name: str, result: Sequence[Sequence[Any]], tokens: int | None
 ) -> tuple[list[Timed], int]:
-    """Return the steps of a run, and the time that an idle engine needs to start a step, ns."""
+    """Return the steps of a run, and the time in which an idle engine starts a step, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
     context: defaultdict[int, int] = defaultdict(int)
     readers: defaultdict[int, list[int]] = defaultdict(list)
@@ -424,7 +424,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    # Delays after the request that woke an idle engine, of requests in its step and of later ones.
+    # Delays since the request that woke an idle engine: of requests in its step, and of later ones.
     joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):

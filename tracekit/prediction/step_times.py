@@ -1,10 +1,9 @@
 """Step times of a serving engine by the work of the step, measured on recorded steps.
 
-Steps with prefill and steps with only decode are separate kinds, because they run different
-kernels. For each kind, the time is a linear function (least squares) of the most explanatory terms:
-prompt tokens, decoding requests, context tokens, and tokens times context (the cost of attention).
-The mean residual per number of decoding requests is added, because kernels are more efficient for
-some numbers.
+Steps with prefill and decode-only steps are separate kinds, because they run different kernels. For
+each kind, least squares fits the time to the most explanatory terms among prompt tokens, decoding
+requests, context tokens, and tokens times context (the cost of attention). The mean residual per
+number of decoding requests is added, because the efficiency of kernels depends on it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from tracekit.errors import QueryError
 from tracekit.prediction.batching import StepTime, Work
 
 _STEPS_PER_TERM, _MIN_GAIN = 16, 0.02
-"""Minimum number of steps per term, and minimum share of the variance that a term explains."""
+"""Minimum number of steps per term, and minimum share of variance that a term must explain."""
 
 _DOUBT_STEPS = 5
-"""Number of zeros added to the residuals per number of requests, which shrink their mean."""
+"""Number of zeros added to the residuals per number of requests, to shrink their mean."""
 
 _BLOCK_STEPS = 4
 """Mean length of resampled blocks of consecutive steps, because adjacent steps are correlated."""
@@ -35,8 +34,8 @@ _MIN_ALIKE, _MIN_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
 `_MIN_ALIKE` and `_MIN_ALIKE_PCT` percent of all steps, or `_ENOUGH_ALIKE`."""
 
 _NEAR = 0.1
-"""Maximum difference between similar numbers of requests, prefill tokens, or context tokens, as a
-share of the entire range; for requests, at least 1."""
+"""Maximum difference of similar steps in requests, prefill tokens, or context tokens, as a share of
+the range; for requests, at least 1."""
 
 
 class Timed(Struct, frozen=True):
@@ -90,7 +89,7 @@ class _Kind:
         self.nearest_batch = cache(self._nearest_batch)
 
     def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
-        """Return a line fitted to resampled steps of the kind, and residuals of single steps."""
+        """Return a line fitted to resampled steps, and the residuals of single steps."""
         places = self._places(chance)
         line = _Line([self._rows[next(places)] for _ in self._rows], self._terms)
         return line, (self._longer_ns[at] for at in places)
@@ -104,7 +103,7 @@ class _Kind:
             yield at
 
     def _read(self, decode_count: int) -> list[int]:
-        """Return the count, minimum, and maximum of prefill tokens for similar decode counts."""
+        """Return count, minimum, and maximum of prefill tokens at similar decode counts."""
         near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
         read = [
             work.prefill_token_count
@@ -179,11 +178,11 @@ class StepTimes:
         return step_ns
 
     def bounded(self, step_ns: StepTime, power: float) -> StepTime:
-        """Return step times that use the nearest recorded step for steps unlike any recorded step.
+        """Return step times that bound steps unlike all recorded steps by the nearest one.
 
-        With `power` 0, a decode step takes as long as the nearest step; with 1, its time is
-        proportional to its requests. Prefill time is proportional to the square root of the token
-        count with 0, and to the token count with 1.
+        With `power` 0, a decode step takes as long as the nearest step, and prefill time grows with
+        the square root of the token count. With 1, both times are proportional to requests or
+        tokens.
         """
 
         def bounded_ns(work: Work) -> int:
@@ -219,7 +218,7 @@ class StepTimes:
         return sum(step.dur_ns for step in alike) / usual_ns if usual_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
-        """Return the share of time in steps unlike any recorded step, in %, and the reason."""
+        """Return the share of time in steps unlike all recorded steps, in %, and the reason."""
         times: defaultdict[str, int] = defaultdict(int)
         for work, took_ns in steps:
             if why := self._strange(work):
@@ -239,7 +238,7 @@ def _terms(work: Work) -> tuple[float, ...]:
 
 
 def _useful_terms(rows: Sequence[_Row]) -> list[int]:
-    """Return the most explanatory terms by forward selection; the first is constant."""
+    """Return the most explanatory terms by forward selection, starting with the constant."""
     selected, factors = [0], _solved(rows, [0])
     residual = _squares(rows, factors, selected)
     total = sum(row.dur_ns**2 for row in rows)
@@ -265,7 +264,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], terms: Sequence[int
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return coefficients of all terms, at least 0, because more work does not take less time."""
+    """Return nonnegative coefficients of all terms, because more work does not take less time."""
     selected = list(terms)
     result = _solved(rows, selected)
     while min(result[1:], default=0.0) < 0:

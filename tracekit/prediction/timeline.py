@@ -44,7 +44,7 @@ WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
-# If several nodes have the same time, ends use the first node, and starts use the last node.
+# Of several nodes with the same time, ends use the first, and starts the last.
 _HOST = f"""
 WITH node AS (
     SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
@@ -213,7 +213,7 @@ def _events(
     correlation: int | None, begin_ns: int, took_ns: int, text: str | None, copies: float | None,
     is_added: bool,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Yield an event with times in ns for each repetition of its work; the last may be partial."""
+    """Yield an event per repetition of its work, with times in ns; the last may be partial."""
     result = json.loads(text) if text else {}
     args = {**result} if isinstance(result, dict) else {}
     if is_added:

@@ -16,7 +16,7 @@ from tracekit.trace import Trace
 
 
 class Answers(Struct):
-    """Results by analysis, the reasons for missing ones, and all rows of the critical path."""
+    """Results by analysis, reasons for missing results, and the complete critical path."""
 
     results: dict[str, Result]
     refused: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def gather(trace: Trace) -> Answers:
 
 
 def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield the analyses of sections that apply to the trace and are not part of a breakdown."""
+    """Yield the analyses of applicable sections that a breakdown lacks."""
     catalog = load_catalog()
     is_served = "throughput" in results
     has_traces = "timeline" in results
@@ -60,7 +60,7 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
             yield MFU
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
-            # A breakdown already includes roles if modules are not recorded.
+            # Without recorded modules, a breakdown already includes roles.
             if name in results or name == ROLES or (name in section.of_ranks and not is_several):
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
@@ -72,7 +72,7 @@ def _names_serving(phases: Result) -> bool:
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
-    """Run analyses two at a time. If one fails, run all sequentially to get the reason."""
+    """Run analyses two at a time. If one fails, run all sequentially to get the reasons."""
     try:
         answers.results |= trace.results(names)
     except (QueryError, UsageError):

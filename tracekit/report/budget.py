@@ -15,7 +15,7 @@ MAX_ROWS = 1_000
 """Maximum number of rows of a result in a page."""
 
 MAX_BYTES = 250_000
-"""Maximum number of characters of a result in a page, because names can be very long."""
+"""Maximum number of characters of a result in a page, because names may be very long."""
 
 
 class Cut(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Cut(Struct, frozen=True):
 
 
 def cut(result: Result) -> Cut:
-    """Return the rows of a result that fit: the first rows, or the rows that its header selects."""
+    """Return the rows of a result that fit: the first ones, or those that its header selects."""
     rows = result.rows
     view = load_catalog().analyses.views("page").get(result.name, {})
     most = int(view.get("rows", MAX_ROWS))
@@ -54,7 +54,7 @@ def cut(result: Result) -> Cut:
 
 
 def _complete_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
-    """Return the rows of the first chart lines that fit completely, or else of one chart line."""
+    """Return the rows of the first chart lines that fit completely, but of at least one."""
     places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:

@@ -117,7 +117,7 @@ ANALYSES = ("module_icicle", "class_icicle")
 
 
 class View(Struct, frozen=True):
-    """A view of the modules: the label of its tab, its chart, and the column that sets colors."""
+    """A view of the modules: label of the tab, chart, and column that determines colors."""
 
     tab: str
     chart: str
@@ -319,7 +319,7 @@ def modules_of(trace: Trace) -> dict[str, Result]:
 def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
     """Yield the charts of one view, one per side with modules.
 
-    Equal times are equally wide on both sides, and equal names have the same color.
+    Both sides have the same time scale and the same color per name.
     """
     (need,) = find_chart(view.chart).needs
     drawn = {
@@ -352,7 +352,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
 
 
 def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
-    """Return the colors of the names on both sides, in one order."""
+    """Return the colors of the names on both sides, in a common order."""
     values = (value for results in sides.values() for value in results[need].column(column))
     result = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":

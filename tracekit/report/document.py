@@ -110,10 +110,10 @@ def _meanings(name: str, columns: Iterable[str]) -> list[str]:
 
 
 def in_script(json: str) -> str:
-    r"""Return JSON for a `script` element, with an escape for each character that could end it.
+    r"""Return JSON for a `script` element, with escapes for characters that could end it.
 
-    In JSON, the characters < > & and the line separators U+2028 and U+2029 occur only in strings,
-    where \uXXXX means the same.
+    The characters < > & and the line separators U+2028 and U+2029 occur only in JSON strings, where
+    \uXXXX means the same.
     """
     for character in "<>&\u2028\u2029":
         json = json.replace(character, f"\\u{ord(character):04x}")

@@ -35,7 +35,7 @@ class _Names:
         return self.numbers.setdefault(name, len(self.numbers))
 
     def most(self) -> int:
-        """Return the maximum length of a name for which all names fit into :data:`MAX_NAMES`."""
+        """Return the length to which names must be truncated to fit into :data:`MAX_NAMES`."""
         lengths = sorted(map(len, self.numbers))
         room = MAX_NAMES
         for at, length in enumerate(lengths):
@@ -55,8 +55,8 @@ def packed_events(result: Result, path: Result | None = None, host: Result | Non
 
     "path" is 1 for events on the critical path of the rank with the longest path. Starts are
     differences from the previous event of the same stream. Tiles (several events drawn as one) have
-    separate lists with their index, count, and total duration. "cut" is the length to which names
-    were truncated, or 0.
+    separate lists: index, event count, and total duration. "cut" is the length to which names were
+    truncated, or 0.
     """
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -30,7 +30,7 @@ class Run(Struct, frozen=True):
 
 
 def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
-    """Return the runs if there are several and their traces were not read; otherwise []."""
+    """Return the runs if there are several, opened without traces; otherwise []."""
     ((run_count, has_traces),) = trace.sql(
         "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
     ).rows
@@ -49,7 +49,7 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
 
 
 def file_names(runs: Sequence[Run]) -> list[str]:
-    """Return a file name for the report of each run, based on the name of the run if possible."""
+    """Return a unique file name for the report of each run, based on the name of the run."""
     results: list[str] = []
     for at, run in enumerate(runs, start=1):
         name = f"{run.name}.html"

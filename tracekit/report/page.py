@@ -1,4 +1,4 @@
-"""The report of a trace: its sections, with placeholders for charts and tables.
+"""The report of a trace: sections with placeholders for charts and tables.
 
 The page needs no network. Its content security policy allows only its own style and script, by
 their digests.
@@ -78,7 +78,7 @@ def _in_order(answers: Answers) -> list[Section]:
 
 
 def _title(answers: Answers, traces: Sequence[str]) -> str:
-    """Return the names of the runs, or of the files if there are no named runs."""
+    """Return the names of the runs, or else of the files."""
     runs = answers.results["run"].column("run") if answers.has_rows("run") else ()
     names = [str(run) for run in runs if run] or [
         re.split(r"[\\/]", name.rstrip("\\/"))[-1] or name for name in traces
@@ -147,14 +147,14 @@ def _shown(
 
 
 def _is_repeated(table: str, shown: Sequence[str]) -> bool:
-    """Return whether a table repeats another displayed table, because there is only one device."""
+    """Return whether a table repeats another table because there is only one device."""
     if table in ("steps", "step_totals"):
         return table == "step_totals" and "steps" in shown
     return TOTALS.get(table) in shown
 
 
 def _is_point(chart: Chart) -> bool:
-    """Return whether a chart of lines or points has at most two points, or all at one x value."""
+    """Return whether a chart has at most two points, or only points at one x value."""
     mark, x = chart.spec.get("mark"), chart.spec.get("encoding", {}).get("x", {}).get("field")
     if not isinstance(mark, dict) or mark["type"] not in ("line", "point") or not x:
         return False

@@ -1,4 +1,4 @@
-"""Charts after arXiv 2311.03687: its Figure 5 drawn from these runs, and its published numbers.
+"""Charts for arXiv 2311.03687: its Figure 5 drawn from these runs, and its published numbers.
 
 Figure 5 shows the parts of a decoder layer with and without recomputation. It requires the traces
 of each pre-training run for analysis `roles`.
@@ -90,7 +90,7 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
 
 
 def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
-    """Return the rows of the first device, because all data-parallel ranks do the same work."""
+    """Return the rows of the first device, because data-parallel ranks do the same work."""
     rows = roles.to_dicts()
     first = next(((row["rank"], row["device"]) for row in rows), None)
     return [

@@ -1,6 +1,6 @@
 """HTML parts of pages: headings, sections, tabs, tables, commands, and charts.
 
-Text from a trace is escaped here, or the script inserts it into the page as text.
+Text from a trace is either escaped here, or inserted by the script as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.report.document import Content, document
 
 
 class Shown(Struct):
-    """A section as HTML, and the charts and tables that the script draws in it."""
+    """A section as HTML, with the charts and tables that the script draws in it."""
 
     name: str
     title: str
@@ -145,7 +145,7 @@ def tables(
 ) -> Iterator[str]:
     """Yield the placeholders of tables, each below the title and definition of its analysis.
 
-    The title and definition of the analysis `defined` are omitted, because the section shows them.
+    For the analysis `defined`, they are omitted, because the section shows them.
     """
     for name in names:
         spec = load_catalog().analysis(name)

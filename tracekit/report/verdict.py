@@ -1,4 +1,4 @@
-"""Formats the verdict as sentences. All figures in them come from analysis verdict."""
+"""Formats the verdict as sentences. All figures come from analysis verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: late rank (if several), largest cost, largest loss, and data quality."""
+    """Return the verdict: late rank (of several), largest cost, largest loss, and data quality."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -62,7 +62,7 @@ def _amount(row: Mapping[str, Any]) -> str:
 
 
 def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:
-    """Return the idle time of an unprofiled step, or "" if unknown or for another kind of loss."""
+    """Return the idle time of an unprofiled step; "" if it is unknown or not the loss."""
     if loss["subject"] in _LOSSES or step is None or step["step_ns"] is None:
         return ""
     if step["idle_pct"] is None:

@@ -17,8 +17,8 @@ from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
 
 SMALL_FILE_BYTES = 32 * MB
-"""Maximum size of files other than traces, such as `run.json`. They are read into memory, and the
-parsed content takes up to twenty times as much memory as the text."""
+"""Maximum size of files other than traces, such as `run.json`. Parsed content takes up to twenty
+times the memory of the text."""
 
 
 class Location(ABC):
@@ -38,7 +38,7 @@ class Location(ABC):
             return given
         if isinstance(given, str):
             if is_url(given):
-                # Imported only for URLs, because the import takes as long as a small command.
+                # Imported only for URLs, because the import is as slow as a small command.
                 from tracekit.storage.remote import RemoteLocation
 
                 return RemoteLocation.parse(given)
@@ -124,8 +124,8 @@ class Location(ABC):
     def holds(self, name: str) -> bool:
         """Return whether this folder directly contains a file of this name.
 
-        For URLs, this object caches the result: for object stores, the names of all files in the
-        folder; for web servers, the result for each name. An HTML page is not treated as a file.
+        For URLs, results are cached: all names in the folder of an object store, or each name on a
+        web server. An HTML page is not treated as a file.
         """
 
     @abstractmethod
@@ -186,9 +186,8 @@ class Location(ABC):
     def write_new(self, data: bytes) -> None:
         """Create a file, or raise FileExistsError. Of several concurrent writers, one succeeds.
 
-        In an object store, an existing file with these bytes is treated as written by this call,
-        because the response to an earlier attempt may have been lost. Concurrent writers must
-        therefore write different bytes.
+        In an object store, the response to an earlier attempt may be lost, so an existing file with
+        the same bytes counts as success. Concurrent writers must therefore write different bytes.
         """
 
     @abstractmethod
@@ -207,7 +206,7 @@ class Location(ABC):
 def natural(text: str) -> tuple[tuple[object, ...], ...]:
     """Return the sort key for natural order, which puts rank10 after rank9 in every path part."""
     return tuple(
-        # Digits are at every second position, so text is never compared with a number.
+        # Digits are at every second position, so text and numbers are never compared.
         tuple(
             # Python converts at most 4,300 digits.
             int(piece[:1000]) if place % 2 else piece
@@ -230,8 +229,8 @@ def place_of(given: str | Place) -> Place:
 def contains_file(folder: Place, name: str) -> bool:
     """Return whether a folder directly contains a file of a name.
 
-    For URLs, the result is cached. It is False if access is denied, because permission to read one
-    file does not imply permission to read its folder.
+    For URLs, the result is cached, and False if access to the folder is denied: it may differ from
+    access to a file.
     """
     if isinstance(folder, Path):
         return (folder / name).is_file()

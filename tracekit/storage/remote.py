@@ -184,7 +184,7 @@ class RemoteLocation(Location):
         identity, meaning = self._known().identity, urls.meaning_of(self._url.query)
         if identity is None or not meaning:
             return identity
-        # The query may select one of several files with the same tag.
+        # Several queries may select different files with the same tag.
         return f"{identity} {hashlib.sha256(meaning.encode()).hexdigest()}"
 
     def entries(self) -> list[Location]:
@@ -321,7 +321,7 @@ class RemoteLocation(Location):
             return reader.read(end - start)
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        # Do not use metadata from a listing, because a manifest may be replaced at any time.
+        # Ignore metadata from a listing, because a manifest may have been replaced.
         with io.BufferedReader(self._stream(0)) as reader:
             data = reader.read(most_bytes + 1)
         if len(data) > most_bytes:

@@ -1,7 +1,7 @@
 """obstore clients for object stores and web servers, whose errors are converted to `OSError`.
 
-Errors of obstore contain signed URLs and text from the server. tracekit's messages contain only the
-server's status and error code.
+obstore's errors contain signed URLs and text from the server. tracekit's messages contain only the
+status and error code.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def store_of(url: Url) -> Any:
 
 
 def forget_stores() -> None:
-    """Remove all clients, because they keep the credentials with which they were created."""
+    """Remove all clients, because each keeps the credentials of its creation."""
     _STORES.clear()
 
 
@@ -182,7 +182,7 @@ def request(url: Url, ask: Callable[[Any], T]) -> T:
 def interruptibly(work: Callable[[], T]) -> T:
     """Run a blocking call so that Ctrl-C interrupts the wait.
 
-    obstore does not handle Ctrl-C while it waits. The call continues in a thread until its own time
+    obstore does not handle Ctrl-C. After Ctrl-C, the call continues in a thread until its time
     limit.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -29,8 +29,8 @@ def building_folder(final: Path) -> Path:
 def atomic_path(final: Path, move: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it when the block ends.
 
-    If the block fails, nothing is written. A long temporary name is truncated, so that only the
-    final name can be too long. `move` renames the file; by default, it replaces an existing file.
+    If the block fails, nothing is written. A long temporary name is truncated, so only the final
+    name can be too long. `move` renames the file; by default, it replaces an existing file.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
@@ -44,7 +44,7 @@ def atomic_path(final: Path, move: Callable[[Path, Path], object] = os.replace) 
 
 
 def sweep(folder: Path) -> None:
-    """Remove incomplete files that ended processes of this host left in a folder.
+    """Remove incomplete files in a folder that ended processes of this host have left.
 
     Files of other hosts are ignored, because their processes are not visible here.
     """

@@ -52,7 +52,7 @@ class Url(NamedTuple):
             host = f"{user}{at}{host}"
         key = self.key
         if self.scheme not in WEB and "=" in (query := key.partition("?")[2]) and query:
-            # An object key does not end in a signature, but a manually edited signed URL may.
+            # Object keys do not end in a signature, but manually edited signed URLs may.
             key = key.partition("?")[0]
         return f"{self.scheme}://{host}/{key}"
 

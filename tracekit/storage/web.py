@@ -21,7 +21,7 @@ PAGE_BYTES = 32 * MB
 
 CHUNK_BYTES = 1 << 18
 
-# Every quote ends at the next one, so the time is linear in the size of the page.
+# Every quote ends at the next one, so matching takes linear time.
 _LINK = re.compile(r"""\bhref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECASE)
 
 

@@ -116,7 +116,7 @@ class ChartView {
     this.at = -1;
     this.place = element('div', { class: 'plot' });
     this.tip = element('div', { class: 'tip', role: 'status', hidden: '' });
-    this.reset = element('button', { type: 'button', class: 'reset', hidden: '' }, 'whole');
+    this.reset = element('button', { type: 'button', class: 'reset', hidden: '' }, 'reset zoom');
     this.reset.addEventListener('click', () => this.zoom(null));
     figure.append(...this.legend(), this.reset, this.place, this.tip);
     new ResizeObserver(() => this.draw()).observe(this.place);

@@ -69,14 +69,17 @@ class TimelineView {
     this.canvas = element('canvas', {
       tabindex: '0', role: 'application', height,
       'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter describes the search match or the event in the middle, 0 shows everything.',
-    }); this.canvas.style.height = `${height}px`; const cut = this.data.cut ? ` Names are truncated to ${this.data.cut}
-    characters, also for search.` : ''; this.details = element('div', { class: 'event-details', 'aria-live': 'polite' },
-    `Point at or click an event for details. Drag to move, and use Ctrl and the wheel to zoom.${cut}`);
-    this.place.replaceChildren(tools, this.legend, this.canvas, this.details); this.canvas.addEventListener('wheel',
-    (event) => this.wheel(event), { passive: false }); this.canvas.addEventListener('pointerdown', (event) =>
-    this.grab(event)); this.canvas.addEventListener('pointermove', (event) => this.move(event));
-    this.canvas.addEventListener('dblclick', (event) => { const hit = this.at(event.offsetX, event.offsetY); if (hit)
-    this.showEvent(hit); }); this.canvas.addEventListener('keydown', (event) => this.press(event));
+    });
+    this.canvas.style.height = `${height}px`;
+    const cut = this.data.cut ? ` Names are truncated to ${this.data.cut} characters, also for search.` : '';
+    this.details = element('div', { class: 'event-details', 'aria-live': 'polite' },
+      `Point at or click an event for details. Drag to move, and use Ctrl and the wheel to zoom.${cut}`);
+    this.place.replaceChildren(tools, this.legend, this.canvas, this.details);
+    this.canvas.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener('pointerdown', (event) => this.grab(event));
+    this.canvas.addEventListener('pointermove', (event) => this.move(event));
+    this.canvas.addEventListener('dblclick', (event) => { const hit = this.at(event.offsetX, event.offsetY); if (hit) this.showEvent(hit); });
+    this.canvas.addEventListener('keydown', (event) => this.press(event));
   }
 
   colourBy(by) {
