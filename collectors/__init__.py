@@ -1,5 +1,5 @@
 """Workloads and recorders that write traces and a manifest: `tracekit.collectors`.
 
-Only this code imports torch. It communicates with the analyses through files, so analyses never
-need the machine that recorded the traces.
+Only this code imports torch. It communicates with the analyses through files, so analyses can run
+on another machine.
 """

@@ -1,4 +1,4 @@
-"""`python -m tracekit.collectors`: `tracekit collect` for launchers that start a module."""
+"""`python -m tracekit.collectors`: `tracekit collect` for launchers that start modules."""
 
 from __future__ import annotations
 

@@ -6,14 +6,13 @@
             optimizer.step()
             optimizer.zero_grad()
 
-or, without a loader, `with step(): …` around each step. Phases and modules are detected. The loop
-is not shortened: after the recorded steps it continues unchanged. To leave the loop early, check
-`step.is_done`, which is True once recording is complete. The run folder exists at the end of the
-block.
+or, without a loader, `with step(): …` around each step. Phases and modules are detected. After the
+recorded steps, the loop continues unchanged. To leave it early, check `step.is_done`, which is True
+once recording is complete. The run folder exists at the end of the block.
 
 Under torchrun, deepspeed, and similar launchers, every rank writes its trace to a working folder of
 its node, and the last rank builds the run folder. Ranks do not wait for each other inside the loop.
-Nodes that share a disk write one folder; other nodes write one folder each.
+Nodes that share a disk write one folder, and other nodes one each.
 
 Errors in the loop are raised unchanged, and the run folder has outcome `failed` or `oom` with the
 results so far. Errors of the recording are reported once on stderr.
@@ -88,8 +87,8 @@ def collect(
     """Record a training loop: step times, a trace per rank, and a manifest.
 
     The loop must have `warmup + steps + 2 * profile_steps + 1` steps: warm-up steps, timed steps
-    without ranges or profiler, steps with ranges only (their cost), one profiler warm-up step, and
-    profiled steps. If the loop continues, further steps are timed.
+    without ranges or profiler, steps with ranges only, one profiler warm-up step, and profiled
+    steps. Of further steps, some are timed.
 
     Args:
         model: the module that the loop calls, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
@@ -109,10 +108,9 @@ def collect(
         with_flops: whether the profiler counts floating-point operations itself.
         profile_memory: whether to record allocator events.
         all_threads: whether to record threads that the loop starts itself.
-        backward_ranges: whether modules also have ranges in backward passes. These ranges use
-            tensor hooks, which slow down the passes; analyses do not need them to attribute
-            backward work to modules.
-        nvtx: whether ranges are always NVTX ranges, too. Under Nsight, they always are.
+        backward_ranges: whether modules also have ranges in backward passes. They use tensor hooks,
+        which slow down the passes. Analyses attribute backward work to modules without them.
+        nvtx: whether ranges are also NVTX ranges, as they always are under Nsight.
         light_steps: whether steps with only device activity follow the profiled ones on an
             accelerator.
         force: whether to replace an existing run in `out`.
@@ -155,11 +153,11 @@ def collect(
 
 
 class Collection(Observer):
-    """A recorded loop; the result of `collect`, and `step` in its `with` block.
+    """A recorded loop: the result of `collect`, and `step` in its `with` block.
 
     With several ranks, `folder` differs from `target` if another run already has that name. With
-    `looks_first`, the loop may call a wrapper or parts of the model: the first step then only shows
-    which models are called, and is one of the warm-up steps.
+    `looks_first`, the first step, a warm-up step, only shows which models the loop calls: possibly
+    a wrapper or parts of `model`.
     """
 
     looks_first = False
@@ -315,7 +313,7 @@ class Collection(Observer):
             self.failed(error)
 
     def end_step(self) -> None:
-        """End a step; after the last recorded one, the run folder is built in the background."""
+        """End a step; after the last recorded step, build the run folder in the background."""
         recorder = self.recorder
         if self._called is not None and self._folder is not None:
             self._record_called(self._folder, self._called)

@@ -1,7 +1,7 @@
 """Clocks for benchmarks: CUDA events and the wall clock.
 
-Both time a batch of calls. The event clock first keeps the device busy until the host has queued
-the batch, so that the time between the two events contains no launch overhead.
+Both time a batch of calls. The event clock first keeps the device busy while the host queues the
+batch, so that the time between the two events contains no launch overhead.
 (`torch.cuda.Event.elapsed_time` has a resolution of about half a microsecond.)
 """
 
@@ -28,7 +28,7 @@ _MAX_CYCLES = 15_000_000
 
 
 class WallClock:
-    """Times calls with the host clock: until they finish on a CPU, or are launched on a device."""
+    """Times calls with the host clock until they finish (CPU) or are launched (device)."""
 
     timer = "wall_clock"
 

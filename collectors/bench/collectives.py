@@ -1,9 +1,8 @@
 """Collectives across all ranks with torch.distributed.
 
-The message size, as in nccl-tests, is the size of one rank's buffer for all-reduce, reduce, and
-broadcast; of its output for all-gather; of its input for reduce-scatter; and of all its data for
-all-to-all. Point-to-point transfers form a ring, as in nccl-tests. Buffers contain zeros, so that
-sums stay finite.
+As in nccl-tests, the message size is the size of a rank's buffer for all-reduce, reduce, and
+broadcast, of its output for all-gather, of its input for reduce-scatter, and of all its data for
+all-to-all. Point-to-point transfers form a ring. Buffers contain zeros, so that sums stay finite.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together; they exchange figures in device memory, as NCCL requires."""
+    """The ranks that measure together. They exchange figures in device memory, as NCCL requires."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

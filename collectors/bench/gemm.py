@@ -62,7 +62,7 @@ def _mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call
 
 
 def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply fp8 matrices with one scale each and fast accumulation, as data-sheet rates do."""
+    """Multiply fp8 matrices with one scale each and fast accumulation, as for data-sheet rates."""
     import torch
 
     scaled_mm = getattr(torch, "_scaled_mm", None)

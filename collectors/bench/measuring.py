@@ -1,4 +1,4 @@
-"""Measures benchmark points sequentially; an error is recorded in the result line of its point.
+"""Measures benchmark points sequentially. An error is recorded in the line of its point.
 
 Clocks, power, and temperature come from NVML (nvml.h). They are null if NVML does not report them,
 as on a MIG slice.
@@ -33,8 +33,8 @@ _FAMILIES: dict[str, ModuleType] = {
     "collective": collectives,
     "launch": launches,
 }
-# Minimum duration of a sample, ns. Ranks begin a sample some microseconds apart, which affects
-# longer samples less.
+# Minimum duration of a sample, ns. Ranks begin samples some microseconds apart, which matters less
+# for longer samples.
 _SAMPLE_NS = {"collective": 5e6}
 _WARMUP_SHARE = 0.1
 _WAKING_S = 1.0
@@ -51,11 +51,11 @@ _OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
 
 
 class LostDeviceError(Exception):
-    """The device is unusable in this process; only another process can continue."""
+    """The device is unusable in this process; only a new process can continue."""
 
 
 class LostGroupError(Exception):
-    """A rank failed while others were inside a collective: only new processes can continue."""
+    """A rank failed while others were inside a collective; only new processes can continue."""
 
 
 def facts_of(device: torch.device) -> dict[str, str | int | None]:
@@ -173,8 +173,7 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 def _run_on_all_ranks(action: Callable[[], Any], group: collectives.Group) -> Any:
     """Run a function on all ranks.
 
-    If it fails on this rank, raise that error; otherwise raise the worst outcome of the other
-    ranks.
+    Raise its error on this rank, or else the worst outcome of the other ranks.
     """
     error: Exception | None = None
     result = None

@@ -25,7 +25,7 @@ _CURVES = ((4096, 4096), (11008, 4096), (16384, 16384))
 _UNALIGNED = (11008, 4096)
 _UNALIGNED_BY = 13
 _ROWS = range(4096, 16384 + 1, 512)
-# The paper's curves are for bf16; for other types, every fourth point is measured.
+# The paper's curves are for bf16. For other types, every fourth point is measured.
 _ROWS_OF_OTHERS = range(4096, 16384 + 1, 2048)
 _CURVE_TYPE = "bf16"
 _TABLE_XII = ((666, 11008, 4096), (10624, 11008, 4096))

@@ -59,7 +59,7 @@ def line_of(
     outcome: Outcome = "ok",
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return a point's line without `bench_id`; `facts` is None if the point was not started."""
+    """Return a point's line without `bench_id`. `facts` is None if the point was not started."""
     line = msgspec.to_builtins(point) | dict(facts or {})
     if timing is not None:
         ordered = sorted(timing.sample_ns)

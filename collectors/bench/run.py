@@ -1,6 +1,6 @@
 """A bench run: its folder, worker processes, and manifest.
 
-Points are measured in separate processes. After a crash, a hang, or the loss of a device, only one
+Separate processes measure the points. After a crash, a hang, or the loss of a device, only one
 point fails, and a new process continues. After an interrupt, the finished points remain as an
 `incomplete` run.
 """
@@ -36,7 +36,7 @@ from .worker import Part
 Echo = Callable[[str], None]
 
 _MAX_DEATHS = 3
-# Load average per core from which a machine is considered busy.
+# Load average per core above which a machine counts as busy.
 _BUSY_SHARE = 0.5
 _MAX_REASONS = 3
 _WIDTH = 79
@@ -45,8 +45,8 @@ _WIDTH = 79
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
     """Measure the selected points and return the run folder.
 
-    With RANK and WORLD_SIZE in the environment, this process is one of the ranks that run the
-    collectives. Rank 0 also measures the other families; the other ranks return None.
+    With RANK and WORLD_SIZE in the environment, this process is one of the ranks that run
+    collectives. Rank 0 also measures all other points; the other ranks return None.
     """
     settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")

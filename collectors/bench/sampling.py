@@ -4,7 +4,7 @@ A sample is the mean time per call in a batch that is long enough for the clock.
 interval of the median holds for any distribution: of n samples, the j-th smallest and the j-th
 largest enclose the median with probability 1 − 2 P(B ≤ j − 1), where B is binomial with parameters
 n and 1/2 (David and Nagaraja, Order Statistics, 7.1). The interval is checked only after 6, 9, 13,
-19, … samples, because checks after every sample would stop too early too often.
+19, … samples. Checks after every sample would stop too early too often.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Timed = Callable[[int], float]
 """Function that makes the given number of calls and returns their total duration, ns."""
 
 Agree = Callable[[Sequence[float]], Sequence[float]]
-"""Function that returns the element-wise maximum over all ranks, so that all decide alike."""
+"""Function that returns the element-wise maximum over all ranks, so that all ranks decide alike."""
 
 
 class Budget(Struct, frozen=True):
     """Limits for measuring a point until its interval is at most `width_pct` of the median wide.
 
-    Up to four times `seconds` may be spent to take the minimum number of samples, each at least
-    `sample_ns` long. The `max_inner` calls of a sample must fit into the device's queue.
+    Up to four times `seconds` may be spent on the minimum number of samples, each at least
+    `sample_ns` long. A sample has at most `max_inner` calls, which fit into the device's queue.
     """
 
     width_pct: float = 2.0
@@ -131,7 +131,7 @@ def _warm_up(
         took_ns, elapsed_s = agree((timed(count), now_s() - begin_s))
         done += count
         batches += 1
-        # Keep the shortest time, because other load on the machine only lengthens a batch.
+        # Use the shortest time, because other load on the machine only lengthens batches.
         call_ns = min(call_ns, took_ns / count)
         if elapsed_s >= budget.warmup_s and (
             batches >= _MIN_BATCHES or elapsed_s >= _MAX_OVERTIME * budget.warmup_s

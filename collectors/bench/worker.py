@@ -1,8 +1,8 @@
 """Benchmark worker: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
 
-PART is `single` (one device) or `collective`. FIRST is the number of the first point to measure, 0
-unless an earlier process failed. Rank 0 writes the plan of the part, a description of the machine,
-and a line of JSON per point as soon as it is measured.
+PART is `single` (one device) or `collective`. FIRST is the number of the first point to measure: 0,
+or later after a failed process. Rank 0 writes the plan of the part, a description of the machine,
+and a line of JSON after each point.
 """
 
 from __future__ import annotations

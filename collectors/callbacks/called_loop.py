@@ -1,7 +1,7 @@
 """Records the training loop of a trainer that invokes callbacks.
 
-A trainer may call a wrapper or a part of its model. Therefore, the first step only shows which
-models are called; it is one of the warm-up steps.
+A trainer may call a wrapper or a part of its model. So the first step, a warm-up step, only shows
+which models are called.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..session import Collection, collect
 
 
 class CalledLoop:
-    """A loop whose trainer reports its steps; only `__init__` raises errors."""
+    """A loop whose trainer reports steps. Only `__init__` raises errors."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
@@ -66,7 +66,7 @@ class CalledLoop:
         self._collection = collection.__enter__()
 
     def _ended_without_a_word(self) -> None:
-        """At process exit, end a loop that its trainer did not end, as after an exception."""
+        """At process exit, end a loop that the trainer did not end, such as after an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")
             self._guarded(lambda collection: collection.end_at_exit(error))

@@ -5,8 +5,8 @@
     trainer = Trainer(…, callbacks=[TracekitCallback(out="runs/mine")])
 
 A step is an optimizer step, regardless of the number of batches that it accumulates. The Trainer
-does not report exceptions to callbacks: after an exception, the run folder with outcome `failed` is
-written when the program ends or the next training begins.
+does not report exceptions to callbacks. So after an exception, the run folder with outcome `failed`
+is written when the program ends or the next training begins.
 """
 
 from __future__ import annotations

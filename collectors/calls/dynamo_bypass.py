@@ -1,13 +1,12 @@
 """Hides tracekit's code from Dynamo (`torch.compile`).
 
-Dynamo inspects every Python frame below a compiled function. A hook would be such a frame: Dynamo
-would compile it, count it, guard on it, and recompile once it is removed. Two mechanisms hide
-hooks:
+Dynamo inspects every Python frame below a compiled function. Dynamo would compile a hook, count it,
+guard on it, and recompile once it is removed. Two mechanisms hide hooks:
 
 - `unseen` marks the code of a function, so that Dynamo runs its frame unchanged. Functions that it
   calls are still inspected.
-- Between `set_eval_frame(None)` and restoring the previous callback, Dynamo inspects nothing. Only
-  tracekit's own code runs in between, never the program's calls.
+- After `set_eval_frame(None)`, Dynamo inspects nothing until the previous callback is restored.
+Only tracekit's own code runs in between.
 
 Dynamo inlines the calls of a traced function. A wrapper must therefore first check
 `torch.compiler.is_compiling()`, which is true during tracing, and then only call the original
@@ -79,10 +78,10 @@ def _sees_functions(mode: object) -> bool:
 
 @unseen
 def is_captured() -> bool:
-    """Return whether torch records calls as a graph, or a function mode of the program sees them.
+    """Return whether torch records calls as a graph, or a function mode of the program is active.
 
-    During such a capture, a range would become part of the graph or crash the program, calls are
-    not training steps, and waiting for the device is not allowed. Dynamo must not trace this
+    Then, a range would become part of the graph or crash the program, calls are not training steps,
+    and waiting for the device is not allowed. Dynamo must not trace this
     function: check `torch.compiler.is_compiling()` first.
     """
     return bool(
@@ -116,7 +115,7 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call `act` before each outermost call of a compiled function; return whether possible.
+    """Call `act` before each outermost call of a compiled function; return whether it can.
 
     At each call, a function returned by `torch.compile` gets its callback from Dynamo's private
     `_callback_from_stance`. The wrapper installed here therefore runs before the compiled code.

@@ -1,10 +1,10 @@
 """Observes every call of an `nn.Module` without registering hooks.
 
 Dynamo guards on hooks, compiles them, and warns about global hooks. It neither sees nor inlines the
-wrapper around `nn.Module.__call__` (see `dynamo_bypass`): a module called inside a compiled region
-is not reported, and the region is unchanged. Once Dynamo has compiled anything, the wrapper stays.
+wrapper around `nn.Module.__call__` (see `dynamo_bypass`). So a compiled region is unchanged, and
+modules called in it are not reported. Once Dynamo has compiled anything, the wrapper stays.
 
-A listener that raises an exception is removed, and only that listener is notified of the exception.
+A listener that raises an exception is removed and notified of the exception.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TORCHS = nn.Module._wrapped_call_impl
 
 
 class _Thread(threading.local):
-    depth = 0  # nesting depth of the calls that were reported to listeners
+    depth = 0  # nesting depth of reported calls
 
 
 _thread = _Thread()
@@ -48,7 +48,7 @@ _thread = _Thread()
 _listeners: tuple[Listener, ...] = ()
 # Listeners that also receive nested calls.
 _inner_listeners: tuple[Listener, ...] = ()
-# Whether nested calls can skip the wrapper: no listener receives them, and the program has not
+# Whether nested calls can skip the wrapper: no listener wants them, and the program has not
 # replaced torch's function.
 _skips_inner = False
 # Looked up only once, because the wrapper runs for every module call.
@@ -56,7 +56,7 @@ _is_compiling = torch.compiler.is_compiling
 
 
 def listen(listener: Listener) -> None:
-    """Add a listener for all calls; the first listener sees a call start first and end last."""
+    """Add a listener for all calls. The first listener sees a call begin first and end last."""
     global _listeners
     if not _listeners:
         _install()
@@ -90,7 +90,7 @@ def forget_all() -> None:
 @unseen
 @functools.wraps(_original)
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    # This check must come first: while tracing, Dynamo guards on anything that is read before it.
+    # This check comes first, because Dynamo guards on anything that is read before it.
     if _is_compiling():
         return _original(self, *args, **kwargs)
     depth = _thread.depth
@@ -133,7 +133,7 @@ def _before(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> list[object]:
-    """Notify the listeners of a call; return their results, with `_drop` for a failed listener."""
+    """Notify listeners of a call; return their results. Failed listeners are dropped."""
     tokens: list[object] = []
     for listener in listeners:
         try:
@@ -170,8 +170,8 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    # If a class overrides `__call__` and calls torch's `__call__`, Dynamo traces through the
-    # wrapper and guards on its code. Removing the wrapper would trigger recompilation, so it stays.
+    # If a class overrides `__call__` and calls torch's, Dynamo guards on the wrapper's code.
+    # Removing the wrapper would trigger recompilation, so it stays.
     if has_compiled():
         return
     # If the program has added its own wrapper on top, tracekit's stays and calls torch's function.

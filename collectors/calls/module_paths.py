@@ -1,8 +1,7 @@
 """Paths of a model's modules, independent of its wrappers.
 
 Paths are the names in `named_modules()` of the user's model without wrappers, so that runs of the
-same model are comparable. The path of the model itself, and of its wrappers, is the model's class
-name.
+same model are comparable. The model and its wrappers have the model's class name as their path.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def _wrapper_child(model: nn.Module) -> str | None:
     # without an engine's methods, may be a checkpoint wrapper.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return "module"
-    # In PEFT's wrappers, the base model is at one of two depths. Only PEFT's own classes are
-    # checked, because a method with this name may do anything in other classes.
+    # In PEFT's wrappers, the base model is at one of two depths. Other classes may have an
+    # unrelated method of this name.
     if any(kind.__module__.startswith("peft.") for kind in type(model).__mro__):
         result = model.get_base_model() if hasattr(model, "get_base_model") else None
         return next(

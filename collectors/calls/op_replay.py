@@ -2,9 +2,8 @@
 
 `tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
 types, strides, numbers, and lists of numbers are as recorded by torch.profiler with
-`record_shapes`. Traces do not contain tensor values: floating-point tensors are random; other
-tensors are zero, which is valid for indices. Times come from the profiler, like the times in the
-trace.
+`record_shapes`. Traces contain no tensor values: floating-point tensors are random, and others
+zero, which is a valid index. Times come from the profiler, like the times in the trace.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torc
     is_empty = 0 in dims
     last = sum((size - 1) * stride for size, stride in zip(dims, strides, strict=True))
     length = 0 if is_empty else last + 1
-    # With strides of 0, results computed from the tensor are larger than its storage.
+    # With strides of 0, results are larger than the storage of the tensor.
     needed_bytes = max(length, math.prod(dims)) * DTYPES[dtype].itemsize
     if needed_bytes > MAX_BYTES:
         raise UnknownError(named(f"a tensor of {needed_bytes:,} bytes"))

@@ -1,10 +1,10 @@
 """Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
 
-`Tensor.backward`, and therefore every framework, calls `torch.autograd.backward`, which has no
-hooks. While there is a listener, a wrapper replaces this function.
+All frameworks call `torch.autograd.backward`, which has no hooks. While there is a listener, a
+wrapper replaces this function.
 
 Dynamo traces the global optimizer hooks as no-ops, so a compiled step is not reported. Dynamo also
-guards on the set of hooks: once it has compiled a step, no hook is added or removed.
+guards on the set of hooks, so after it has compiled a step, no hook is added or removed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _stepping: set[tuple[int, int]] = set()
 def listen(listener: Listener, *, backward: bool = True) -> None:
     """Add a listener for optimizer steps, and for backward passes unless `backward` is False.
 
-    The first listener sees a call start first and end last.
+    The first listener sees a call begin first and end last.
     """
     global _of_backward, _of_steps, _original
     if not _handles and not _is_step_compiled():
@@ -134,7 +134,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    # If the pre-hook did not run, the step was partly compiled and is not reported.
+    # Without the pre-hook, the step was partly compiled and is not reported.
     one = threading.get_ident(), id(optimizer)
     if one in _stepping:
         _stepping.discard(one)
@@ -142,7 +142,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Replace a hook while Dynamo traces it, so that Dynamo counts no frame for the hook."""
+    """Stand in for a hook while Dynamo traces, so that Dynamo counts no frame."""
 
 
 for _hook in (_pre_hook, _post_hook):

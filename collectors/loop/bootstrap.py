@@ -1,7 +1,7 @@
 """Runs in every Python process of a recorded program, and waits for the import of torch.
 
-Because every Python process loads this file, it imports almost nothing; the recorder is imported
-after torch. Errors are written to a file for the parent and never reach the program.
+Every Python process loads this file, so it imports almost nothing; the recorder is imported after
+torch. Errors go to a file for the parent and never reach the program.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _is_installed = False
 
 
 def install(folder: str) -> None:
-    """Record this process once torch is imported; later calls (nested `collect`) have no effect."""
+    """Record this process once torch is imported. Later calls (nested `collect`) do nothing."""
     global _is_installed
     if not _is_installed:
         _is_installed = True
@@ -75,7 +75,7 @@ def install(folder: str) -> None:
 class _TorchWatcher:
     """Detects the import of torch.
 
-    It stays active until torch is executed, because many programs first check whether torch exists.
+    It waits for torch's execution, because many programs first only check whether torch exists.
     """
 
     def __init__(self, folder: str) -> None:
@@ -86,7 +86,7 @@ class _TorchWatcher:
     ) -> ModuleSpec | None:
         if name != "torch" or self not in sys.meta_path:
             return None
-        # The finders before this one have already been queried.
+        # Earlier finders have already been queried.
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
@@ -125,9 +125,8 @@ def _watch(folder: str) -> None:
 def step() -> None:
     """Report that the training loop has finished a step.
 
-    Only needed for an optimizer that is not a `torch.optim.Optimizer`, such as the optimizers of
-    fastai and Keras: call it after each of its steps. It does nothing unless `tracekit collect`
-    records the program.
+    Call it after each step of an optimizer that is not a `torch.optim.Optimizer`, such as those of
+    fastai and Keras. It does nothing unless `tracekit collect` records the program.
     """
     hooks = sys.modules.get("tracekit.collectors.calls.training_hooks")
     if hooks is not None:

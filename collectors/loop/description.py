@@ -22,7 +22,7 @@ _ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 
 
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
-    """Add the description of the model and its engine to a report; keep a known precision."""
+    """Add the model and its engine to a report; keep a known precision."""
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
     kind = class_name(inner)
@@ -138,14 +138,14 @@ def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
         return None
     data_size = _fsdp_size(model) or _group_size(model)
     if data_size is None:
-        # Tensor parallelism only: all ranks of the mesh receive the same tokens.
+        # With tensor parallelism only, all ranks of the mesh receive the same tokens.
         data_size = 1 if mesh.size() == world_size else 0
         return Parallel(world_size, data_size, world_size)
     return Parallel(world_size, data_size, max(1, world_size // data_size))
 
 
 def _groups(model: nn.Module, world_size: int) -> Parallel | None:
-    # If the group is smaller than the world, the role of the other ranks is unknown.
+    # If the group is smaller than the world, the other ranks have an unknown role.
     if _group_size(model) != world_size:
         return None
     return Parallel(world_size, world_size)

@@ -1,7 +1,7 @@
 """Builds the run folder of a recorded loop from the output of its ranks.
 
-Ranks write their reports to `work` and their traces to `path`; the last rank moves the traces to
-the final folder. Traces of later windows and the exit code are added later.
+Ranks write reports to `work` and traces to `path`; the last rank moves the traces to the final
+folder. Later windows and the exit code are added later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .report import LoopReport, make_manifest
 
 
 class LoopFolder:
-    """The working folder of a loop; `mark` distinguishes it from those of other processes."""
+    """The working folder of a loop; `mark` makes its name unique among processes."""
 
     def __init__(
         self, target: Path, plan: LoopPlan, command: Sequence[str], mark: str, *, force: bool
@@ -61,7 +61,7 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Build the run folder, or replace its content with a later loop; set `final_path`."""
+        """Build the run folder, or replace its content by a later loop; set `final_path`."""
         reports = [self._packed(report) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
@@ -90,7 +90,7 @@ class LoopFolder:
         for report in reports:
             if report.trace is not None:
                 (self.path / report.folder / report.trace).replace(folder / report.trace)
-            # A light trace of an earlier loop does not belong to the new trace.
+            # Remove the light trace of an earlier loop.
             (folder / LIGHT / f"rank{report.rank}.json.gz").unlink(missing_ok=True)
             if report.light_trace is not None:
                 (folder / LIGHT).mkdir(exist_ok=True)

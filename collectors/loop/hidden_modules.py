@@ -1,7 +1,7 @@
-"""Hides tracekit's modules from a recorded program until the program imports one.
+"""Hides tracekit's modules from a recorded program until the program imports tracekit.
 
-The modules are in `sys.modules` only while one of them imports others, because programs may inspect
-`sys.modules`, as pytest does to rewrite assertions. Once the program imports tracekit, they stay.
+Programs may inspect `sys.modules`, as pytest does to rewrite assertions. So the modules are in
+`sys.modules` only while they import each other, or once the program has imported tracekit.
 """
 
 import sys

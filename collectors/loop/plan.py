@@ -27,7 +27,7 @@ ALL_UP_TO = 8
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
 
-# Kinds of steps to reduce if the loop is too short, in this order, with the minimum number of each.
+# Kinds of steps to reduce for a short loop, in this order, with the minimum number of each.
 _SHORTENED: tuple[tuple[str, int], ...] = (
     ("measured_count", 2),
     ("profiled_count", 2),
@@ -42,11 +42,11 @@ _FILE = "plan.json"
 class LoopPlan(Struct, frozen=True):
     """Numbers of steps of each kind, and settings of the profiler.
 
-    `profiled_count` steps run with ranges only, and the same number runs under the profiler. If the
-    loop is long enough, `after_count` timed steps follow the profiled ones. Each window after the
-    first begins `every_count` steps after the end of the previous one, or when the file `request`
-    is created or touched. `loop_length` is the number of steps of the loop, if the plan was
-    shortened for it.
+    `profiled_count` steps run with ranges only, and the same number runs under the profiler. In a
+    long loop, `after_count` timed steps follow the profiled ones. Each window after the first
+    begins `every_count` steps after the previous one, or when the file `request` is created or
+    touched. `loop_length` is the number of steps of the loop for which the plan was shortened, if
+    any.
     """
 
     warmup_count: int = 2
@@ -79,7 +79,7 @@ class LoopPlan(Struct, frozen=True):
         return self.warmup_count + recorded
 
     def fitted(self, step_count: int) -> LoopPlan | None:
-        """Return a plan with fewer steps for a short loop; None if impossible or not needed."""
+        """Return a plan with fewer steps for a short loop; None if impossible or unnecessary."""
         plan = self
         for name, least in _SHORTENED:
             while plan.step_count > step_count and (count := getattr(plan, name)) > least:

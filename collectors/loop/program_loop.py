@@ -1,8 +1,8 @@
-"""The training loop of a recorded program, observed from inside.
+"""The training loop of a recorded program, observed from inside the process.
 
-In later pipeline stages, the next step begins immediately after the optimizer step, because the
-stage then waits for its input, and thus for everything that the first stage does between two steps.
-Processes without an optimizer step are left alone.
+In later pipeline stages, the next step begins right after the optimizer step: the stage waits for
+input, and so for everything that the first stage does between steps. Processes without an optimizer
+step are not recorded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Loop(Observer):
         self._folder = folder
         self._report_unusable = unusable
         self._plan = plan
-        # Weak references: a program without torch optimizers may call and drop many models.
+        # Weak references, because a program without torch optimizers may call and drop many models.
         self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._watch = LoopWatch(self)
         self._profilers = LoopProfilers()
@@ -68,16 +68,16 @@ class _Loop(Observer):
         self._is_by_optimizer = False
         self._pid = os.getpid()
         self._error_before: BaseException | None = None
-        # The earlier loop that was recorded, or else the longest earlier loop.
+        # The recorded earlier loop, or else the longest earlier loop.
         self._earlier: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
-        # If a later loop became longer: the number of later loops and the longer one's step count.
+        # If a later loop is longer: the number of later loops, and its step count.
         self._outgrown: tuple[int, int] | None = None
         self._loop_count = 1
         self._before_count = 0
         self._first_step = 0
         self._claim: RankClaim | None = None
-        # Plan with fewer steps, used after a loop that was too short.
+        # Plan with fewer steps, after a loop that was too short.
         self._fitted: LoopPlan | None = None
         self._recorder_count = 0
 
@@ -118,7 +118,7 @@ class _Loop(Observer):
             self._profilers.attach()
 
     def loop_goes_on(self) -> None:
-        """Treat the loop as a part of the previous one, whose optimizers step in turn."""
+        """Treat the new loop as a part of the previous one, whose optimizers step in turn."""
         recorder = self.recorder
         if recorder is not None and not recorder.is_done and self._before_count:
             self._loop_count -= 1
@@ -130,8 +130,8 @@ class _Loop(Observer):
     def optimizer_stepped(self, parameter: Any) -> None:
         """Treat the first optimizer step as the end of the first training step."""
         if self.recorder is None:
-            # Starting a recording imports modules, which takes time. Meanwhile, loops of other
-            # threads are ignored.
+            # Starting a recording takes time for imports, during which loops of other threads are
+            # ignored.
             if self._beginning.acquire(blocking=False):
                 try:
                     self._first_stepped(parameter)
@@ -184,7 +184,7 @@ class _Loop(Observer):
             return
         data = sys.modules.get("torch.utils.data")
         if data is not None and data.get_worker_info() is not None:
-            self._stop()  # This is a DataLoader worker: the training loop is in another process.
+            self._stop()  # In a DataLoader worker, the training loop is in another process.
             return
         if self._called:
             self._begin(outermost(list(self._called)), 0)
@@ -199,8 +199,7 @@ class _Loop(Observer):
     def _count_lone_step(self, parameter: Any) -> None:
         self._lone_step_count += 1
         count = self._lone_step_count
-        # Searching all objects is slow and may find no model, so it is done only after 2, 4, 8, …
-        # steps.
+        # Searching all objects is slow and may fail, so it is done only after 2, 4, 8, … steps.
         if count < 2 or count & (count - 1) or parameter is None:
             return
         model = owner_of(parameter)
@@ -218,11 +217,11 @@ class _Loop(Observer):
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
-        """Start recording at the step that was just detected, after `step_number` earlier steps."""
+        """Start recording at the detected step, after `step_number` earlier steps."""
         if not trained:
             return
-        # From now on, other threads are ignored. If a hook on one of autograd's threads steps an
-        # optimizer, it is unknown which thread runs the loop.
+        # Other threads are ignored from now on. If a hook on an autograd thread steps an optimizer,
+        # the loop's thread is unknown.
         if not is_backward():
             self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
@@ -231,7 +230,7 @@ class _Loop(Observer):
         if not self._claim.take():
             self._stop(_LaterLoops((), 0, self._record_longer, self._is_other_idle))
             return
-        # Imported only when there is a loop to record, because the recorder imports many modules.
+        # Imported late, because the recorder imports many modules.
         with VisibleModules():
             from .recorder import LoopRecorder
             from .report import COMPILED_OPTIMIZER_NOTE
@@ -240,8 +239,7 @@ class _Loop(Observer):
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
-        # Each recording has its own folder, because another recording may be moving into the run
-        # folder.
+        # Each recording has its own folder, because another one may be moving into the run folder.
         self._recorder_count += 1
         is_first = self._recorder_count == 1 and not self._first_step
         name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"
@@ -294,7 +292,8 @@ class _Loop(Observer):
             self._stop()
 
     def _stop(self, later: _LaterLoops | None = None) -> None:
-        # Added before the other listener is removed, so that torch's global hooks stay registered.
+        # Add this listener before removing the other one, so that torch's global hooks stay
+        # registered.
         if later is not None:
             training_hooks.listen(later, backward=False)
         self._watch.stop()
@@ -317,10 +316,9 @@ class _Loop(Observer):
         self._publish()
 
     def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
-        """Stop observing, but watch for a longer loop: the recorded one may have been a trial.
+        """Stop observing, but watch for a longer loop, because the recorded one may be a trial.
 
-        If the recorded loop is over, it had `length` steps, and the next loop has had `longest`
-        steps so far.
+        If the recorded loop is over, it had `length` steps, and the next loop had `longest` so far.
         """
         if self.recorder is None:
             return
@@ -334,7 +332,7 @@ class _Loop(Observer):
         self._stop(later if report.is_recorded and report.outcome == "ok" else None)
 
     def _is_other_idle(self, step_count: int) -> bool:
-        """Take over the rank if its process is idle; check only after 1, 2, 4, 8, … steps."""
+        """Take over the rank from an idle process; check only after 1, 2, 4, 8, … steps."""
         is_due = not step_count & (step_count - 1)
         return is_due and self._claim is not None and self._claim.take()
 
@@ -373,7 +371,7 @@ class _Loop(Observer):
         if best is None:
             return
         if self._claim is not None and not self._claim.is_held:
-            # This process was idle for a while, and another process has taken over the rank.
+            # This process was idle, and another one has taken over the rank.
             best.abandon()
             return
         # The parent may have exited and removed the folder.
@@ -386,7 +384,7 @@ class _Loop(Observer):
     def _forked(self) -> None:
         """Let a forked child record its own loop, unless its parent has profiled or finished."""
         recorder = self.recorder
-        # The lock may be held by a parent's thread that does not exist in the child.
+        # A thread of the parent, which does not exist in the child, may hold the lock.
         self._beginning = threading.Lock()
         if recorder is None:
             self._pid = os.getpid()
@@ -409,16 +407,15 @@ class _Loop(Observer):
 
 
 class _LaterLoops(training_hooks.Listener):
-    """Counts the optimizer steps of loops after the recorded one, which may have been a trial.
+    """Counts optimizer steps after the recorded loop, which may have been a trial.
 
-    A later loop that becomes longer is therefore recorded instead. If an optimizer of the recorded
-    loop steps again, the other loops so far are considered parts of it. All ranks of a job take the
-    same steps, so they select the same loop independently. In a process that is not recorded, all
-    loops are later ones.
+    A later loop that becomes longer is recorded instead. If an optimizer of the recorded loop steps
+    again, the other loops so far are parts of that loop. All ranks of a job take the same steps, so
+    they select the same loop. In a process that is not recorded, all loops are later ones.
 
-    `record` is called once, with the number of later loops, the number of steps of the recorded
-    loop, and the number of steps of the longer one, if `may_record` returns True for the latter.
-    The recorded loop is itself recorded again after more than `own_limit` further steps.
+    `record` is called once if `may_record` accepts the step count of the longer loop. It gets the
+    number of later loops, and the step counts of the recorded and the longer loop. After more than
+    `own_limit` further steps, the recorded loop itself is recorded again.
     """
 
     own_limit: int | None = None

@@ -1,8 +1,8 @@
 """Ranges of a recorded loop: steps, phases, and modules.
 
-The forward phase covers the calls of models in a step, and of modules outside the models, such as a
-loss. For engines with their own `backward` and `step` methods, such as DeepSpeed, the phases
-enclose these methods and therefore include their communication.
+The forward phase covers calls of models and of other modules, such as a loss. For engines with
+`backward` and `step` methods, such as DeepSpeed, the phases enclose these methods, including their
+communication.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .recording_thread import RecordingThread
 
 
 class LoopRanges(training_hooks.Listener):
-    """Ranges of a loop while attached; calls on threads other than `thread` have no phase.
+    """Ranges of a loop while attached. Calls on other threads than `thread` have no phase.
 
     `accumulated` contains the number of backward passes before each optimizer step. The first of
-    `models` is the trained one, possibly an engine: its paths have no prefix, while paths of other
-    models begin with their class name. Models are referenced only while ranges are attached.
+    `models` is the trained model or its engine, whose paths have no prefix. Paths of other models
+    begin with the class name. Models are referenced only while ranges are attached.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class LoopRanges(training_hooks.Listener):
         return bool(self._undo)
 
     def attach(self) -> None:
-        # Dynamo guards on a model's attention function and on the functions of its file, so
-        # replacing them would trigger recompilation.
+        # Dynamo guards on a model's attention function and the functions of its file. Replacing
+        # them would trigger recompilation.
         if not has_compiled():
             for parts in self._parts:
                 parts.attach()
@@ -93,7 +93,7 @@ class LoopRanges(training_hooks.Listener):
 
     def begin_step(self, number: int) -> None:
         if self.is_attached:
-            # Ranges that an exception left open were closed with the range of their step.
+            # Ranges left open by an exception were closed with the range of their step.
             self._open.counts.clear()
             self._open.ranges.clear()
             self._pass_count = 0
@@ -144,7 +144,8 @@ class LoopRanges(training_hooks.Listener):
             self._undo.pop()()
 
     def _begin_phase(self, name: Phase) -> None:
-        # A call during a backward pass comes from a reentrant checkpoint and belongs to that phase.
+        # A call during a backward pass comes from a reentrant checkpoint and belongs to the
+        # backward phase.
         if is_backward() or not self._undo or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
@@ -187,8 +188,8 @@ class LoopRanges(training_hooks.Listener):
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
         """Open a phase around a method of one object, with a wrapper in the object's class.
 
-        A wrapper stored in the object would be pickled with it, and a copy of the object would call
-        the original object's method.
+        A wrapper in the object would be pickled with the object, and a copy would call the
+        original's method.
         """
         kind = type(owner)
         original = inspect.getattr_static(kind, name, None)

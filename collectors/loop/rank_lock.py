@@ -1,8 +1,8 @@
 """Ensures that only one process per rank is recorded.
 
 Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write the
-same files. The first process that trains is recorded. Another process replaces it only if the first
-becomes idle before its recording is complete: a worker may stay idle in its pool after a few steps.
+same files. The first process that trains is recorded. Another process replaces it only if it
+becomes idle before its recording is complete, like a pool worker after a few steps.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _IDLE_PART = 0.05
 """A process is idle if it uses less than this fraction of the claiming process's CPU time."""
 
 _SEEN_S = 0.05
-"""Minimum CPU time of the claiming process for the comparison: process clocks tick every 10 ms."""
+"""Minimum CPU time of the claiming process for the comparison, because process clocks tick every 10
+ms."""
 
 
 class RankClaim:
-    """A file with the id of the process that is recorded; void once that process has ended."""
+    """A file with the id of the recorded process; void once the process has ended."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._holder = folder / f"rank{rank}.process"
         # The process that holds the rank, and the CPU times (s) of that process and of this one
-        # when that process was last active.
+        # when that one was last active.
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:

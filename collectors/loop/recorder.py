@@ -1,12 +1,12 @@
 """Measures and profiles the steps of a training loop on one rank.
 
-Steps in order: warm-up steps; timed steps without ranges or profiler; steps with ranges only, which
-show the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps, in
-which only device activity and runtime calls are recorded; and timed steps again, because host speed
-varies. Then all instrumentation is removed until another window of profiled steps is due.
+Steps in order: warm-up steps; timed steps without ranges or profiler; steps with ranges only, to
+measure their cost; one profiler warm-up step; and profiled steps. On accelerators, light steps
+follow, with only device activity and runtime calls. Then come timed steps again, because host speed
+varies. All instrumentation is then removed until another window is due.
 
-If the loop has its own profiler, tracekit does not interfere: steps under that profiler get ranges
-but are not part of the plan, and its trace replaces tracekit's.
+If the loop has its own profiler, tracekit's does not run. Steps under the loop's profiler get
+ranges but are not part of the plan, and its trace is used.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .windows import Windows
 class LoopRecorder(ProfilerListener):
     """Records a loop: call `begin_step` and `end_step` around each step, and `close` at the end.
 
-    The first of `models` is the trained one; `parts` are the submodules that the loop calls if it
-    does not call the complete model. `optimizer` is passed only if it is not a torch optimizer.
-    `publish` is called when `report` has changed. Built-in workloads describe themselves: they pass
-    `report` and `device`, and mark their phases with `phase`.
+    The first of `models` is the trained one. `parts` are submodules that the loop calls instead of
+    the complete model. `optimizer` is passed only if it is not a torch optimizer. `publish` is
+    called after changes of `report`. Built-in workloads pass `report` and `device`, and mark phases
+    with `phase`.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class LoopRecorder(ProfilerListener):
         self._place, self._folder = place, folder
         self._watch = watch
         self._publish = publish
-        # Weak references: the program may drop its model while tracekit waits for later windows.
+        # Weak references, because the program may drop its model while tracekit waits for later
+        # windows.
         self._trained = [weakref.ref(one) for one in (models[0], *parts)]
         if plan.has_nvtx:
             use_nvtx()
@@ -83,7 +84,7 @@ class LoopRecorder(ProfilerListener):
         self._is_under_user_profiler = False
         self._has_begun = self._has_trained = False
         self._optimized_ns = 0
-        # Number of completed steps of the plan, excluding those under the loop's own profiler.
+        # Number of completed steps of the plan, which exclude those under the loop's own profiler.
         self._completed_count = 0
         measured = plan.warmup_count
         ranged = measured + plan.measured_count
@@ -94,16 +95,16 @@ class LoopRecorder(ProfilerListener):
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_recorded,
         }
-        # Whether the timed steps after the profiled ones are in progress, and the number of steps
-        # at the end of the profiled ones.
+        # Whether timed steps after the profiled ones are in progress, and the step count at the end
+        # of the profiled ones.
         self._is_after = False
         self._profiled_end = 0
-        # Whether light steps are in progress, and the number of the plan's steps at their end.
+        # Whether light steps are in progress, and the plan's step count at their end.
         self._is_light = False
         self._light_end = plan.step_count
         # False if an error has left a profiler running.
         self._is_profiler_stopped = True
-        # Only ranges observe an engine's own methods and the steps of non-torch optimizers.
+        # Only ranges observe an engine's methods and steps of non-torch optimizers.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
         self._sees_phases = not is_engine and optimizer is None
         if profilers.is_active:
@@ -154,7 +155,7 @@ class LoopRecorder(ProfilerListener):
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step; if `is_last`, the step already ended with its optimizer step."""
+        """End a step; if `is_last`, it already ended with its optimizer step."""
         if self.is_done:
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
@@ -196,13 +197,13 @@ class LoopRecorder(ProfilerListener):
             self._publish()
 
     def join_steps(self) -> None:
-        """Merge the last two steps, which were parts of one iteration."""
+        """Merge the last two steps into one, because they were parts of an iteration."""
         if self.report.step_count > 1 and 1 < self._completed_count <= self.plan.warmup_count + 1:
             self.report.step_count -= 1
             self._completed_count -= 1
 
     def restart(self) -> None:
-        """Start over, because the steps so far were only parts of steps."""
+        """Start over, because the previous steps were only parts of steps."""
         is_early = self._completed_count <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
@@ -236,8 +237,8 @@ class LoopRecorder(ProfilerListener):
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "detected":
-                # A later pipeline stage has already begun its step, and was waiting while the
-                # evaluation ran.
+                # A later pipeline stage has already begun its step, which waited for the
+                # evaluation.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
@@ -328,7 +329,7 @@ class LoopRecorder(ProfilerListener):
         self._publish()
 
     def close(self, *, is_over: bool = False) -> None:
-        """Write everything recorded, and detach; if `is_over`, the last step is complete."""
+        """Write all results, and detach; if `is_over`, the last step is complete."""
         if self.is_done:
             return
         if self._watch.thread.is_elsewhere:
@@ -347,7 +348,7 @@ class LoopRecorder(ProfilerListener):
             self.abandon()
 
     def give_up(self) -> None:
-        """Keep only the step times: another loop has begun before the end of the profiled steps."""
+        """Keep only step times, because another loop has begun before the profiled steps ended."""
         self._times.clock.cut_last()
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
@@ -358,9 +359,9 @@ class LoopRecorder(ProfilerListener):
         self.abandon()
 
     def end_loop(self) -> bool:
-        """Write everything recorded: another loop has begun after the profiled steps.
+        """Write all results, because another loop has begun after the profiled steps.
 
-        Return whether the recording is done, that is, no later window is due.
+        Return whether the recording is done (no later window is due).
         """
         self._times.clock.cut_last()
         self._end_window()
@@ -376,7 +377,7 @@ class LoopRecorder(ProfilerListener):
         return True
 
     def abandon(self) -> None:
-        """Detach, and drop the profile if its trace is not written."""
+        """Detach, and drop an unwritten profile."""
         if self.is_done:
             return
         self.is_done = True
@@ -391,7 +392,7 @@ class LoopRecorder(ProfilerListener):
             self.report.note(OWN_PROFILER_NOTE)
 
     def leave(self, *, is_ended: bool = False) -> None:
-        """Stop without cleanup, because the state belongs to a fork's parent or another thread."""
+        """Stop without cleanup, because a fork's parent or another thread owns the state."""
         self.is_done = True
         self._traces.leave(is_ended=is_ended)
         self._user_profilers.detach()

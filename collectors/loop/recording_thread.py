@@ -16,12 +16,11 @@ class RecordingThread:
     def __init__(self) -> None:
         self._local = threading.local()
         self.is_known = False
-        # Number of the current binding; a thread whose mark has another number is not the loop's
-        # thread.
+        # Number of the current binding. Marks of other threads have other numbers.
         self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
-        """Bind the loop to this thread unless it is bound; `at_end` runs when this thread ends."""
+        """Bind an unbound loop to this thread. `at_end` runs when the thread ends."""
         if self.is_known:
             return
         self.is_known = True
@@ -30,8 +29,8 @@ class RecordingThread:
 
         def end() -> None:
             if self._number == number:
-                # The thread's thread-local mark is already destroyed, so is_elsewhere would be true
-                # on this very thread.
+                # The thread's mark is already destroyed, so is_elsewhere would be true on this
+                # thread.
                 self.is_known = False
                 at_end()
 

@@ -49,16 +49,16 @@ Report = TypeVar("Report", bound="LoopReport")
 
 
 class LoopReport(Struct, kw_only=True):
-    """Measurements of one rank, written at every update because a rank may end abruptly.
+    """Measurements of one rank, written after every update because a rank may end abruptly.
 
-    The last `after_count` of the timed steps ran after the profiled ones. The step time is based on
-    `plain_ns`, or on all timed steps (`step_ns`) if that is None. `memory`, `environment`, and
+    The last `after_count` timed steps ran after the profiled ones. The step time is based on
+    `plain_ns` or, if that is None, on all timed steps (`step_ns`). `memory`, `environment`, and
     `layout` contain the known members of `manifest.RankMemory`, `Environment`, and `Parallel`.
     `trace` is a file name in the run folder. The report describes loop `loop_number` of the
-    process; the previous loop had `before_count` steps. The traces of the described loop are in
-    subfolder `folder` of the working folder.
+    process, whose traces are in subfolder `folder` of the working folder. The previous loop had
+    `before_count` steps.
 
-    - `is_recorded`: the first window is over, and a run folder can be built.
+    - `is_recorded`: the first window is over, so a run folder can be built.
     - `is_complete`: the timed steps after the first window are over, too.
     - `is_cut_short`: there are fewer profiled steps than planned.
     - `is_final`: there are no further updates.
@@ -281,7 +281,7 @@ def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manife
     if steps:
         several = steps if len(steps) > 1 else 2 * steps
         tenths = statistics.quantiles(several, n=10, method="inclusive")
-        # With few steps, the lower median may be below the interpolated 10th percentile.
+        # Of few steps, the lower median may be below the interpolated 10th percentile.
         median = statistics.median_low(steps)
         low, high = min(round(tenths[0]), median), max(round(tenths[8]), median)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count

@@ -20,17 +20,17 @@ _NS_PER_EVENT_MS = 1_000_000
 _APART = 1.2
 """Maximum ratio of the medians of two blocks of steps whose times are combined."""
 _USUAL_SHARE = 2 / 3
-"""Minimum fraction of steps of the most common kind; below it, no step time is reported."""
+"""Minimum share of the most common kind of steps for reporting a step time."""
 _MAX_PARTS = 64
-"""Maximum number of phase parts per step: each needs two device events."""
+"""Maximum number of phase parts per step, because each needs two device events."""
 
 
 class StepClock:
     """Measures each step until the end of its device work, with events on a GPU.
 
-    Steps are contiguous: `tick` ends a step and begins the next one. The time between `pause` and
-    `resume` is excluded. Without a device, nothing is measured. The time of a phase excludes nested
-    phases; a step with too many phase parts has no phase times.
+    `tick` ends a step and begins the next. The time between `pause` and `resume` is excluded.
+    Without a device, nothing is measured. Phase times exclude nested phases, and are dropped in
+    steps with too many phase parts.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -137,7 +137,7 @@ class StepClock:
 
 def _between_ns(begin: Any, end: Any) -> int:
     if isinstance(begin, int):
-        return max(0, end - begin)  # negative if the program has replaced the clock
+        return max(0, end - begin)  # Negative if the program has replaced the clock.
     return max(0, round(begin.elapsed_time(end) * _NS_PER_EVENT_MS))
 
 
@@ -151,7 +151,7 @@ class LoopTimes:
         self._report = report
         self.clock = self._ended = StepClock()
         self._user_profiler_clock: StepClock | None = None
-        # Time, phases, and kind of each step, by block of timed steps.
+        # Time, phases, and kind of each step, per block of timed steps.
         self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
@@ -202,7 +202,7 @@ class LoopTimes:
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
             report.note(f"the input of the model is {self.tokens.ranges}")
-        # Keep the peak of the first block, because the profiler's memory stays allocated later.
+        # Use the peak of the first block, because the profiler's memory stays allocated later.
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:

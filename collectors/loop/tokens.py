@@ -25,8 +25,8 @@ class TokenCounter:
         self._is_counting = False
         self._counted: int | None = None
         self._is_batch_first: bool | None = None
-        # Token ids seen in this step, with the version of a parameter at that time. Keeping the
-        # tensors alive prevents another tensor from reusing their address.
+        # Token ids of this step, with the version of a parameter at that time. The references
+        # prevent other tensors from reusing the addresses.
         self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
         # Groups of token-id tensors that may be copies of each other, for this step and for all
         # steps.
@@ -63,7 +63,7 @@ class TokenCounter:
 
     def end(self) -> None:
         self._is_counting = False
-        # The comparison waits for the device, so it is deferred until the end.
+        # Comparing waits for the device, so it is deferred to the end.
         self.total -= sum(one[0][0].numel() for one in self._alike if _is_copied(one))
         self._alike.clear()
         self.drop_step()
@@ -71,10 +71,9 @@ class TokenCounter:
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count the tokens of one training call.
 
-        If a loop calls parts of a model, only the tokens passed to the first part that receives any
-        are counted. If the same ids appear again in a step after the parameters have changed, as
-        with SAM and closures, they are the same tokens. Without such a change, they belong to
-        another pass of gradient accumulation.
+        If a loop calls parts of a model, the first part that receives tokens counts. The same ids
+        in the same step are the same tokens if the parameters have changed, as with SAM and
+        closures. Otherwise, they belong to another pass of gradient accumulation.
         """
         # Determined only once, before steps are timed, because it visits every module.
         if self._is_batch_first is None:
@@ -137,7 +136,7 @@ def _only(values: set[int]) -> int | None:
 
 
 def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
-    """Return the integer matrix that looks like the token ids of a call, if any."""
+    """Return the integer matrix that is probably the token ids of a call, if any."""
     tensor = next(iter(_first_tensors(args, kwargs)), None)
     is_ids = tensor is not None and tensor.ndim == 2 and _unbatched(tensor)[1] is not None
     return tensor if is_ids else None
@@ -180,8 +179,8 @@ def _named(values: Mapping[str, object]) -> object:
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
     """Return a tensor without `torch.func` wrappers, and its shape (sequences, tokens).
 
-    Inside `vmap`, a tensor has the shape of one sample. If it cannot contain token ids, the
-    returned shape is None.
+    Inside `vmap`, a tensor has the shape of one sample. The shape is None if the tensor cannot
+    contain token ids.
     """
     size, shape = 1, given.shape
     while _functorch.is_functorch_wrapped_tensor(given):

@@ -15,11 +15,11 @@ from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
 _left: list[Profile] = []
-"""Dropped profiles, kept alive because destroying a running profiler would crash the process."""
+"""References to dropped profiles, because destroying a running profiler would crash the process."""
 
 
 class LoopTraces:
-    """Profiles a loop, with one trace per window; a light profile may follow the first window."""
+    """Profiles a loop, with a trace per window; a light profile may follow the first window."""
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
         self._plan = plan
@@ -97,7 +97,7 @@ class LoopTraces:
             self._profile.step()
 
     def end(self, step_ns: int | None) -> None:
-        """End the profile; report its trace as the run's, or as a later window's."""
+        """End the profile; report its trace as that of the run or of a later window."""
         profile, self._profile = self._profile, None
         count, report = self.recorded_count, self._report
         if profile is None:
@@ -130,9 +130,8 @@ class LoopTraces:
     def leave(self, *, is_ended: bool) -> None:
         """Drop the profile, which belongs to the parent of a fork or to another thread.
 
-        If the program has ended (`is_ended`), also stop the profiler, but without a trace: torch
-        crashes (SIGSEGV) if a thread ends while its profiler runs, and if another thread exports
-        the trace.
+        If `is_ended`, also stop the profiler, but write no trace: torch crashes (SIGSEGV) if a
+        thread ends while its profiler runs, or if another thread exports the trace.
         """
         if self.has_begun and not is_ended:
             end_without_destructors()

@@ -21,7 +21,7 @@ def outermost(called: list[nn.Module]) -> list[nn.Module]:
         if module not in inside
     }
     result = sorted(sizes, key=lambda module: -sizes[module])
-    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a trained model.
+    # ZeRO-3 leaves empty parameters, so the count may be 0 for a trained model.
     is_trained = bool(result) and any(p.requires_grad for p in result[0].parameters())
     return result if is_trained else []
 
@@ -38,7 +38,7 @@ def owner_of(parameter: object) -> nn.Module | None:
 def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
     """Return the smallest model that contains all trained parts, and these parts.
 
-    It is needed for loops that call `model.forward(…)`, and for models with an actor and a critic.
+    Needed for loops that call `model.forward(…)`, and for models with an actor and a critic.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
@@ -76,6 +76,6 @@ def is_alike(module: nn.Module, other: nn.Module) -> bool:
 
 def _modules() -> Iterator[nn.Module]:
     for one in gc.get_objects():
-        # isinstance() would have side effects on some objects, such as lazy proxies.
+        # isinstance() has side effects on some objects, such as lazy proxies.
         if issubclass(type(one), nn.Module) and "_modules" in one.__dict__:
             yield one

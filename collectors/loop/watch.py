@@ -1,13 +1,13 @@
 """Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
-A module that is called outside the call of any other module is a root: the trained model, a second
-model, a teacher, or a loss. A root is trained if it has parameters that require gradients and is
-called in training. In evaluation mode, a call of a trained root, or of its copy, is evaluation; in
-training mode, it belongs to the step, even without gradients. Text generation in every step belongs
-to the step in either mode, and so does a copy that is called in every step (a teacher). A model of
-another class that is called in evaluation mode without gradients is a teacher, too.
+A root is a module that no other module calls: the trained model, a second model, a teacher, or a
+loss. A root is trained if it has parameters that require gradients and is called in training. Calls
+of a trained root or its copy are evaluation in evaluation mode. In training mode, they belong to
+the step, even without gradients. In either mode, text generation in every step belongs to the step,
+and so does a copy that every step calls (a teacher). A model of another class that is called in
+evaluation mode without gradients is a teacher, too.
 
-Steps may differ from each other. The program's state is not changed.
+Steps may differ. The program's state is unchanged.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Observer:
         """Notification that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Notification that a step is over; `is_part`: it was only part of the step before it."""
+        """Notification that a step is over; if `is_part`, it was only part of the previous step."""
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Notification that another loop begins, with the roots that it has `called` so far."""
+        """Notification that another loop begins, which has `called` these roots so far."""
 
     def loop_goes_on(self) -> None:
-        """Notification that the previous loop continues: the apparent new loop is part of it."""
+        """Notification that the apparent new loop is part of the previous loop."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Notification of an optimizer step; `parameter` is one of its parameters, if known."""
@@ -72,7 +72,7 @@ class _Calls(threading.local):
 class LoopWatch(training_hooks.Listener):
     """Observes a loop from `start` to `stop`.
 
-    Step `bounds` are detected from calls, are reported by the program, or are the optimizer steps.
+    `bounds` is how steps are delimited: by calls, reports of the program, or optimizer steps.
     """
 
     def __init__(self, observer: Observer, bounds: StepBounds = "detected") -> None:
@@ -81,22 +81,22 @@ class LoopWatch(training_hooks.Listener):
         self.thread = RecordingThread()
         self.steps = StepFinder()
         self._calls = _Calls()
-        # The trained roots, and whether they are in training mode while they are trained.
+        # The trained roots, with their training mode while they are trained.
         self.trained: _Flags = WeakKeyDictionary()
-        # Cache by root: whether it is, contains, or is part of a trained model.
+        # Cache by root: whether it shares modules with a trained model.
         self._kin: _Flags = WeakKeyDictionary()
-        # By root: the module inside it whose mode is used as the root's mode.
+        # By root: the submodule whose mode counts as the root's mode.
         self._trained_parts: WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = (
             WeakKeyDictionary()
         )
         # Cache by root: whether it is or contains a copy of a trained model.
         self._copies: _Flags = WeakKeyDictionary()
-        # By kind: the last step with a gradient-free call, and whether the step before had one.
+        # By kind: the last step with a gradient-free call, and whether the previous step had one.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
-        # Shape (sequences, tokens) of the text that is being generated, at the start and now.
-        # `_trained_beginnings` contains the initial shapes of all generated texts on which the loop
-        # then trained: several steps may follow one generation.
+        # Shape (sequences, tokens) of the text being generated, at the start and now.
+        # `_trained_beginnings` has the initial shapes of all generated texts on which the loop
+        # trained, because several steps may use one text.
         self._generated: tuple[tuple[int, ...], tuple[int, int]] | None = None
         self._trained_beginnings: set[tuple[int, ...]] = set()
         # The optimizers of the loop, each with the roots that were called before its first step.
@@ -106,10 +106,10 @@ class LoopWatch(training_hooks.Listener):
         self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._has_seen_optimizer = False
         self._last_optimizer: int | None = None
-        # Whether the loop's thread is known only from a single step, which may be a warm-up.
+        # Whether only a single step, possibly a warm-up, identifies the loop's thread.
         self.may_move = False
-        # Version of one parameter of each root; under key `self`, the version of the parameter
-        # `_leaf`, which backward passes reach.
+        # Version of one parameter of each root. Key `self` has the version of parameter `_leaf`,
+        # which backward passes reach.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
         # Whether optimizer steps are visible only as changes of parameter versions.
@@ -202,7 +202,7 @@ class LoopWatch(training_hooks.Listener):
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Detect that a step begins here, if the optimizer itself calls the model."""
+        """Detect the begin of a step if the optimizer itself calls the model."""
         del optimizer
         is_over = self.bounds == "detected" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
@@ -230,7 +230,7 @@ class LoopWatch(training_hooks.Listener):
         self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
 
     def _look_for_new_loop(self, optimizer: Any) -> None:
-        """Detect whether an optimizer that steps for the first time replaces previous ones.
+        """Detect whether an optimizer that steps for the first time replaces earlier ones.
 
         A previous optimizer is replaced in any of these cases:
 
@@ -334,10 +334,9 @@ class LoopWatch(training_hooks.Listener):
     ) -> bool:
         """Return whether a call without gradients generates text on which the step then trains.
 
-        Sequences grow by one token per call, or have one token if there is a KV cache. The first
-        call of a generation is recognized if the previous step had one, too. The same applies to
-        all calls in evaluation mode, because an evaluation may also generate text, but not in every
-        step.
+        Sequences grow by one token per call, or have one token with a KV cache. The first call of a
+        generation is recognized only if the previous step had one, too. So are all calls in
+        evaluation mode, because an evaluation may also generate text, but not in every step.
         """
         ids = token_ids(args, kwargs)
         before, self._last_shape = self._last_shape, None if ids is None else tuple(ids.shape)
@@ -367,7 +366,7 @@ class LoopWatch(training_hooks.Listener):
             self._generated = beginning, (count, max(length + 1, shape[1]))
 
     def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Detect from a batch's shape that a step trains on generated text, or a part of it."""
+        """Detect from a batch's shape that a step trains on generated text or part of it."""
         if self._generated is None:
             return
         beginning, (count, length) = self._generated
@@ -440,17 +439,17 @@ def _leaf_of(tensors: Any) -> torch.Tensor | None:
 
 
 _PATIENCE = 8
-"""Number of times that an optimizer steps within one step before inactive ones are ignored."""
+"""Number of times that an optimizer steps within a step before inactive optimizers are ignored."""
 
 
 class StepFinder:
     """Detects where one step ends and the next begins.
 
     A step is over when every participating optimizer has stepped; the next begins when a model is
-    called for training. Accumulated gradients, optimizers that step in turn, and the halves of a
-    GAN's iteration therefore form one step. Participation is learned: an optimizer that steps for
-    the first time ends its step, and one that has not stepped for a long time is ignored. If it
-    steps again, the limit increases: a GAN's critic may step ten times as often as its generator.
+    called for training. So accumulated gradients, optimizers that step in turn, and the halves of a
+    GAN's iteration form one step. An optimizer that steps for the first time ends its step. One
+    that has not stepped for a long time is ignored; if it steps again, the limit increases, because
+    a GAN's critic may step ten times as often as its generator.
     """
 
     def __init__(self) -> None:
@@ -496,7 +495,7 @@ class StepFinder:
 
     @property
     def number(self) -> int:
-        """Number of the current step, or of the next step if the current one is over."""
+        """Number of the current step or, if that is over, of the next."""
         return self._begun_count + (self.is_over and not self._is_part)
 
     @property
@@ -509,7 +508,7 @@ class StepFinder:
         return result
 
     def begin(self) -> bool:
-        """Begin a step; return whether the previous one was part of the one before it."""
+        """Begin a step; return whether the previous step was part of its predecessor."""
         is_part = self._is_part
         self._begun_count += not is_part
         self._last = frozenset(self._counts)

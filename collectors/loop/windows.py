@@ -1,9 +1,9 @@
 """Schedules further profiled windows of a loop: periodic or on demand.
 
-A window is requested by a file that is empty or contains the number of steps. Because the file may
-be seen before it is written, an empty file is accepted only after a short time. All ranks must
-profile the same steps, although each checks the file itself. Therefore, the first rank to see the
-file writes an upcoming step into the store of the process group, and the other ranks use that step.
+A file requests a window; it is empty or contains the number of steps. An empty file is accepted
+only after a short time, because its content may follow. All ranks must profile the same steps. So
+the first rank that sees the file writes an upcoming step into the store of the process group, and
+the other ranks use that step.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..process.job import agree
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 
 _AHEAD = 3
-"""Number of steps from request to profiling: more than ranks can drift apart."""
+"""Number of steps from request to profiling, more than ranks can drift apart."""
 
 _MAX_STEPS = 1000
 
 _WRITTEN_S = 0.25
-"""Time, s, for which an empty file must stay empty to be accepted."""
+"""Time after which a file that is still empty is accepted, s."""
 
 
 class Windows:

@@ -1,10 +1,9 @@
 """`tracekit collect … -- python train.py`: records an unchanged program.
 
 The program can be any command that eventually runs Python, such as `python`, `torchrun`, `srun`, or
-a shell script; `bootstrap` runs in each of its Python processes. The run folder is written as soon
-as every rank has a trace, while the program continues. If several instances of this command run a
-job together, each writes the output of its own ranks, and `run.fragments` merges these into one
-run.
+a shell script; `bootstrap` runs in each of its Python processes. The run folder is written once
+every rank has a trace, while the program continues. If several instances of this command run a job,
+each writes its own ranks, and `run.fragments` merges them into one run.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def run(
     command: Sequence[str],
     echo: Callable[[str], None],
 ) -> Ended:
-    """Run a program and record its training loop; `echo` reports problems with the recording."""
+    """Run a program and record its training loop; `echo` reports problems."""
     target: Path = values.get("out") or default_target("custom", _stem(program))
     plan = _plan(values, target)
     is_alone = launched_place(os.environ) is None
@@ -86,7 +85,7 @@ class _Wrapped:
         self._place = launched_place(os.environ)
         self._run: manifest.Manifest | None = None
         self._committer: threading.Thread | None = None
-        # By rank: the `folder` of the report whose trace is in the run folder.
+        # By rank: `folder` of the report whose trace is in the run folder.
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
@@ -114,7 +113,7 @@ class _Wrapped:
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Return the environment that records the program; if that fails (disk full), its own."""
+        """Return the environment for recording; if that fails (disk full), the original one."""
         try:
             self._folder.open()
             work = self._folder.work
@@ -164,7 +163,7 @@ class _Wrapped:
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
         self._recorded = {report.rank: report.folder for report in reports}
         try:
-            # Do not overwrite a progress bar that the program may be drawing on the terminal.
+            # The program may be drawing a progress bar on the terminal.
             begin = "\n" if os.isatty(2) else ""
             self._commit(reports, "ok", None, None, "the program is still running", begin=begin)
         except TracekitError as error:

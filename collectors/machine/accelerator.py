@@ -19,9 +19,9 @@ CPU = torch.device("cpu")
 def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     """Return the device on which a model computes.
 
-    Uses the first accelerator found among the model's `device`, its parameters (which may be
-    offloaded to the host), its buffers, and the inputs; otherwise the current CUDA device if the
-    program uses CUDA, or else the CPU.
+    This is the first accelerator among the model's `device`, its parameters (which may be offloaded
+    to the host), its buffers, and the inputs. By default, it is the current CUDA device if the
+    program uses CUDA, or the CPU.
     """
     device = getattr(model, "device", None)  # of an engine or a transformers model
     if isinstance(device, torch.device) and _is_accelerator(device):
@@ -61,7 +61,7 @@ def profiler_activities() -> list[Any]:
     from torch import profiler
 
     result = set(profiler.supported_activities())
-    # Kineto reports all activities that it was built with, even without such a device.
+    # Kineto reports all activities of its build, even without a device.
     if not torch.cuda.is_available():
         result.discard(profiler.ProfilerActivity.CUDA)
     result.add(profiler.ProfilerActivity.CPU)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 # Host allocators raise plain RuntimeErrors, and libraries wrap CUDA's messages. If memory ran out,
-# the dynamic linker's message ends after "shared object"; for other errors, the reason follows.
+# the dynamic linker's message ends with "shared object"; otherwise, a reason follows.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|DefaultCPUAllocator: can't allocate memory|std::bad_alloc"
     r"|failed to map segment from shared object$"
@@ -40,7 +40,7 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Reset the memory peak; only for built-in workloads, because programs may read it, too."""
+    """Reset the memory peak, only for built-in workloads: other programs may read it, too."""
     if device.type != "cpu":
         _statistics(device, "reset_peak_memory_stats")
     # Only Linux can reset the peak of the resident set; elsewhere it covers the entire process.

@@ -1,7 +1,7 @@
 """Selects the FlashAttention implementation for a model and gives the reason.
 
-Support depends on sequence and head sizes, grouped heads, and the mask. Trial runs therefore use
-the actual shapes and the mask that the model would use.
+Support depends on sequence and head sizes, grouped heads, and the mask. So trial runs use the
+shapes and the mask of the model.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def _run_once(
             output.sum().backward()
         except RuntimeError as error:
             if memory.is_out_of_memory(error):
-                # The backend accepted the input; only the actual run shows whether memory suffices.
+                # The backend accepted the input; only the actual run shows whether memory is
+                # enough.
                 return None
             reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
             return "; ".join(dict.fromkeys(reasons)) or str(error)

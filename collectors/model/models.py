@@ -26,7 +26,7 @@ _LLAMA = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": Fa
 
 
 def check_name(name: str, layer_count: int | None = None) -> None:
-    """Check that a name refers to a model with enough layers, without heavy imports."""
+    """Check without heavy imports that a model exists and has enough layers."""
     values = _config_values(name)
     _check_layers(name, layer_count, values.get("num_hidden_layers"))
 
@@ -82,10 +82,10 @@ def build(
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return the numbers of all and of trained parameters, counting packed 4-bit weights singly."""
+    """Return the numbers of all and of trained parameters, counting each packed 4-bit weight."""
     total = trainable = 0
     for parameter in model.parameters():
-        # ZeRO-3 leaves an empty tensor and keeps the number separately; bitsandbytes packs values.
+        # ZeRO-3 leaves an empty tensor and stores its size separately; bitsandbytes packs values.
         state = getattr(parameter, "quant_state", None)
         if state is not None:
             count = state.shape.numel()

@@ -1,7 +1,7 @@
 """Child processes of tracekit: all ranks, servers, and cells of a sweep.
 
-A child has its own session and is ended with all its descendants: by tracekit, or by a guard
-process if tracekit is gone. The user's own programs run differently: see `program`.
+A child has its own session. tracekit, or a guard process if tracekit is gone, ends it with all its
+descendants. User programs run differently: see `program`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except BaseException:  # including an interrupt: nothing else would end the child
+        except (
+            BaseException
+        ):  # including an interrupt, after which nothing else would end the child
             end([self], sessions.TERM_S)
             raise
 
@@ -85,12 +87,12 @@ class Child:
 def end(children: Sequence[Child], term_s: float) -> None:
     """End children and everything in their sessions, and wait for them.
 
-    Processes are terminated, then killed after `term_s` or at an interrupt; 0 kills immediately.
+    Processes are terminated, and killed after `term_s` (0: immediately) or at an interrupt.
     """
     leaders = [child.pid for child in children]
 
     def reap() -> None:
-        # Without a wait, the leader would remain a zombie.
+        # Without this wait, the leader would remain a zombie.
         for child in children:
             _ = child.exit_code
 

@@ -64,7 +64,7 @@ def device_of(place: Place) -> torch.device:
 def process_group(place: Place, device: torch.device, store: Path | None) -> Iterator[None]:
     """Create the process group of all ranks, if needed, and destroy it at the end.
 
-    `store` is a file for the rendezvous of local ranks; without it, MASTER_ADDR is used.
+    `store` is the rendezvous file of local ranks; without it, MASTER_ADDR is used.
     """
     import torch.distributed as dist
 
@@ -82,7 +82,7 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
         device_id=device if device.type == "cuda" else None,
     )
     yield
-    # Skipped after an error, because it would wait for other ranks that are inside a collective.
+    # Skipped after an error, because it would wait for ranks inside a collective.
     dist.destroy_process_group()
     # Gloo's threads outlive the group. If one of them frees a tensor while the interpreter shuts
     # down, the process aborts ("terminate called without an active exception"), even without

@@ -1,8 +1,8 @@
 """Waits until gloo's threads are idle before a profile or a worker ends.
 
-Gloo reports that a collective is done before its thread ends the collective's span. If the profile
-ends in between, it frees memory that the thread is about to write. The thread also frees the
-tensors of the last collective; if the interpreter is shutting down, this aborts the process.
+Gloo reports a collective as done before its thread ends the collective's span. If the profile ends
+in between, it frees memory that the thread then writes. The thread also frees the tensors of the
+last collective, which aborts the process during interpreter shutdown.
 """
 
 from __future__ import annotations

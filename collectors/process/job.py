@@ -107,7 +107,7 @@ def parent() -> str:
 
 
 def agree(what: str, proposal: str) -> str | None:
-    """Return the proposal that a rank of the process group made first; None without a group."""
+    """Return the first proposal of any rank in the process group; None without a group."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):

@@ -99,7 +99,7 @@ def _start(
         # Local ranks need no network. Without this, gloo fails if the host name does not resolve.
         **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform.startswith("linux") else {}),
         "OMP_NUM_THREADS": str(threads),
-        # With too few cores, threads that spin at barriers take CPU time from working threads.
+        # With too few cores, threads that spin at barriers slow down working threads.
         "OMP_WAIT_POLICY": "PASSIVE",
         **os.environ,
         **environment,
@@ -119,8 +119,8 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         codes = [rank.exit_code for rank in ranks]
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}
         if failed:
-            # A rank ended by a signal did not fail because of the others. Among ranks that exited
-            # by themselves, the one whose log was written to least recently failed first.
+            # A rank ended by a signal did not fail because of others. Of ranks that exited by
+            # themselves, the one with the oldest log entry failed first.
             return min(
                 failed,
                 key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),

@@ -1,7 +1,7 @@
 """Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
-A separate process writes the samples. It has its own session, so that signals for the program do
-not reach it, and ends with the process that started it. GPUs are numbered as in the program.
+A separate process writes the samples. Its own session protects it from signals for the program, and
+it ends with the process that started it. GPUs are numbered as in the program.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
         def keep(folder: Path | None) -> None:
             _end(process)
             if folder is not None and folder.is_dir() and samples.is_file():
-                # Copied under a temporary name and renamed, so that the file is always complete.
+                # Copy under a temporary name and rename, so that the file is always complete.
                 aside = folder / f".{_NAME}"
                 shutil.copyfile(samples, aside)
                 aside.rename(folder / _NAME)

@@ -1,12 +1,12 @@
 """Runs a program like a shell, and returns its exit code.
 
 The program shares tracekit's session, process group, terminal, open files, and standard streams.
-Signals sent to tracekit are forwarded once, unless the program already got them because they were
-sent to the process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). The program is
-never killed, and processes that it leaves running are not touched.
+Signals sent to tracekit are forwarded. Signals to the process group (Ctrl-C, `kill -TERM -GROUP`, a
+launcher that ends its ranks) are not, because the program already got them. tracekit never kills
+the program or processes that the program leaves running.
 
-To detect signals to the group, a child process waits in the group with these signals blocked: a
-signal that is pending in the child was sent to the entire group.
+To detect signals to the group, a child process in the group blocks these signals. A signal that is
+pending in the child was sent to the entire group.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run_program(
         code = process.wait()
     finally:
         witness.end()
-        # Discard signals that arrived after the program's end: unblocked, they would end tracekit.
+        # Discard signals after the program's end, because they would end tracekit when unblocked.
         while _next_signal(0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -132,7 +132,7 @@ class _Witness:
 
 
 def _close_others(inherited: set[int]) -> None:
-    """Close all other files, or else readers of inherited pipes would wait for this process."""
+    """Close all other files, so that readers of inherited pipes do not wait for this process."""
     for path in list(Path("/dev/fd").iterdir()):
         if int(path.name) not in inherited:
             with contextlib.suppress(OSError):

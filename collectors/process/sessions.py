@@ -2,11 +2,10 @@
 
     python -I sessions.py SESSION
 
-Run as a script, this is the guard of a session: `child` starts it together with a process that
-could outlive tracekit, and holds the other end of its stdin. When that end closes because tracekit
-has ended for any reason, the guard terminates the remaining processes of the session, and then
-kills them. The script therefore does not import tracekit, or anything from the current folder or
-the environment.
+As a script, this is the guard of a session, which `child` starts with a process that could outlive
+tracekit. When tracekit ends for any reason, the guard's stdin closes, and the guard terminates and
+then kills the remaining processes of the session. The script imports neither tracekit nor anything
+from the current folder or the environment.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def session_members(sessions: Sequence[int]) -> list[int]:
 def end_sessions(
     sessions: Sequence[int], term_s: float, kill_s: float, reap: Callable[[], object] = lambda: None
 ) -> None:
-    """Terminate every process of some sessions, kill the rest, and wait until they are gone.
+    """Terminate all processes of sessions, kill the rest, and wait until they are gone.
 
     Processes have `term_s` to end; 0 kills them immediately. `reap` is called before each check.
     """
@@ -87,7 +86,7 @@ def end_sessions(
 
 
 def _guard(session: int) -> None:
-    # A signal that ends the collector must not end the guard before it has ended the session.
+    # A signal that ends the collector must not end the guard before the session.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 4096):

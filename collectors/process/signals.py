@@ -47,8 +47,7 @@ def signals_as_cancellation(
 @contextlib.contextmanager
 def _handled(handler: Any) -> Iterator[None]:
     before = {}
-    # Signal handlers can only be set in the main thread; in any other thread, the program that owns
-    # the main thread sets its own handlers.
+    # Only the main thread can set signal handlers. In other threads, the program has its own.
     with contextlib.suppress(ValueError):
         for number in (signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:

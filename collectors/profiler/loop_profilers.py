@@ -42,13 +42,13 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Notifies `listener` of the loop's profilers; `was_seen`: the loop has used a profiler."""
+    """Notifies `listener` of the loop's profilers. `was_seen` means that the loop has used one."""
 
     def __init__(self) -> None:
         self.listener: ProfilerListener | None = None
         self._active: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo: list[Callable[[], None]] = []
-        # A profiler that was started earlier can be detected only while it is running.
+        # A profiler started earlier is detectable only while it runs.
         self._was_before = self.was_seen = is_any_enabled()
 
     @property

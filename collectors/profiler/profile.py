@@ -83,16 +83,14 @@ class Profile:
     """A profiled window of steps and its trace file, which appears only when it is complete.
 
     As a context manager, it profiles `active` steps after `warmup` steps; `step()` ends each step,
-    and the trace is written at the end of the block. Without a block, `start()`, `stop()`, and
-    `export()` do the same at times that the caller chooses; another thread may call `export()`.
-    `save()` only writes the uncompressed JSON, during which torch holds the GIL;
-    `trace_file.compress` can then run in the background.
+    and the trace is written at the end of the block. Without a block, the caller uses `start()`,
+    `stop()`, and `export()`, the last on any thread. `save()` only writes uncompressed JSON, during
+    which torch holds the GIL; `trace_file.compress` can then run in the background.
 
-    `metadata` describes the run: its values other than None become members `tracekit_<name>` next
-    to `traceEvents`. With `all_threads`, all threads are recorded, not only the starting thread and
-    autograd's threads. Without CPU among the `activities`, the trace has no ranges. Therefore, if
-    `activities` is given, `tracekit_step_bounds_unix_ns` contains the step boundaries on the host's
-    clock: one more than the number of steps.
+    Values of `metadata` other than None become members `tracekit_<name>` next to `traceEvents`.
+    With `all_threads`, all threads are recorded, not only the starting thread and autograd's
+    threads. Without CPU among the `activities`, a trace has no ranges. So if `activities` is given,
+    `tracekit_step_bounds_unix_ns` has the step boundaries on the host's clock.
     """
 
     def __init__(
@@ -232,7 +230,7 @@ class Profile:
                 self._profiler.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise WorkloadError(f"{self.path}: the trace cannot be written: {error}") from error
-        # Kineto does not report a full disk: it leaves a truncated file or none.
+        # Kineto does not report a full disk, but leaves a truncated file or none.
         if not path.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with path.open("r+b") as file:
@@ -273,8 +271,8 @@ def starting() -> Iterator[None]:
 def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
     """Ignore an expected warning of torch.
 
-    Otherwise, set no filter: a filter resets Python's record of shown warnings, so that warnings of
-    the program would be shown again.
+    Set a filter only if necessary, because a filter makes Python show the program's earlier
+    warnings again.
     """
     if not is_expected:
         yield

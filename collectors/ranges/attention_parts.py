@@ -1,10 +1,9 @@
 """Splits attention into its parts: Bmm0, Softmax, Bmm1, and RoPE.
 
-The parts are ranges inside the model's own eager attention function, so outputs are bit-identical.
-While this function runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
-multiplication, `tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout),
-and `tk/part/bmm1` around the second. The functions are replaced by wrappers in the Python module
-that defines the model.
+The parts are ranges inside the model's eager attention function, so outputs are bit-identical.
+While this function runs, a `TorchFunctionMode` opens `tk/part/bmm0` and `tk/part/bmm1` around the
+two matrix multiplications, and `tk/part/softmax` between them (scaling, mask, softmax, and
+dropout). Wrappers replace the functions in the Python module that defines the model.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class RopeRanges:
     """`tk/part/rope` ranges around rotary embeddings while attached."""
 
     def __init__(self, model: nn.Module) -> None:
-        # Only classes are referenced, so that the program can free its model at any time.
+        # Reference only classes, so that the program can free its model at any time.
         self._kinds = {type(module) for module in model.modules()}
         self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 
@@ -53,8 +52,8 @@ class RopeRanges:
 
     def detach(self) -> None:
         for file, name, value in self._originals:
-            # If the program has added another wrapper on top, tracekit's stays; it calls the
-            # model's function.
+            # If the program has added a wrapper on top, tracekit's stays and calls the model's
+            # function.
             if getattr(vars(file).get(name), "__wrapped__", None) is value:
                 setattr(file, name, value)
         self._originals.clear()

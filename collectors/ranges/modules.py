@@ -33,15 +33,16 @@ class ModuleRanges:
     """Ranges around every module of a model while attached, outside `torch.compile` regions.
 
     Forward and recompute ranges enclose module calls (`module_calls`) and change no output.
-    Transformers recomputes a decoder layer through `forward`, not through a module call. Its
-    checkpoint function is therefore wrapped, so that the recomputed layer also has a range.
+    Transformers recomputes a decoder layer through `forward`, not through a module call. So its
+    checkpoint function is wrapped to give the recomputed layer a range.
 
-    Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
-    gradients: a module's range begins when the gradient of its output is ready and ends when the
-    gradient of its input is ready, or when a sibling's range begins. They are meant for trace
-    viewers and cost 15 µs per call even without a profiler.
+    Optional backward ranges use tensor hooks, which change neither the graph nor the gradients. A
+    range begins when the gradient of the module's output is ready. It ends when the gradient of the
+    input is ready or a sibling's range begins. Backward ranges are for trace viewers, and cost 15
+    µs per call even without a profiler.
 
-    Models are only weakly referenced: a program may create and drop one per step, such as a loss.
+    Models are weakly referenced, because a program may create and drop one per step, such as a
+    loss.
     """
 
     wants_inner = True
@@ -89,8 +90,8 @@ class ModuleRanges:
             kind = class_name(inner if path == root else module)
             if name:
                 path = name if path == root else f"{name}.{path}"
-            # After a compilation, the checkpoint function is not wrapped, because Dynamo guards on
-            # the attributes of compiled modules.
+            # After compilation, the checkpoint function is not wrapped, because Dynamo guards on
+            # attributes of modules.
             has_checkpoint = hasattr(module, "gradient_checkpointing") and not has_compiled()
             named = _Named(path, kind, self._table, has_checkpoint, backward=self._backward)
             self._table.setdefault(_ref(module), named)
@@ -168,7 +169,7 @@ class _Named:
             return
         one = Pass(self._path, self._backward_name)
         _turn_of(first).ended.append(one)
-        # Nested modules often share an output: the inner call ends first, so its backward range
+        # Nested modules often share an output. The inner call ends first, so its backward range
         # opens last.
         _turn_of(last).begun.insert(0, one)
 
@@ -256,7 +257,7 @@ class _Turn:
         except Exception:  # noqa: BLE001 - errors must not reach the program
             pass
         finally:
-            # A leaf tensor outlives the graph, so its hook must not accumulate every step's calls.
+            # A leaf tensor outlives the graph, so its hook must not accumulate calls.
             if self.is_leaf:
                 self.ended.clear()
             set_eval_frame(prior)
@@ -296,7 +297,7 @@ def _close_backward(one: Pass) -> None:
 
 
 def _end_backward() -> None:
-    """Close backward ranges that no input gradient closed, at the end of the autograd run."""
+    """At the end of the autograd run, close backward ranges that no input gradient closed."""
     stack = this_thread.open
     while stack and isinstance(owner := stack[-1][0], Pass) and owner.is_over:
         close_down_to(len(stack) - 1)

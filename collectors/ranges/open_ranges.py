@@ -4,14 +4,14 @@ The names are a contract with the analyses, and users see them in Perfetto and N
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and the names in `modules`. Each range is a
 profiler annotation, and also an NVTX range if an NVTX tool is attached (see `use_nvtx`).
 
-**Cost.** `record_function` goes through the dispatcher, where dispatch modes of the program see it,
-and takes 10 to 22 µs per range under a profiler. Calling the ops below it directly takes 3 µs.
-`_RecordFunctionFast` would take 1 µs, but its ranges appear as ops unless the profiler records
-shapes, and a range fails if a profiler starts inside it.
+**Cost.** `record_function` goes through the dispatcher, visible to dispatch modes of the program,
+and takes 10 to 22 µs per range under a profiler. Calling the underlying ops directly takes 3 µs.
+`_RecordFunctionFast` would take 1 µs. But its ranges appear as ops unless the profiler records
+shapes, and fail if a profiler starts inside them.
 
-**Threads.** Open ranges are per thread, and closing one closes all ranges left open inside it.
-Therefore, every range ends on its own thread and in the right order, even after exceptions, the
-early stop of non-reentrant checkpoints, and Ctrl-C.
+**Threads.** Open ranges are per thread, and closing one closes all ranges inside it. So every range
+ends on its own thread and in the right order, even after exceptions, early stops of non-reentrant
+checkpoints, and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Phase = Literal[
 
 # A private name, which DDP and FSDP also use.
 _engine = getattr(torch.autograd.Variable, "_execution_engine", None)
-# Private names of torch, which may be missing. Without the first two, ranges are recorded even if
-# no profiler is running, which costs a few µs; without the third, recomputation appears as forward.
+# Private names of torch, which may be missing. Without the first two, ranges cost a few µs even
+# without a profiler. Without the third, recomputation appears as forward.
 _is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 _is_process_profiled = "_is_profiler_enabled"
 graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -128,8 +128,8 @@ class BackwardTasks:
 
 
 OpenRange = tuple[object, Any, Any, "torch.Tensor | None"]
-"""An open range: owner, annotation, and NVTX package; for a module call with a backward range, also
-the input whose gradient ends the backward range."""
+"""An open range: owner, annotation, NVTX package, and (for backward ranges) the input whose
+gradient ends the backward range."""
 
 
 class _Thread(threading.local):
@@ -174,7 +174,7 @@ def step(number: int, *, is_anew: bool = False) -> Range:
 
 
 def step_end(number: int, passed_ns: int) -> Range:
-    """Return a marker range, which says that the step ended `passed_ns` earlier."""
+    """Return a marker range: the step ended `passed_ns` earlier."""
     return Range(f"tk/step/{number} ended {passed_ns} ns ago")
 
 
@@ -195,8 +195,8 @@ def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> i
     if nvtx is not None:
         nvtx.push_range(name)
     annotation = None
-    # Two checks: a profiler of all threads is not reported as enabled on the current thread, and
-    # one that was started from C++ is reported only there.
+    # Two checks, because the second misses profilers of all threads, and the first misses profilers
+    # started from C++.
     if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
         annotation = _annotate(name)
     stack.append((owner, annotation, nvtx, first))

@@ -51,7 +51,7 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return the environment. Devices need torch, which a launcher must not load only for this."""
+    """Return the environment, with devices only if torch is loaded."""
     result = Environment(
         host_name=socket.gethostname(),
         platform=hardware.platform_name(),
@@ -74,7 +74,7 @@ def probe() -> Environment:
 
 
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
-    """Return the first rank's environment, with the thread count common to all ranks."""
+    """Return the first rank's environment, with the thread count if all ranks have the same."""
     known = [environment for environment in environments if environment]
     if not known:
         return replace(probe(), thread_count=None)

@@ -30,11 +30,11 @@ class Ended(Struct, frozen=True):
 
 
 class RunFolder:
-    """The folder of an unfinished run, as a context manager around the entire run.
+    """Context manager around a run, which writes the run folder.
 
     Files go to `path`, logs to `logs`, temporary files to `work`. `commit` writes the manifest and
-    renames the folder; a block that ends without a commit leaves no files. Without `force`, only a
-    run with outcome `failed` and without traces is replaced, because it has no result.
+    renames the folder; without a commit, no files are left. Without `force`, only a run with
+    outcome `failed` and without traces is replaced.
     """
 
     def __init__(self, target: Path, *, force: bool = False) -> None:

@@ -1,9 +1,8 @@
 """Moves a run folder to its final path, or merges it with other fragments of its job.
 
-Each process of a job (one per node or rank) builds a folder for its ranks. If these folders have
-the same name on the same disk, later processes add their files to the first folder under a lock, so
-that it is always a valid run folder. If the name belongs to another run, the next free name is
-used.
+Each process of a job (one per node or rank) builds a folder for its ranks. If the folders have the
+same path, later processes add their files to the first folder, which is always a valid run folder
+because of a lock. If another run has the name, the next free name is used.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
 from .manifest import write_atomically
 
 _LOCK_S = 20.0
-"""Maximum wait for a lock. Many ranks may arrive at once, but each needs the lock only briefly."""
+"""Maximum wait for a lock. Many ranks may arrive at once, but each holds the lock only briefly."""
 
 _STALE_S = 60.0
 _POLL_S = 0.05
@@ -30,7 +29,7 @@ _MAX_NAMES = 1000
 
 
 def commit_fragment(fragment: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
-    """Move a folder to the path of its run folder, or merge it into one; return the run folder."""
+    """Move a folder to its final path, or merge it with the run there; return the run folder."""
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):
             if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
@@ -86,7 +85,7 @@ def _write(run: manifest.Manifest, folder: Path) -> None:
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:
-    """Replace the manifest of a run, and keep other fragments that were added meanwhile."""
+    """Replace the manifest of a run; keep fragments that other processes have added."""
     with disk_errors(folder), _lock(folder):
         there = manifest.read(folder)
         own = {rank.rank for rank in run.ranks}
@@ -104,7 +103,7 @@ def rewrite(run: manifest.Manifest, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(target: Path) -> Iterator[bool]:
-    """Hold the lock of a run folder's name; yield False if the lock is not available."""
+    """Hold the lock of a run folder; yield False if the lock is not available."""
     path = target.with_name(f".{target.name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _LOCK_S

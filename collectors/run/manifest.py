@@ -53,7 +53,7 @@ def rate_text(run: Manifest) -> str:
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
-    """Describe median step times, not their differences: steps vary by more than ranges cost."""
+    """Describe median step times, not differences: steps vary by more than ranges cost."""
     text = f"step {format_duration(overhead.plain_step_ns or 0)}"
     if len(plain_step_ns) > 1:
         text += f" ({format_duration(min(plain_step_ns))} to {format_duration(max(plain_step_ns))})"

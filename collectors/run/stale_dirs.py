@@ -1,8 +1,8 @@
 """Working folders of unfinished runs, and their removal after a crash.
 
-They are named `.NAME.partial-MARK`, where MARK identifies the owner: `PID`, `PID.HOST`, or, if
-several processes share the folder and store their ids in it, `JOB.HOST`. A folder is stale if none
-of its owners is running.
+They are named `.NAME.partial-MARK`. MARK identifies the owner: `PID`, `PID.HOST`, or `JOB.HOST` for
+a folder that several processes share, in which they store their ids. A folder is stale if no owner
+is running.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORK = ".work"
 """Subfolder of a working folder for temporary files."""
 
 _OWNERS = "owners"
-# Name suffix of a temporary folder for files that a process moves out of a working folder.
+# Suffix of temporary folders for files that a process moves out of a working folder.
 _MADE = re.compile(r"\.made-(\d+)$")
 
 

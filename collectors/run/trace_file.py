@@ -37,7 +37,7 @@ def complete_file(path: Path) -> Iterator[Path]:
 
 
 def compress(plain: Path) -> Path:
-    """Compress a plain JSON trace and return its new path; an error leaves the plain file."""
+    """Compress a JSON trace and return its new path; after an error, the file is unchanged."""
     target = plain.with_name(f"{plain.name}.gz")
     with complete_file(target) as aside:
         pack(plain, aside)

@@ -22,8 +22,8 @@ Echo = Callable[[str], None]
 class EngineFacts(Struct, frozen=True):
     """Properties that an engine reports after its start; unknown ones are None.
 
-    `vocabulary_size` is the upper limit for random token ids; an engine that accepts only text has
-    `count_tokens`. `profile_note` says why no profile is possible. `server` is written to the
+    `vocabulary_size` is the upper limit for random token ids. An engine that accepts only text has
+    `count_tokens`. `profile_note` explains why no profile is possible. `server` is written to the
     manifest.
     """
 

@@ -75,7 +75,7 @@ def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the ns from the first request sent to the last answer, as in analysis `throughput`."""
+    """Return ns from the first request to the last answer, as in analysis `throughput`."""
     sent_ns = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
         record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None

@@ -32,7 +32,7 @@ class Arrival(Struct, frozen=True):
         return self.pattern if self.rate_per_s is None else f"{self.pattern}:{self.rate_per_s:g}"
 
     def schedule_ns(self, count: int, seed: int) -> list[int]:
-        """Return the ascending due times, ns from the start; the first is due immediately."""
+        """Return the due times, ns from the start, in ascending order; the first is 0."""
         if self.rate_per_s is None:
             return [0] * count
         gap_s = 1 / self.rate_per_s
@@ -55,7 +55,7 @@ def parse_arrival(text: str) -> Arrival:
         rate_per_s = _number(rate)
         if not rate_per_s:
             raise UsageError(f"--arrival {text}: {rate!r} is not a rate in requests per second")
-        # The comparison keeps the literal type.
+        # Comparing keeps the literal type.
         return Arrival("poisson" if pattern == "poisson" else "constant", rate_per_s)
     raise UsageError(
         f"--arrival {text!r} is not an arrival pattern",
@@ -64,7 +64,7 @@ def parse_arrival(text: str) -> Arrival:
 
 
 class Mark(Struct, frozen=True):
-    """A point in the load: a number of finished requests or an elapsed time; exactly one is set."""
+    """A point in the load: either a number of finished requests or an elapsed time."""
 
     request_count: int | None = None
     duration_ns: int | None = None
@@ -119,7 +119,7 @@ class LoadPlan(Struct, frozen=True):
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
     Warm-up requests are sent first, all at once, and must end before the load begins.
-    `profile_prompts` are for the second, profiled pass: different prompts of the same lengths.
+    `profile_prompts` are for the second, profiled pass: other prompts of the same lengths.
     `concurrency` limits the requests in flight.
     """
 
@@ -138,10 +138,10 @@ class LoadPlan(Struct, frozen=True):
 class LoadResult(Struct):
     """Result of a load: one record per request of the plan, including the warm-up.
 
-    `wall_ns` excludes the warm-up. `traces` are file names in rank order. `profile_note` says why
-    there is no profile or what is special about it. `failure` says why the engine ended before the
-    load did; the records then cover the time until `lost_ns`, when the loss was noticed. Times
-    `*_ns` are on the clock of the records.
+    `wall_ns` excludes the warm-up. `traces` are file names in rank order. `profile_note` explains a
+    missing or unusual profile. `failure` explains why the engine ended before the load; the records
+    then cover the time until `lost_ns`, when the loss was detected. Times `*_ns` are on the clock
+    of the records.
     """
 
     records: list[RequestRecord]

@@ -40,12 +40,12 @@ PromptSource = Literal["token_ids", "text", "usage"]
 
 
 class RequestRecord(Struct):
-    """One request; `cancelled` until it gets another outcome.
+    """One request. Its outcome is `cancelled` until it gets another one.
 
     `arrival_ns` is the time when the request was due; `sent_ns` is the time when its last attempt
-    was sent. `token_ns` contains one timestamp per chunk of the answer. `token_counts` contains the
-    number of tokens in each chunk, or is None if every chunk is one token. `steps` are the engine
-    steps that served the request, as inclusive ranges of `tk/step/<n>`.
+    was sent. `token_ns` has a timestamp per chunk of the answer. `token_counts` has the number of
+    tokens in each chunk, or is None if every chunk is one token. `steps` are the engine steps that
+    served the request, as inclusive ranges of `tk/step/<n>`.
     """
 
     request_id: int

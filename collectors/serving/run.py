@@ -1,8 +1,8 @@
 """`--stage serve`: puts a serving engine under load and profiles a window of it.
 
-If some requests fail, or after Ctrl-C or the loss of the engine, a run folder with outcome
-`incomplete` covers the answered requests; if none was answered, the outcome is `failed`. If
-Ctrl-C is pressed before the first answer, or twice, no run folder is left.
+If requests fail, the engine is lost, or the user presses Ctrl-C, the run folder has outcome
+`incomplete` and covers the answered requests; without any, the outcome is `failed`. After a second
+Ctrl-C, or one before the first answer, no run folder is left.
 
 Secrets from arguments, URLs, or the environment are never written or shown.
 
@@ -74,7 +74,7 @@ def run(
         )
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
-        # An uncaught traceback would show the unredacted cause.
+        # A traceback would show the unredacted cause.
         raise type(error)(redactor.clean(error.message), hint=hint) from None
 
 
@@ -89,7 +89,7 @@ def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redac
         plain = urllib.parse.unquote(user)
         for text in (user, plain):
             result.add(text.partition(":")[2] or text)
-        # The form in which the credentials are sent (HTTP basic authentication).
+        # As sent in HTTP basic authentication.
         result.add(base64.b64encode(plain.encode()).decode())
     return Redactor(result)
 
@@ -212,8 +212,8 @@ def _with_prompts(
             f"engine's limit of {limit}",
             hint="lower --prompt-len or --max-new-tokens",
         )
-    # The profiled pass and the warm-up have their own prompts; otherwise an engine with a prefix
-    # cache would skip their prefill.
+    # The warm-up and the profiled pass have their own prompts, because a prefix cache would skip
+    # repeated prefills.
     total = 2 * count + load.warmup_count
     notes = []
     if facts.count_tokens is None:
@@ -250,7 +250,7 @@ def _announcement(load: Load, engine: str) -> str:
 
 
 UNKNOWN_VOCABULARY_SIZE = 8192
-"""Ids below this number exist in the vocabulary of every common model."""
+"""All common models have ids below this number."""
 
 _SPECIAL_ID_COUNT = 512
 """The first ids are special tokens and single bytes; large vocabularies skip them."""
@@ -287,8 +287,8 @@ def text_prompts(
 ) -> tuple[list[Prompt], int | None]:
     """Return prompts of random words, and the number of tokens that the engine counted.
 
-    All prompts are permutations of the same words, so their token counts hardly differ, and a few
-    requests to `count_tokens` are enough.
+    Prompts are permutations of the same words, so their token counts hardly differ, and a few calls
+    of `count_tokens` are enough.
     """
     source = random.Random(seed)
     words = source.choices(_WORDS, k=max(1, token_count))

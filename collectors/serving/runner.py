@@ -1,6 +1,6 @@
 """Runs a load over any transport: warm-up, measured load, and profiled load.
 
-The profiled pass has its own records, and other prompts, which are not in the engine's caches.
+The profiled pass has its own records and prompts, which are not in the engine's caches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REPORT_NS = NS_PER_S // 10
 
 
 class Pass:
-    """Requests that are sent on schedule; all of them end before the next pass begins.
+    """Requests that are sent on schedule and end before the next pass begins.
 
     Times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative.
     """

@@ -36,7 +36,7 @@ _POLL_S = 0.05
 class CellLock:
     """Context manager for the lock of a cell, which the cell's process inherits.
 
-    If the sweep is killed, the cell's process ends by itself, and a new sweep waits for its end.
+    If the sweep is killed, the cell's process ends by itself, and a new sweep waits for it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,11 +103,10 @@ class _Ended(Struct, frozen=True):
 def run_cell(
     cell: Cell, folder: Path, arguments: Sequence[str], lock: CellLock
 ) -> manifest.Manifest:
-    """Collect one run and return the manifest in its folder, which is always complete.
+    """Collect one run and return its manifest. The run folder is always complete.
 
-    A run that failed before it wrote a manifest gets one with the reason. Existing content is
-    replaced only by a complete new folder. A disk error is raised, because it would affect the next
-    run, too.
+    A run that failed before it wrote a manifest gets one with the reason. Only a complete folder
+    replaces existing content. A disk error is raised, because it would also affect the next run.
     """
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)

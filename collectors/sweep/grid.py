@@ -62,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--max-batch-size",
-        "upper bound of --batch-size max; without a GPU, max needs it or --memory-limit",
+        "upper bound of --batch-size max; without a GPU, max needs this or --memory-limit",
         POSITIVE,
         default=MAX_BATCH_SIZE,
         group="Model and data",
@@ -72,7 +72,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 class Cell(Struct, frozen=True):
-    """One run of the grid; if `is_max`, the sweep searches for the largest batch size."""
+    """One run of the grid. If `is_max`, the sweep searches for the largest batch size."""
 
     name: str
     values: dict[str, Any]

@@ -115,7 +115,7 @@ class Sweep(Struct):
         try:
             batch_size = largest_batch(fits, self.batch_limit)
         except _ProbeFailedError:
-            # The folder of the failed probe, with its logs, becomes the folder of the cell.
+            # The folder of the failed probe with its logs becomes the folder of the cell.
             shutil.rmtree(folder, ignore_errors=True)
             failed[0].rename(folder)
             return manifest.read(folder)
@@ -169,7 +169,7 @@ def check(results: Mapping[str, manifest.Manifest]) -> None:
 
 
 def largest_batch(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest batch size that fits, or 0: doubles from 1, then bisects."""
+    """Return the largest batch size that fits, or 0, by doubling from 1 and bisection."""
     fitting, too_large = 0, limit + 1
     while too_large - fitting > 1:
         if too_large > limit:

@@ -13,7 +13,7 @@ LORA_RANK = 64
 LORA_ALPHA = 16
 PROMPT_TOKEN_COUNT = 20
 
-# Quantizing the output layer would cost accuracy and save little; bitsandbytes also skips it.
+# Like bitsandbytes, skip the output layer: quantizing it costs accuracy and saves little.
 _KEPT = ("lm_head",)
 
 
@@ -28,7 +28,8 @@ def prepare(
     import peft
 
     if "R" in spec.opt:
-        # The embedding is frozen, so without this call, the first layer's input has no gradient.
+        # The embedding is frozen, so without this call, the first layer's input would have no
+        # gradient.
         model.enable_input_require_grads()
     if adapter == "PT":
         config = peft.PromptTuningConfig(

@@ -82,7 +82,7 @@ def make_manifest(
 
 
 def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest.Repeat]:
-    """Return the throughput of each repeat: tokens of all ranks per time of the slowest rank."""
+    """Return the throughput of each repeat: tokens of all ranks over the slowest rank's time."""
     tokens = spec.batch_size * spec.sequence_length * spec.data_size * spec.measured_count
     repeats = []
     for index, final_loss in enumerate(results[0].final_losses):

@@ -98,8 +98,8 @@ def _failed_manifest(
     elif memory.was_killed_for_memory(failure.exit_code, kill_count):
         outcome = "oom"
         reason = f"rank {failure.rank}: killed by the kernel, out of memory"
-    # If the reported rank left a result, the rank that failed first is the cause. Otherwise, a
-    # signal killed the reported rank.
+    # If the reported rank left a result, the first failed rank is the cause. Otherwise, a signal
+    # killed the reported rank.
     elif first is not None and any(
         one.rank == failure.rank and one.outcome == "failed" for one in results
     ):
@@ -129,7 +129,7 @@ class _Progress:
 
 
 def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, echo: Echo) -> Path:
-    """Train as the rank that a launcher assigned; rank 0 creates the shared folder."""
+    """Train as the rank assigned by a launcher; rank 0 creates the shared folder."""
     device = distributed.device_of(place)
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals_as_interrupt())
@@ -159,7 +159,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 
 
 def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -> None:
-    """Write the manifest and raise; only the first failed rank, which has the cause, writes it."""
+    """Raise the error; only the first failed rank, which has the cause, writes the manifest."""
     run = make_manifest(
         spec,
         read_reports(folder.work, RankResult),

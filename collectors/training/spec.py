@@ -60,7 +60,7 @@ class TrainingSpec(Struct, frozen=True):
 
 
 _PAPER = {"seq_len": 350, "warmup": 30, "steps": 100, "repeats": 3, "profile_steps": 10}
-# Few steps of a small model, so that a first run without a GPU takes only seconds.
+# Few steps of a small model, so that a first run without a GPU takes seconds.
 _ON_CPU = {"model": "tiny", "warmup": 1, "steps": 3, "repeats": 2, "profile_steps": 2}
 _ON_GPU = {"model": "llama2-7b", "warmup": 5, "steps": 20, "repeats": 3, "profile_steps": 3}
 _EVERYWHERE = {
@@ -105,7 +105,7 @@ def make_spec(
         opt, engine_name, tensor_size=chosen["tp"], stage=chosen["stage"]
     )
     if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
-        # After a single overflow, the residual would contain infinity forever.
+        # After an overflow, the residual would contain infinity forever.
         raise UsageError(
             f"--opt {opt}: gradients that were not sent are carried over, but --precision "
             "fp16 changes their scale from step to step",

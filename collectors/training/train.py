@@ -42,7 +42,7 @@ def train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train and profile as one rank; fill `result` gradually, so that an error does not lose it."""
+    """Train and profile as one rank; fill `result` gradually, in case of an error."""
     result.environment = msgspec.to_builtins(probe())
     if spec.memory_limit_bytes is not None:
         memory.limit(spec.memory_limit_bytes, device)
@@ -130,7 +130,7 @@ def _train(
         recorder.begin_step(number - profiled)
         loss = _step(engine, batches, recorder)
         if number == profiled + PROFILER_WARMUP_COUNT - 1:
-            # Otherwise, kernels queued earlier would appear in the window without their launches.
+            # Otherwise, the window would contain earlier kernels without their launches.
             accelerator.synchronize(device)
         recorder.end_step()
         if number == 0 and plan.warmup_count:

@@ -38,7 +38,7 @@ def main(work: Path, place: Place) -> int:
 def run_rank(
     spec: TrainingSpec, place: Place, folder: Path, work: Path, *, say: Callable[[str], None]
 ) -> RankResult:
-    """Train as one rank and write its result, which also records most errors."""
+    """Train as one rank and write its result, including most errors."""
     result = RankResult(rank=place.rank, world_size=place.world_size)
     try:
         from .train import train

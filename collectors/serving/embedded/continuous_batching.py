@@ -1,8 +1,7 @@
 """Observes the steps of transformers' continuous batching.
 
-Only undocumented methods show which tokens a step processes and when its output is ready, so
-tracekit wraps these methods on the instance. It checks that each of them exists before the engine
-starts.
+Only undocumented methods show which tokens a step processes and when output is ready. tracekit
+wraps these methods on the instance, after checking that all exist.
 """
 
 from __future__ import annotations
@@ -36,11 +35,10 @@ _FREE_SHARE = 0.15
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> dict[str, int | None]:
-    """Return the engine size that the user set; on a CPU, the default is the smallest that works.
+    """Return the engine size from the user's options; on a CPU, the default is the minimum.
 
-    For values of None, transformers chooses a size based on the machine's memory. On a CPU,
-    touching that memory takes seconds, and attention needs a mask with one column per token in the
-    entire cache.
+    For None, transformers chooses a size based on the machine's memory. On a CPU, touching that
+    memory takes seconds, and attention masks have a column per token in the cache.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -98,8 +96,8 @@ class ContinuousBatching:
             raise
 
     def __enter__(self) -> Self:
-        # The manager has no option for a daemon thread, but a thread inherits the daemon flag from
-        # its creator. A non-daemon engine thread that hangs would prevent the process from exiting.
+        # A hanging engine thread must not keep the process alive. The manager has no option for a
+        # daemon thread, but threads inherit the daemon flag from their creator.
         starter = threading.Thread(target=self._manager.start, daemon=True)
         starter.start()
         starter.join(_START_TIMEOUT_S)
@@ -143,7 +141,7 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Raise if the engine ends within `timeout_s`: before it ends, it fails its requests."""
+        """Raise an error if the engine ends within `timeout_s`; requests fail before it ends."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -185,7 +183,7 @@ class ContinuousBatching:
         return has_work
 
     def _schedule(self, original: Callable[..., Any], *args: Any) -> Any:
-        # If the cache is full, the engine evicts requests and schedules again within the same step.
+        # If the cache is full, the engine evicts requests and schedules again in the same step.
         if not self._is_open:
             self._step_number += 1
             self._is_open = True
@@ -229,9 +227,9 @@ class ContinuousBatching:
 def _share(future: Any) -> Share:
     """Return the share of a scheduled request in its step.
 
-    The last chunk of a prompt can be a single token, so the number of tokens does not distinguish
-    prefill from decode. `position_offset`, the number of the request's tokens in the cache, does,
-    because transformers increases it only after scheduling.
+    The last chunk of a prompt may be a single token, so the number of tokens does not distinguish
+    prefill from decode. `position_offset`, the number of cached tokens of the request, does,
+    because transformers increases it after scheduling.
     """
     state = future.state
     return Share(
@@ -254,8 +252,8 @@ def _manager(model: Any, size: Mapping[str, int | None]) -> Any:
         do_sample=False, eos_token_id=_NO_END_OF_SEQUENCE, pad_token_id=0, max_new_tokens=1
     )
     settings: dict[str, Any] = {
-        # A replayed CUDA graph runs no Python, so it has no module ranges; with asynchronous
-        # batching, two steps overlap. The measured and profiled loads must use the same settings.
+        # Replayed CUDA graphs have no module ranges, and steps of asynchronous batching overlap.
+        # The measured and the profiled load must use the same settings.
         "use_cuda_graph": False,
         "use_async_batching": False,
         # Prompts are random and share no prefix, so a prefix search would only cost time.

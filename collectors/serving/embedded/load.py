@@ -185,7 +185,7 @@ class EmbeddedLoad:
             record.outcome = "bad_response"
             record.reason = f"the engine returned {token_count} tokens instead of {wanted_count}"
         elif record.output_token_count != token_count:
-            # Without this error, timestamps would be assigned to the wrong tokens.
+            # Otherwise, timestamps would be assigned to the wrong tokens.
             raise WorkloadError(
                 f"request {output.request_id}: the engine's steps generated "
                 f"{record.output_token_count} tokens, but {token_count} were returned; "
@@ -253,8 +253,8 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 def _initialize_profiler() -> None:
     """Initialize the profiler before the engine's thread needs it.
 
-    The first start in a process takes a second or two, which would stall the engine. On a thread
-    other than the one that loaded torch, the first start also prints warnings.
+    The first start in a process takes one or two seconds, which would stall the engine, and prints
+    warnings on other threads than the one that loaded torch.
     """
     import torch
 

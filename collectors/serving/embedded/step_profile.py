@@ -1,7 +1,6 @@
 """Profiles complete steps of an embedded engine, on the engine's thread.
 
-Ranges and module hooks exist only during the profile window, so they do not affect the measured
-latency.
+Ranges and module hooks exist only during the profile, so they do not affect measured latencies.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _GIVE_UP_TIMEOUT_S = 2.0
 
 
 class StepProfile(StepRecorder):
-    """A profile of consecutive steps, from a given point of the load and for a given length.
+    """A profile of consecutive steps, with a given start and length.
 
     `progress` returns the number of finished requests and the time, ns, since the start of the
-    load. The profile ends after at most `max_step_count` steps, which limits the size of the trace.
+    load. `max_step_count` limits the size of the trace.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class StepProfile(StepRecorder):
         return self._max_step_count is not None and self.step_count >= self._max_step_count
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the window is over and has not served the unfinished request."""
+        """Return whether the window is over and did not serve the unfinished request."""
         if not self.is_over:
             return False
         return record is None or not record.steps or record.steps[0][0] > (self.last_step or 0)

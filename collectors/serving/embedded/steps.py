@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..records import RequestRecord
 
 _SETTLE_TIMEOUT_S = 5.0
-# Totals over the steps of a pass, for the manifest and for consistency checks of the records.
+# Totals over the steps of a pass, for the manifest and consistency checks.
 _COUNTS = (
     "step_count",
     "prefill_step_count",
@@ -72,8 +72,8 @@ def add_step(steps: list[list[int]], number: int) -> None:
 class StepRecorder:
     """Records token times and steps of every request of a pass; subclasses also profile.
 
-    The engine's thread writes, and the load's thread reads. A token's timestamp is the time when
-    the host receives the token, and thus the earliest time when the engine could send it to a
+    The engine's thread writes, and the load's thread reads. A token's timestamp is the time at
+    which the host receives the token, so the earliest time at which the engine could send it to a
     client.
     """
 
@@ -98,7 +98,7 @@ class StepRecorder:
             return len(record.token_ns)
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Return whether the pass may end while `record` is unfinished, or, with None, at all."""
+        """Return whether the pass may end while `record` (if not None) is unfinished."""
         del record
         return False
 

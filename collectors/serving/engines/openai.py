@@ -20,9 +20,8 @@ NOTE = "no profile: the OpenAI API has no profiler; use an --engine that has one
 class Completions(Dialect):
     """`POST /v1/completions` with a stream of chunks.
 
-    Without `has_running_usage`, the number of tokens per chunk is unknown, and only the last
-    `usage` contains the total. With `can_ignore_end`, the engine can generate past the
-    end-of-sequence token.
+    Without `has_running_usage`, only the last `usage` has the number of tokens, so counts per chunk
+    are unknown. With `can_ignore_end`, the engine can generate past the end-of-sequence token.
     """
 
     generate_path = "/v1/completions"
@@ -63,8 +62,8 @@ class Completions(Dialect):
         if choices:
             choice = choices[0]
             reason = choice.get("finish_reason")
-            # An empty text before the end is a token that does not complete a character yet. An
-            # empty text in the last chunk may be no token at all, as only a running total shows.
+            # An empty text before the end is a token that does not complete a character yet. In the
+            # last chunk, only a running total shows whether it is a token at all.
             is_counted = self.has_running_usage and bool(usage)
             if choice.get("text") or reason is None or is_counted:
                 event.token_count = None
@@ -94,8 +93,8 @@ class OpenAi(Completions):
     name = "openai"
     default_url = "http://127.0.0.1:8000"
     takes_token_ids = None
-    # The API has no health check, so a server that lists its models is considered up. If the user
-    # names the model, the list is not needed; some servers do not have one.
+    # The API has no health check, so a server that lists its models is up. If the user names the
+    # model, any answer is enough, because some servers have no list.
     health_path = "/v1/models"
 
     def is_up(self, status: int) -> bool:

@@ -47,7 +47,7 @@ class TransformersEngine:
         environment.require(_PACKAGES, "--engine transformers")
         # Must be set before torch is loaded; otherwise the profiler logs a message at every start.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-        # With too few cores, threads that spin at barriers take CPU time from working threads.
+        # With too few cores, threads that spin at barriers slow down working threads.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
         import transformers
@@ -119,8 +119,8 @@ class TransformersEngine:
 def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     from ...model import flash_attention
 
-    # The length is arbitrary: requests of all lengths share a batch, and the package's requirements
-    # do not depend on the length.
+    # The length is arbitrary: the package's requirements do not depend on it, and requests of all
+    # lengths share a batch.
     shape = flash_attention.attention_shape(config, 1)
     refusal = flash_attention.flash_package_problem(device, dtype, shape)
     if refusal is None:

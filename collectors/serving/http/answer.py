@@ -15,15 +15,15 @@ LONGEST_EVENT_BYTES = 1 << 20
 
 # Time limit for the end of an answer after its last event: only usage figures may follow.
 _TAIL_S = 2.0
-# Maximum number of chunks of an answer, in case it never ends; no requested answer is that long.
+# Maximum number of chunks of an answer, beyond all requested lengths, in case it never ends.
 _MAX_PIECES = 1 << 16
 
 
 class SseReader:
     """Incremental parser for server-sent events; returns the payload of each complete event.
 
-    Comments (which TGI sends as keep-alive messages) and fields other than `data` are ignored. If
-    the stream ends without a final blank line, the last event is complete, too: `rest` returns it.
+    Comments (TGI's keep-alive messages) and fields other than `data` are ignored. If the stream
+    ends without a final blank line, `rest` returns the last event.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class SseReader:
 
 
 class Attempt(Answer):
-    """Receives the answer to an attempt; `is_final` means that a retry is useless."""
+    """Receives the answer to an attempt; `is_final` means that a retry would not help."""
 
     def __init__(self, dialect: Dialect, record: RequestRecord) -> None:
         super().__init__(MAX_TEXT_BYTES)
@@ -113,7 +113,7 @@ class Attempt(Answer):
             self._end("http_error", self.text() or "no text", is_final=is_final)
 
     def fail(self, outcome: Outcome, reason: str) -> None:
-        """Set the outcome of an answer that was cut off; a complete one may stay open."""
+        """Set the outcome of an answer that was cut off, unless it is complete."""
         if self.is_complete and outcome in ("timeout", "broken_stream"):
             if self.record.token_ns:
                 self._end("ok", None, is_final=True)
@@ -162,8 +162,8 @@ class Attempt(Answer):
         if event.engine_request_id is not None:
             record.engine_request_id = event.engine_request_id
         if event.prompt_token_count is not None:
-            # The source stays `token_ids` unless the engine reports another number of tokens,
-            # for example because it has added special tokens.
+            # The source stays `token_ids` unless the engine reports another number of tokens, such
+            # as with special tokens.
             if record.prompt_source == "text" or (
                 event.prompt_token_count != record.prompt_token_count
             ):

@@ -1,9 +1,8 @@
 """HTTP client for streaming servers, with a timestamp per packet.
 
 An engine writes the tokens of a batch at once, so a thousand connections become readable at the
-same time. Packets are timestamped when they are read; they are parsed in short slices, and readable
-connections are read between the slices. `evaluations/benchmarks/README.md` compares this with
-general-purpose clients.
+same time. Packets are timestamped when they are read. They are parsed later, in short time slices
+between reads. `evaluations/benchmarks/README.md` compares this with general-purpose clients.
 
 Servers are not trusted: headers and bodies have size limits, and redirects are not followed.
 """
@@ -103,7 +102,8 @@ class HttpClient:
         except TimeoutError:
             raise AnswerError("timeout", f"no complete answer within {limit_s:.3g} s") from None
         except (OSError, UnicodeError) as error:
-            # In the system's words rather than asyncio's; TLS errors have numbers of their own.
+            # Use the system's text instead of asyncio's, except for TLS errors, which have other
+            # numbers.
             number = 0 if isinstance(error, ssl.SSLError | UnicodeError) else error.errno or 0
             reason = os.strerror(number) if number > 0 else str(error) or type(error).__name__
             raise AnswerError("refused", reason) from None
@@ -135,9 +135,10 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One request; `unparsed` are the connections of a client whose packets are not parsed yet."""
+    """One request. `unparsed` are the connections of a client with unparsed packets."""
 
-    # All connections share a buffer: an allocation per packet would take longer than reading it.
+    # All connections share a buffer, because allocating one per packet would take longer than
+    # reading.
     _buffer = memoryview(bytearray(1 << 16))
     _transport: asyncio.Transport
 
@@ -145,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._unparsed = unparsed
         self._answer: Answer | None = None
-        # The item after the last packet is the reason why the connection ended.
+        # The item after the last packet is the reason for the end of the connection.
         self._packets: list[tuple[int, bytes | Exception | None]] = []
         self._unparsed_bytes = 0
         self._parser = httptools.HttpResponseParser(self)
@@ -237,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
                 shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
                 raise _not_http(f"{error.__context__ or error}{shown}") from None
         pieces, self._pieces = self._pieces, []
-        # The parser buffers incomplete headers, interim responses, and trailers after the body.
+        # The parser buffers incomplete headers, interim responses, and trailers.
         self._waiting_bytes = 0 if pieces else self._waiting_bytes + len(data)
         if self._waiting_bytes > _LONGEST_HEAD_BYTES:
             raise _not_http(f"its header is longer than {_LONGEST_HEAD_BYTES:,} bytes")
@@ -270,7 +271,7 @@ def _not_http(reason: str) -> AnswerError:
 
 
 def _parse(loop: asyncio.AbstractEventLoop, unparsed: deque[Connection]) -> None:
-    """Parse packets for the length of a slice, so that others are read in time."""
+    """Parse packets for a time slice, so that others are read in time."""
     end_ns = time.perf_counter_ns() + _SLICE_NS
     while unparsed:
         unparsed.popleft().parse()

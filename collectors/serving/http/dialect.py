@@ -36,7 +36,7 @@ _ERROR_LENGTH = 400
 
 
 class Event(Struct):
-    """Content of one event; `token_count` is None for a part with an unknown number of tokens."""
+    """Content of one event; `token_count` is None if it is unknown."""
 
     token_count: int | None = 0
     is_last: bool = False
@@ -56,9 +56,10 @@ class Dialect(ABC):
     """The HTTP API of one kind of engine.
 
     `takes_token_ids` is None if only a test request can show whether prompts may be token ids.
-    `has_written_when_stopped`: the server answers the stop call only after writing the traces.
-    `trace_variable` passes the trace folder to a launched server. `facts` may set `writes_traces`
-    to False. `extra_body` contains members that the user adds to the JSON of every request.
+    `has_written_when_stopped` means that the server writes the traces before it answers the stop
+    call. `trace_variable` passes the trace folder to a launched server. `facts` may set
+    `writes_traces` to False. `extra_body` has the user's additional members for the JSON of
+    requests.
     """
 
     name: ClassVar[str]
@@ -88,7 +89,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
-        """Query the engine's properties; those that the server does not report stay None."""
+        """Query the engine's properties; unreported ones stay None."""
 
     def is_up(self, status: int) -> bool:
         return 200 <= status < 300
@@ -132,7 +133,7 @@ class Dialect(ABC):
 
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    # Decoded here, because `json.loads` would first search the bytes for other encodings.
+    # Decode here, because `json.loads` would first detect the encoding.
     value = json.loads(payload.decode())
     if not isinstance(value, dict):
         raise ValueError("the event is not a JSON object")
@@ -174,7 +175,7 @@ def named_model(name: object) -> Model | None:
 
 
 def plain(text: str, length: int) -> str:
-    """Return text as one line, with replacements for characters that affect its display."""
+    """Return text as one line, with characters that affect its display replaced."""
     short = " ".join(text[: 4 * length].split())[:length]
     if short.isascii() and short.isprintable():
         return short
@@ -195,7 +196,7 @@ def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
 
 
 def an_answer(body: bytes) -> Any:
-    """Parse a server's description of itself; return it with strings that are safe to display."""
+    """Parse a server's description of itself; make its strings safe to display."""
     try:
         value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
     except RecursionError:

@@ -1,6 +1,6 @@
 """Runs a load on an HTTP engine: attach or launch, load, profile, collect traces.
 
-Calls outside the load have limits on answer size and time, and follow no redirect, because the API
+Calls outside the load have limits on answer size and time. They follow no redirect, because the API
 key is only for this server.
 """
 
@@ -35,7 +35,7 @@ from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
 
-# The variable that OpenAI's clients read. The key is sent to the server but never written.
+# Variable of OpenAI's clients. The key is sent to the server but never written.
 _KEY_VARIABLE = "OPENAI_API_KEY"
 
 _ATTACH_TIMEOUT_S = 10.0
@@ -43,7 +43,7 @@ _LAUNCH_TIMEOUT_S = 600.0
 _TRACE_TIMEOUT_S = 600.0
 _END_TIMEOUT_S = 2.0
 _ASK_TIMEOUT_S = 30.0
-# Time limit for all queries between the server's start and the load.
+# Total time limit for queries between the server's start and the load.
 _SETUP_TIMEOUT_S = 180.0
 _ANSWER_BYTES = 2 << 20
 # Network file systems may show files written by another machine with a delay.
@@ -412,7 +412,7 @@ class ServerProcess(Child):
 
     def log_tail(self) -> str:
         size = os.fstat(self._output.fileno()).st_size
-        # Read more than is shown, because a secret may begin earlier.
+        # Read more than is shown, because a secret may begin before it.
         begin = max(0, size - _TAIL_BYTES - self._redactor.longest_bytes)
         data = self._redactor.clean_bytes(os.pread(self._output.fileno(), size - begin, begin))
         return last_lines(data[-_TAIL_BYTES:].decode("utf-8", "replace"))

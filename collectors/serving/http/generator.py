@@ -1,8 +1,8 @@
 """Asyncio load generator that times every request.
 
-Each request has its own connection, so no request waits for another or fails with it, and each ends
-with a recorded outcome. Connections of a burst are opened in advance. The CPU load of the client
-itself is measured and reported.
+Each request has its own connection, so requests neither wait for each other nor fail together. Each
+gets a recorded outcome. Connections of a burst are opened in advance. The client's own CPU load is
+reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_LENGTH_NS = 2 * NS_PER_S
 
 _POLL_S = 0.01
 _CONNECT_S = 10.0
-# Time for requests in flight to fail through their closed connections after the server has exited.
+# Time for requests in flight to fail by themselves after the server has exited.
 _LOST_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
@@ -118,7 +118,7 @@ class LoadGenerator:
                     self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
-        """Send the load again until the profile window is over; profiler errors become a note."""
+        """Send the load again until the profile is over; profiler errors become a note."""
         result, plan = self._result, self._profile_plan()
         load: asyncio.Task[None] | None = None
         try:
@@ -153,7 +153,7 @@ class LoadGenerator:
         try:
             self._result.profile_note = await self._call(start_call, _START_TIMEOUT_S)
         finally:
-            # After an interrupt, the server may profile even though it has not answered.
+            # After an interrupt, the server may be profiling without having answered.
             if self._result.profile_note is None:
                 self._result.window_start_ns = time.perf_counter_ns()
 
@@ -182,7 +182,7 @@ class LoadGenerator:
         return self._dialect.refusal(answer.status, plain(answer.text(), TEXT_LENGTH))
 
     def _profile_plan(self) -> ProfilePlan:
-        """Return the profile window; by default, short loads are profiled completely."""
+        """Return the profile plan; by default, short loads are profiled completely."""
         plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
         if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
             return plan
@@ -237,7 +237,7 @@ class LoadGenerator:
                 if isinstance(one, Connection):
                     one.close()
             raise
-        # A connection that fails now is retried by its request, which records the outcome.
+        # If a connection fails now, its request retries and records the outcome.
         connections = [item if isinstance(item, Connection) else None for item in opened]
         path, length = self._dialect.generate_path, self._plan.max_new_token_count
         requests = [
@@ -303,7 +303,7 @@ class LoadGenerator:
             "loop_lag_p99_ns": lags_ns[(len(lags_ns) - 1) * 99 // 100],
             "loop_lag_max_ns": lags_ns[-1],
         }
-        # In a load of less than a second, startup dominates, so the CPU load is not meaningful.
+        # In the first second, startup dominates the CPU load.
         if cpu_pct > _BUSY_PCT and wall_ns > NS_PER_S:
             result.notes.append(
                 f"the client was busy {cpu_pct:.0f} % of the time, which adds to the latencies"

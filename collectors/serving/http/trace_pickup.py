@@ -38,7 +38,7 @@ class TraceFolder:
     def collect(
         self, into: Path, expected_count: int | None, timeout_s: float, tick: Callable[[], None]
     ) -> tuple[list[str], str | None]:
-        """Copy new traces once complete; return their names, and a note if any trace is missing."""
+        """Copy new traces once complete; return their names, and a note on missing ones."""
         deadline = time.monotonic() + timeout_s
         seen: dict[Path, tuple[int, int]] = {}
         complete: set[Path] = set()
@@ -51,7 +51,7 @@ class TraceFolder:
                 complete -= {path for path in complete if sizes.get(path) != seen.get(path)}
                 quiet_since = time.monotonic()
             else:
-                # Files that still grow are not read, because the check reads the entire file.
+                # Skip files that still grow, because the check reads the entire file.
                 complete |= {path for path in sizes if path not in complete and is_complete(path)}
             seen = sizes
             is_quiet = time.monotonic() - quiet_since >= _QUIET_S
@@ -119,7 +119,7 @@ def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
 
 
 def _overlapping(file: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
-    """Yield overlapping blocks of a file, so that no secret is split; none without secrets."""
+    """Yield overlapping blocks of a file, so that no secret is split; no blocks without secrets."""
     rest = b""
     while redactor.longest_bytes and (block := file.read(_BLOCK_BYTES)):
         data = rest + block

@@ -2,8 +2,8 @@
 
 DDP passes buckets while the backward pass is running. `BucketHook` encodes and sends each bucket
 immediately, and decodes all buckets at the end of the backward pass, on its thread and stream.
-Decoding in callbacks of the collective, as torch's PowerSGD does, would run on gloo's threads,
-which profiles do not include, and on CUDA side streams, which the caching allocator does not track.
+torch's PowerSGD decodes in callbacks of the collective instead. These run on gloo's threads, which
+profiles do not include, and on CUDA side streams, which the caching allocator does not track.
 
 The work of a method is inside the ranges `tk/part/compress` and `tk/part/decompress`.
 """
@@ -37,11 +37,12 @@ Received = Sequence[list[torch.Tensor]]
 class Codec(ABC):
     """Encodes the gradient matrix of a parameter, with state per parameter.
 
-    State is not per bucket, because DDP rebuilds its buckets after the first step.
+    State per bucket would not work, because DDP rebuilds its buckets after the first step.
     """
 
     is_summable: bool
-    """Whether the sum of the messages can be decoded (all-reduce); else all messages are needed."""
+    """Whether the sum of the messages is enough to decode (all-reduce); else, all messages are
+    needed."""
 
     def takes(self, gradient: torch.Tensor) -> bool:
         return gradient.dim() >= 2
@@ -60,10 +61,11 @@ class Codec(ABC):
 
 
 class Compression(Struct):
-    """A hook's properties and the bytes it has sent so far, as seen by this rank.
+    """Properties of a hook, and the bytes that this rank has sent.
 
-    `sent_bytes` is the size of the messages sent instead of `dense_bytes`. With all-gather, a rank
-    receives the messages of all other ranks; with all-reduce, it receives the size of one message.
+    `sent_bytes` is the size of the messages, and `dense_bytes` their size without compression. With
+    all-gather, a rank receives the messages of all other ranks; with all-reduce, the size of one
+    message.
     """
 
     method: str
@@ -141,7 +143,7 @@ class BucketHook:
             messages = [codec.encode(parameter, gradient) for parameter, gradient in coded]
             summed = list(exact)
             if codec.is_summable:
-                # Use one message for both, because a small collective takes as long as a large one.
+                # Use one message for both, because a small collective is as slow as a large one.
                 summed += [tensor for message in messages for tensor in message]
             mean = torch.cat([tensor.reshape(-1) for tensor in summed]) if summed else None
             if mean is not None:

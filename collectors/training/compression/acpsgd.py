@@ -34,8 +34,8 @@ class _Matrix:
 class AlternatingLowRank(Codec):
     """The codec of ACP-SGD; `rank` is reduced to the shorter side of a matrix if necessary.
 
-    The residual has at least single precision: in bf16, a small gradient added to a large residual
-    would be lost in rounding instead of adding up.
+    The residual has at least single precision: in bf16, small gradients added to a large residual
+    would be lost in rounding.
     """
 
     is_summable = True
@@ -43,7 +43,7 @@ class AlternatingLowRank(Codec):
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._matrices: dict[torch.Tensor, _Matrix] = {}
-        # Initial factors are drawn on the CPU in the order of first use, so that every rank begins
+        # Initial factors are drawn on the CPU in the order of first use, so that all ranks begin
         # with the same Q.
         self._generator = torch.Generator().manual_seed(_SEED)
 

@@ -16,10 +16,10 @@ _ORTHOGONALIZATION_EPSILON = 1e-8
 def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compression:
     """Register torch's Power-SGD hook, which compresses from step `start_step`, counted from 0.
 
-    The second factor and the gradient are computed in callbacks of the collectives: with gloo, on
-    its threads, which a profile of the calling thread misses; with NCCL, on the caller's thread.
-    Compression cannot start earlier than step 2, because the state is per bucket, and DDP rebuilds
-    its buckets after the first step.
+    Callbacks of the collectives compute the second factor and the gradient. With NCCL, they run on
+    the caller's thread; with gloo, on gloo's threads, which a profile of the calling thread misses.
+    Compression cannot start before step 2, because its state is per bucket, and DDP rebuilds
+    buckets after the first step.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
@@ -45,14 +45,14 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
         with part(COMPRESS):
             future = powerSGD_hook(state, bucket)
         if is_gloo:
-            # The callbacks start collectives from gloo's threads. Without this wait, ranks could
-            # start these collectives and the next bucket's collectives in different orders, but
-            # gloo matches collectives by order.
+            # The callbacks start collectives on gloo's threads. Without this wait, ranks could
+            # start these and the next bucket's collectives in different orders, although gloo
+            # matches collectives by order.
             future.wait()
         return future
 
     def refresh(compression: Compression) -> None:
-        """Copy torch's own count, which covers only compressed steps."""
+        """Copy torch's count, which covers only compressed steps."""
         _, dense_count, sent_count = state.compression_stats()
         compression.step_count = max(0, state.iter - start_step)
         compression.dense_bytes = dense_count * item_bytes

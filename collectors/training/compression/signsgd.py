@@ -20,8 +20,8 @@ _BITS = 8
 class MajorityVote(Codec):
     """The codec of Sign-SGD: eight signs per byte, and the mean magnitude in single precision.
 
-    One bit cannot encode zero, and entire rows of an embedding are zero: a zero votes + and -
-    alternately, by element, rank, and step, so that zeros cancel instead of drifting.
+    One bit cannot encode zero, but entire rows of an embedding are zero. So zeros vote + and -
+    alternately, by element, rank, and step, and cancel.
     """
 
     is_summable = False

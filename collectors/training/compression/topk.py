@@ -19,8 +19,8 @@ from ._hook import BucketHook, Codec, Compression, Received
 class Sparsifier(Codec):
     """The codec of Top-k: indices and values of a fraction of the elements, but at least one.
 
-    The residual has at least single precision: in bf16, a small gradient added to a large residual
-    would be lost in rounding instead of adding up.
+    The residual has at least single precision: in bf16, small gradients added to a large residual
+    would be lost in rounding.
     """
 
     is_summable = False
@@ -39,7 +39,7 @@ class Sparsifier(Codec):
         count = math.ceil(self._density * flat.numel())
         indices = residual.abs().topk(count, sorted=False).indices
         values = residual[indices].to(gradient.dtype)
-        # Subtracting instead of zeroing keeps the rounding error, which is sent later.
+        # Subtract instead of zeroing, to keep the rounding error for later messages.
         residual[indices] -= values.to(residual.dtype)
         is_short = flat.numel() <= torch.iinfo(torch.int32).max
         return [indices.to(torch.int32) if is_short else indices, values]

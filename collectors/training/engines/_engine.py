@@ -21,8 +21,8 @@ WEIGHT_DECAY = 0.0
 class Engine(ABC):
     """A framework that trains a model.
 
-    The trace contains the submodule names of `module`. `needs_all_threads`: the engine also
-    computes on threads that a profile of the calling thread misses.
+    The trace contains the submodule names of `module`. `needs_all_threads` means that the engine
+    also computes on threads that a profile of the calling thread misses.
     """
 
     needs_all_threads = False

@@ -17,9 +17,9 @@ from ..spec import TrainingSpec
 from ._engine import WEIGHT_DECAY, Engine, trained
 
 WHOLE_MODEL_SHARE = 0.25
-"""A stage-3 model above this fraction of a rank's memory is sharded while it is created."""
+"""Stage 3 shards a model above this fraction of a rank's memory while creating it."""
 
-# Below this number of parameters, DeepSpeed's defaults would keep every parameter gathered.
+# With fewer parameters, DeepSpeed's defaults would keep all parameters gathered.
 _SMALL_MODEL = 500_000_000
 
 
@@ -33,9 +33,9 @@ def construction(
 ) -> AbstractContextManager[Any]:
     """Return the context in which to create a model; under stage 3, it shards large models.
 
-    A model sharded this way keeps torch's per-layer initial weights, because transformers'
-    initialization sees empty parameters. Models with 4-bit weights are not sharded here, because
-    only complete weights can be packed.
+    A model sharded this way has torch's initial weights, because transformers' initialization sees
+    empty parameters. Models with 4-bit weights are not sharded here, because only complete weights
+    can be packed.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -97,8 +97,8 @@ def _import(device: torch.device) -> Any:
     import deepspeed.ops
 
     if device.type != "cuda":
-        # DeepSpeed's shared-memory collective takes a minute to compile, and would bypass gloo. If
-        # this private table is missing, only the start is slower.
+        # DeepSpeed's shared-memory collective takes a minute to compile, and would bypass gloo.
+        # Without this private table, only the start is slower.
         compatible = getattr(deepspeed.ops, "__compatible_ops__", {})
         compatible["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(
@@ -143,8 +143,8 @@ def _config(
 def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
     """Return bucket sizes and stage 3 thresholds, in elements, for small models.
 
-    DeepSpeed allocates entire buckets, 1 GB by default. With a reuse distance of 0, it frees the
-    parameters that the forward pass has gathered, as happens in models that need stage 3.
+    DeepSpeed allocates complete buckets, 1 GB by default. With a reuse distance of 0, it frees
+    gathered parameters after the forward pass, as in models that need stage 3.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:

@@ -57,7 +57,7 @@ ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
-    """Return packed 4-bit weights if this FSDP2 cannot shard integers, as in torch 2.11."""
+    """Return the packed 4-bit weights if this FSDP2 (as of torch 2.11) cannot shard integers."""
     packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
     if not packed:
         return set()
