@@ -1,4 +1,4 @@
-"""Generated parts of the manual's pages, which are between two marks."""
+"""Generated parts of the manual's pages, between two marks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Measures how often differences are detected, by size, number of steps, and noise.
 
-Steps of a real run are resampled for both sides, and the steps of one side are lengthened. The run
-is noisier than most, so its noise is also scaled down; its long tail remains.
+Steps of a real run are resampled for both sides, and one side is lengthened. The run is noisier
+than most, so its noise is also scaled down, keeping the long tail.
 
     python evaluations/noise_curve.py
 
@@ -90,7 +90,7 @@ def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
 
 
 def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
-    """Return how often the best test would detect a difference in normal noise of known size, %."""
+    """Return how often the optimal test detects a difference in normal noise of known size, %."""
     normal = NormalDist()
     shift = effect_pct / (spread_pct * math.sqrt(2 / count))
     z = normal.inv_cdf(1 - ALPHA / 2)
@@ -98,7 +98,7 @@ def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
 
 
 def table() -> str:
-    """Return a table of detection rates in Markdown, with the best possible ones in parentheses."""
+    """Return a Markdown table of detection rates, with optimal rates in parentheses."""
     steps = real_steps()
     heads = [f"{effect:g} % longer" for effect in EFFECTS_PCT[1:]]
     lines = [

@@ -1,7 +1,7 @@
 """Build backend: setuptools with the C library, as one wheel per platform for all Python versions.
 
-The library does not need Python headers. It is compiled with ``$CC`` or ``cc``. If neither exists,
-the build requires PyPI's package ``ziglang`` and uses its C compiler. ``$CFLAGS`` come last.
+The library needs no Python headers. It is compiled with ``$CC``, ``cc``, or the C compiler of
+PyPI's package ``ziglang``, which the build then requires. ``$CFLAGS`` come last.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BuildLibrary(build_ext):
 
 
 class PlatformWheel(bdist_wheel):
-    """A wheel of a platform, for all Python versions."""
+    """A wheel for one platform and all Python versions."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag of the wheel."""

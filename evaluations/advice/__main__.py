@@ -2,8 +2,8 @@
 
     make advice ARGS="[--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]"
 
-Real loops, and a serving engine under load, alternate between windows with and without the fault.
-The simulated machine runs once with and once without it. Advice sees only the runs with the fault.
+Real loops and a serving engine alternate between windows with and without the fault. A simulated
+machine runs once with and once without it. Advice sees only runs with the fault.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Judged(Struct, frozen=True):
 
     @property
     def is_named(self) -> bool:
-        """Whether the cause is named first; without a fault, whether nothing is named."""
+        """Whether the cause is named first; without a fault, whether there is no advice."""
         return self.said == self.expected
 
     @property
@@ -141,7 +141,7 @@ def _first_options(run: Path) -> dict[str, Any]:
 
 
 def _took(trace: Trace, advised: Advised) -> dict[str, float]:
-    """Return the figures of a run in which the gain of the first advice may be given."""
+    """Return the figures of a run to which the gain of the first advice may refer."""
     from predictions import serving
 
     if advised.advice and advised.advice[0].load:
@@ -185,7 +185,7 @@ def _judged(fault: Fault, advised: Sequence[Advised], gains: Mapping[str, float]
 
 
 def _cause(fault: Fault, advice: Advice) -> str:
-    """Return the rule of a suggestion, and its location if it determines the cause."""
+    """Return the rule of a suggestion, with its location if that determines the cause."""
     rule, place = advice.candidate.rule, advice.candidate.place or ""
     if fault.place and rule == fault.rule:
         return f"{rule}: {fault.place if place.endswith(fault.place) else place}"

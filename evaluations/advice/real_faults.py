@@ -1,4 +1,4 @@
-"""Real programs with one randomly chosen fault each, and the same programs without the fault."""
+"""Real programs with one randomly chosen fault each, with a variant without the fault."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def third_party_faults(seed: int) -> list[Fault]:
 
 
 def serving_faults(seed: int) -> list[Fault]:
-    """Return faults of loads on the engine of transformers with a small model."""
+    """Return faults of loads on transformers' engine with a small model."""
     draw = random.Random(seed)
 
     def load(**options: Any) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
     python _at_once_server.py PORT_FILE TOKENS GAP_S
 
-Every event contains the times when its request was received and when it was written itself
-(`time.perf_counter_ns`, one clock for all processes of a machine), and its request (the first token
-id of the prompt). With a gap of 0, all events of an answer are written at once; otherwise, one
-event per connection and gap.
+Every event contains the receive time of its request, its own write time, and the first token id of
+the prompt, which identifies the request. Times are from `time.perf_counter_ns`, which all processes
+share. With a gap of 0, all events of an answer are written at once; otherwise, one event per
+connection and gap.
 """
 
 from __future__ import annotations

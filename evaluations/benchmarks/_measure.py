@@ -1,7 +1,7 @@
 """Runs processes and measures their time and memory.
 
-Uses only the standard library: on Linux, the memory of the forking process is a lower bound of a
-command's peak, so the measuring process must stay small.
+Uses only the standard library. On Linux, a command's peak includes the memory of the forking
+process, so the measuring process must stay small.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from msgspec import Struct, field
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S = 0.01
-# Installed packages are compiled. A source tree is compiled in the first round, unless this
-# variable prevents it.
+# Installed packages are compiled. The first round compiles a source tree, unless this variable
+# prevents it.
 _ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
 }
@@ -73,8 +73,8 @@ def measure(
     Args:
         command: the program and its arguments.
         env: variables to add to the environment.
-        tree: sum the memory of all processes, sampled every 10 ms. Otherwise, the peak is the
-            kernel's exact value for the largest process.
+        tree: sum the memory of all processes, sampled every 10 ms. By default, the peak is the
+        kernel's exact value for the largest process.
 
     Raises:
         SystemExit: the command failed; its error output is shown.

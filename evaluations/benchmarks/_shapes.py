@@ -1,7 +1,7 @@
 """Traces with one unusual property of variable size, to measure growth.
 
-A shape is a function that takes a count and returns the events of each rank. A shape of the same
-name with `:new` is the other side of a comparison.
+A shape is a function that takes a count and returns the events of each rank. Shape `NAME:new` is
+the other side of a comparison.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def threads(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def busy_threads(number: int, start: int, count: int) -> Iterable[Event]:
-    """Every thread is in a call during the entire window; the device has one gap per thread."""
+    """Every thread is in a call for the entire window; the device has one gap per thread."""
     yield span("cpu_op", "aten::item", number * 0.001, count * OP_US + number, number + 2)
     yield call(
         0.5 + number * 0.001,
@@ -217,7 +217,7 @@ def one_sequence_number(count: int) -> Ranks:
 
 
 def forward_threads(count: int) -> Ranks:
-    """Forward threads with one node each, and one thread per forward thread that it may be."""
+    """Forward threads with one node each, and as many candidate threads."""
     events = []
     for number in range(count):
         start = number * OP_US
@@ -270,7 +270,7 @@ def groups(count: int) -> Ranks:
 
 @_each
 def late_launches(number: int, start: int, count: int) -> Iterable[Event]:
-    """A queue of all work: every launch is before the first kernel."""
+    """A queue of all work: every launch precedes the first kernel."""
     yield call(number, number + 0.5, number + 1)
     start = count + start
     yield kernel("k", start, start + 9, number + 1)
@@ -299,7 +299,7 @@ def memory(number: int, start: int, count: int) -> Iterable[Event]:
 
 @_each
 def async_collectives(number: int, start: int, count: int) -> Iterable[Event]:
-    """Ranges of collectives on one thread, each lasting until the end of all later ones."""
+    """Ranges of collectives on one thread, each of which encloses all later ones."""
     yield span("user_annotation", "nccl:all_reduce", start, 2 * count * OP_US + number)
     yield _op(number, start)
     yield from _launched(number + 1, start + 1)

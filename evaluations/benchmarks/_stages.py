@@ -2,7 +2,7 @@
 
     python _stages.py TRACE OUT
 
-Uses internal modules, so it fails on versions with other modules.
+Uses internal modules, so it works only with matching versions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _LARGE_BYTES = 200 * 10**6
-"""From this size of text, derived tables are created one at a time."""
+"""For larger texts, derived tables are created one at a time."""
 
 taken: dict[str, float] = {"start: Python": time.process_time() * 1e3}
 

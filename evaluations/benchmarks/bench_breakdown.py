@@ -2,8 +2,7 @@
 
     python bench_breakdown.py --hta-python ENV/bin/python [TRACE]
 
-Every figure is for a complete process without tracekit's cache. The file is in the page cache in
-all cases.
+Figures are for complete processes, with the file in the page cache.
 """
 
 from __future__ import annotations

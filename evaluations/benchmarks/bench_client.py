@@ -2,12 +2,11 @@
 
     python evaluations/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
 
-A burst of requests goes to a server in another process that computes nothing. First it answers
-immediately, which shows the client's limit; then it sends one token per request and gap, like an
-engine. Every event contains its write time on the client's clock, so the delay of each token
-(socket, event loop, client) is measured, as is the delay from the timestamp of a request to its
-arrival at the server. Needs an idle machine; only the client's CPU time per token is meaningful on
-a busy one.
+A burst of requests goes to a server in another process that computes nothing. First, it answers
+immediately, which shows the client's limit. Then it sends one token per request and gap, like an
+engine. Events contain their write time, which shows the delay of each token (socket, event loop,
+client). The delay of requests is measured, too. On a busy machine, only the client's CPU time per
+token is meaningful.
 """
 
 from __future__ import annotations

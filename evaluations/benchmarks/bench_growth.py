@@ -1,9 +1,8 @@
 """Measures how ingest, analyses, and commands scale with the size of unusual traces.
 
 Each shape is created with sizes N and 4 N, and everything runs on both, in separate processes.
-Times are CPU times, and the time for N counts as at least 0.1 s. Linear work takes 4 times as long,
-and quadratic work 16 times. Everything that takes more than 8 times as long is listed, and the exit
-code is 1.
+Linear work takes 4 times, and quadratic work 16 times, the CPU time. Ratios above 8 are listed, and
+the exit code is then 1. The time for N counts as at least 0.1 s.
 
     .venv-dev/bin/python evaluations/benchmarks/bench_growth.py --count 1000 --shapes nested_modules
 """
@@ -131,7 +130,7 @@ def ask(answers: Connection, shape: str, count: int) -> None:
 
 
 def measured(shape: str, count: int) -> dict[str, tuple[float, str]]:
-    """Return the CPU seconds of each measurement; infinity for one that did not end."""
+    """Return the CPU seconds of each measurement; infinity if it did not end."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=ask, args=(theirs, shape, count))
     process.start()
@@ -146,7 +145,7 @@ def measured(shape: str, count: int) -> dict[str, tuple[float, str]]:
 
 
 def main() -> int:
-    """Measure all shapes, and print what grows faster than its file; return 1 if anything does."""
+    """Measure all shapes, and print excessive growth; return 1 if there is any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--shapes", nargs="+", default=[s for s in SHAPES if ":" not in s])

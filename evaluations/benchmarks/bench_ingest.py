@@ -2,8 +2,8 @@
 
     python bench_ingest.py [TRACE]
 
-The large traces are created from TRACE (make_trace.py) in a temporary folder, or in --dir for
-later runs.
+make_trace.py creates the large traces from TRACE, in a temporary folder or, for later runs, in
+--dir.
 """
 
 from __future__ import annotations

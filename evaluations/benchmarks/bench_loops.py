@@ -38,7 +38,7 @@ STEPS = 160
 WARMUP, TIMED, PROFILED = 10, 40, 30
 OPTIONS = ("--warmup", WARMUP, "--steps", TIMED, "--profile-steps", PROFILED)
 # The first step of each part is omitted, because hooks are attached or removed there. Between the
-# parts are the profiler's warm-up, the profiled steps, and steps while the run folder is written.
+# parts, the profiler warms up, steps are profiled, and the run folder is written.
 PARTS = {
     "timed": slice(WARMUP + 1, WARMUP + TIMED),
     "ranges": slice(WARMUP + TIMED + 1, WARMUP + TIMED + PROFILED),

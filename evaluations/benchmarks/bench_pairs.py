@@ -2,9 +2,9 @@
 
     make benchmark [AGAINST=COMMIT] [ARGS="--repeats 9 --only cold"]
 
-Both are installed in separate environments in a temporary folder, and run alternately. For each
-command, the ratios (this tree / other commit) of wall time, CPU time, and memory are printed:
-median, minimum, and maximum. On a busy machine, only CPU time is meaningful.
+Both are installed in temporary environments and run alternately. For each command, the ratios (this
+tree / other commit) of wall time, CPU time, and memory are printed, as median, minimum, and
+maximum. On a busy machine, only CPU time is meaningful.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def compare(new: Contestant, old: Contestant, repeats: int) -> None:
 
 
 def stages(bin_folder: Path, trace: Path, folder: Path) -> dict[str, float]:
-    """Return the minimum CPU time of each stage of a breakdown, ms; empty if it is unknown."""
+    """Return the minimum CPU time of each stage of a breakdown, ms; empty if unknown."""
     least: dict[str, float] = {}
     out = folder / "stages.json"
     for _ in range(_STAGE_REPEATS):

@@ -4,10 +4,10 @@
 
 GEMMs are compared with `torch.utils.benchmark`, and a gloo all-reduce with a manual loop,
 alternating in the same processes. Figures are ratios of the medians over all rounds, and the
-interquartile range of tracekit's medians, which shows the variation between runs. By default, GEMMs
-use one thread, because on a busy machine, threads that wait for each other measure the scheduler.
-An all-reduce may differ by the limit, or by the variation of the manual loop. Needs an idle
-machine; on a busy one, --cpu-time measures the CPU time of the thread on both sides.
+interquartile range of tracekit's medians (variation between runs). By default, GEMMs use one
+thread, because several threads would measure the scheduler of a busy machine. An all-reduce may
+differ by the limit or by the variation of the manual loop. On a busy machine, use --cpu-time, which
+compares the CPU time of the thread.
 """
 
 from __future__ import annotations

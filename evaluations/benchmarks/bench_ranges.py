@@ -1,8 +1,8 @@
 """Measures the host cost of a range, and of a module call with ranges.
 
 Runs on one CPU thread, without a profiler and under `torch.profiler` (CPU, no shapes). For module
-calls, prints the time that ranges add to a chain of identity modules. Each figure is the minimum of
-several rounds, because other programs can only increase it.
+calls, prints the time that ranges add to a chain of identity modules. Figures are minima over
+several rounds, because other programs can only increase them.
 """
 
 from __future__ import annotations

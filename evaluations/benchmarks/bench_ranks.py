@@ -2,9 +2,9 @@
 
     python evaluations/benchmarks/bench_ranks.py [--ranks 64,256,1024]
 
-Runs are synthetic (made_runs.py), with tensor and pipeline parallelism of 4 and a slow
-rank. Each run is ingested once, and then every analysis of many ranks runs on the store. Prints CPU
-seconds, and whether the slow rank is named first.
+Runs are synthetic (made_runs.py), with tensor and pipeline sizes of 4 and a slow rank. Each is
+ingested once, and then every analysis of many ranks runs on the store. Prints CPU seconds, and
+whether the slow rank is named first.
 """
 
 from __future__ import annotations

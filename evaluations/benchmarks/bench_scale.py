@@ -1,9 +1,9 @@
 """Measures many ranks in object storage with each engine: in-process, local processes, and Ray.
 
-A synthetic run is uploaded to a bucket of a real S3 server on the loopback interface. Each engine
-reads it into a dataset in the same bucket, followed by a breakdown of the dataset. Times are wall
-and CPU times of complete processes (without Ray's daemons). Memory is the proportional set size
-(PSS) of the engine's processes: the peak of the sum, and the largest process.
+A synthetic run is uploaded to a local S3 server. Each engine reads it into a dataset in the same
+bucket, followed by a breakdown of the dataset. Times are wall and CPU times of complete processes,
+without Ray's daemons. Memory is the proportional set size (PSS) of the engine's processes: the peak
+sum, and the largest process.
 
     .venv-dev/bin/python evaluations/benchmarks/bench_scale.py --ranks 64 256 1024
 """
@@ -52,7 +52,7 @@ def measure(command: Sequence[str], env: dict[str, str]) -> Cost:
     """Run a command to its end, and sample the memory of its process tree."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
-    # Processes may leave the process tree (as Ray's daemons do), but inherit the environment.
+    # Processes may leave the process tree, like Ray's daemons, but inherit the environment.
     mark = f"TRACEKIT_BENCH={os.getpid()}-{begin}"
     name, _, value = mark.partition("=")
     process = subprocess.Popen(

@@ -74,7 +74,7 @@ class Layout(Struct, frozen=True):
 
 
 class Op(Struct, frozen=True):
-    """GPU work, a collective in a group of the rank, or a send or receive along the pipeline."""
+    """GPU work, a collective in one of the rank's groups, or a send or receive of the pipeline."""
 
     kind: Literal["work", "allreduce", "send", "recv"]
     phase: str

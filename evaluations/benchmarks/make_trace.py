@@ -1,10 +1,9 @@
 """Creates a large trace by repeating a real one.
 
-Every repetition is shifted in time by the length of the original, and its ids (correlation,
-External id, flow id, Python id, Ev Idx, Sequence number, and similar) are shifted so that they are
-unique and links stay inside a repetition. The formatting of the original is preserved to the byte,
-including the decimals of timestamps: times move by integer microseconds and are never parsed as
-floating-point numbers. Metadata events are written once.
+Every repetition is shifted in time by the length of the original. Ids (correlation, External id,
+flow id, Python id, Ev Idx, Sequence number, and similar) are shifted to be unique, so links stay
+inside a repetition. The original's formatting is preserved to the byte, including decimals of
+timestamps, which move by integer microseconds. Metadata events are written once.
 
     python make_trace.py trace.json.gz big.json --gb 2
 
@@ -48,9 +47,9 @@ _DURATION = re.compile(rb'(?<!\\)"dur"\s*:\s*"?(?P<value>\d+)')
 
 
 class Pattern(NamedTuple):
-    """The original, split at every number that changes: texts[0], numbers[0], texts[1], and so on.
+    """The original, split at changing numbers: texts[0], numbers[0], texts[1], and so on.
 
-    `groups` has the index in `strides` by which each number changes per repetition.
+    `groups` has, for each number, the index of its change per repetition in `strides`.
     """
 
     head: bytes

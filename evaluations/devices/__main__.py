@@ -2,9 +2,9 @@
 
     make devices ARGS="[--traces FOLDER] [--out FILE]"
 
-FOLDER has the forward pass of one model, recorded on an H100 and on an MI300X. Each recording is
-used to predict the other device, and the kernels of each op are compared with that device's
-recording. Writes the table of the manual's page.
+FOLDER has recordings of a model's forward pass on an H100 and on an MI300X. Each predicts the other
+device, and the kernels of each op are compared with that device's recording. Writes the table of
+the manual's page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAIR = {
     "tl_h100_qwen": ("H100", "H100 SXM"),
     "tl_mi300_qwen": ("MI300X", "MI300X"),
 }
-"""Name of the device in the table, and in a change, by file."""
+"""Device name in the table and in a change, by file."""
 
 BY_CLASS = """
 SELECT class, sum(dur_ns)::BIGINT AS ns FROM attributed_events WHERE kind = 'compute' GROUP BY ALL

@@ -4,8 +4,8 @@
 
 INPUT is a trace, a run folder, or a folder of these. The default is the bundled samples, the public
 traces, and the GPU recordings. For each input, OUT gets the rows of every analysis as Parquet, the
-breakdown as text and JSON, and the advice. Run it before and after a change: with OTHER, an earlier
-OUT, it prints the differences and exits with 1 if there are any.
+breakdown as text and JSON, and the advice. Run it before and after a change. With OTHER, an earlier
+OUT, it prints differences and exits with 1 if there are any.
 """
 
 from __future__ import annotations

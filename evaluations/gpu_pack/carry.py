@@ -4,12 +4,12 @@
     python3 PACK/evaluations/gpu_pack/carry.py run OUT
 
 The first command creates a folder of at most 64 MB here, and the second at most eight files in OUT
-on the host. The host has Python 3.12, torch for CUDA, transformers, accelerate, and peft; nothing
+on the host. The host needs Python 3.12, torch for CUDA, transformers, accelerate, and peft; nothing
 is downloaded there. The folder contains the tests, wheels of tracekit, pytest, DeepSpeed, and
 bitsandbytes, and LightLLM's source and wheels. Unavailable parts are reported and omitted. `run`
-creates an environment from the wheels and the host's packages. Within its time limit, it runs tests
-without measurements concurrently and the others sequentially. It leaves no process running.
-Arguments after `--` go to pytest: files, `-k`.
+creates an environment from the wheels and the host's packages. Within a time limit, it runs tests
+with measurements sequentially and others concurrently. No process is left running. Arguments after
+`--` go to pytest: files, `-k`.
 """
 
 from __future__ import annotations
@@ -227,10 +227,10 @@ def make_environment(folder: Path, wheels: Path) -> Path:
 
 
 def bring_back(results: Path, out: Path, most_bytes: int = 15_500_000) -> list[str]:
-    """Pack the files of the tests into at most four archives; return the files that did not fit.
+    """Pack test files into at most four archives; return the files that did not fit.
 
-    Manifests, logs, and tables come first, then the run folders in order of creation. Two result
-    files and two logs of pytest are already in the folder.
+    Manifests, logs, and tables come first, then run folders in order of creation. Two result files
+    and two logs of pytest are already in the folder.
     """
     omitted: list[str] = []
     manifests = sorted(results.rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)

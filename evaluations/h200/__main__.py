@@ -2,9 +2,9 @@
 
     make truth ARGS="[--traces FOLDER] [--out FILE]"
 
-FOLDER has traces and `truth.jsonl` with a line per trace: `profiled_event_ns` has the times between
-CUDA events around sections of the recorded steps, and `wall_step_ms` is an unprofiled step. Writes
-the tables of the manual's page.
+FOLDER has traces and `truth.jsonl` with a line per trace. `profiled_event_ns` has CUDA event times
+of sections of the recorded steps, and `wall_step_ms` the time of an unprofiled step. Writes the
+tables of the manual's page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "explanation" / "evidence.md"
 SECTIONS = ("data", "forward", "backward", "optimizer", "prefill", "decode")
 MIN_SHARE = 0.03
-"""Minimum share of a step for a section to be compared, because events take microseconds."""
+"""Sections with a smaller share of a step are not compared, because events take microseconds."""
 
 # Work launched in steps and idle time of the steps, by the phase of a section.
 BY_PHASE = """
@@ -54,7 +54,7 @@ def error_pct(result: float, right: float) -> float:
 
 
 def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, float]]:
-    """Return ms per step of the complete step and its sections, from CUDA events and tracekit."""
+    """Return ms per step of the step and its sections, from CUDA events and from tracekit."""
     events = {
         name: statistics.fmean(times) / 1e6 for name, times in truth["profiled_event_ns"].items()
     }
@@ -98,7 +98,7 @@ def times_table(folder: Path) -> str:
 
 
 def roles_table(folder: Path) -> str:
-    """Return roles of one loop, from its modules, and from shapes and order without modules."""
+    """Return roles of one loop, derived from modules, and (without them) from shapes and order."""
     sides = []
     for name in ("llama_stack", "llama_base"):
         with tracekit.open(folder / f"{name}.json.gz", cache=False) as trace:
@@ -114,7 +114,7 @@ def roles_table(folder: Path) -> str:
 
 
 def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
-    """Return impossible statements of a suggestion, given an unprofiled step."""
+    """Return statements of a suggestion that the unprofiled step contradicts."""
     result = advice.prediction
     low_pct, high_pct = result.range_pct
     before_ns, gain_pct = result.before_step_ns, result.gain_pct

@@ -1,4 +1,4 @@
-"""Figures equal HTA's where HTA is correct. For differences, the tests state the reason.
+"""Figures are equal to HTA's where HTA is correct. Otherwise, tests state the reason.
 
     TRACEKIT_PUBLIC_TRACES=FOLDER PYTHON -m pytest evaluations/hta
 

@@ -12,14 +12,14 @@ import tracekit
 
 _ROUNDED = "(ts_ns + 999) // 1000 AS start_us, (ts_ns + dur_ns) // 1000 AS end_us"
 _ROUNDING = "by default, HTA rounds starts up and ends down to whole µs"
-_LAST_STEP = "HTA leaves out the last step"
+_LAST_STEP = "HTA omits the last step"
 
 
 class Figure(NamedTuple):
     """A figure that a test of HTA expects.
 
-    `ours` and `theirs` are SQL on the trace, with tracekit's definition and, if different, HTA's
-    definition. `why` explains the difference.
+    `ours` and `theirs` are SQL on the trace, with tracekit's and (if different) HTA's definition.
+    `why` explains the difference.
     """
 
     trace: str
@@ -82,7 +82,7 @@ FIGURES = (
         400_892,
         _KERNELS.format("memcpy"),
         _ROUNDED_KERNELS.format("memcpy", "AND stream <> 801"),
-        f"{_ROUNDING}, and leaves out stream 801, which has 137 copies",
+        f"{_ROUNDING}, and omits stream 801, which has 137 copies",
     ),
     Figure(
         _MTIA,
@@ -142,7 +142,7 @@ FIGURES = (
         27,
         _SPANNED,
         f"{_SPANNED} AND s.ts_ns < (SELECT ts_ns FROM event WHERE name = 'ProfilerStep#105')",
-        "HTA leaves out the spans on the device that begin in the last step of the host",
+        "HTA omits the spans on the device that begin in the last step of the host",
     ),
     Figure(
         _NS,

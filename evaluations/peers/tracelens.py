@@ -40,7 +40,7 @@ def captures_of(path: Path) -> list[Path]:
 
 
 def is_of_engine(report: Path) -> bool:
-    """Return whether a report has ops of the capture, which is another trace, and pseudo-ops."""
+    """Return whether a report includes pseudo-ops, and ops of the capture (another trace)."""
     return report.name == "perf_csvs"
 
 
@@ -93,7 +93,7 @@ def operators(clone: Path) -> str:
 
 
 def _their_ops(report: Path, inputs: tuple[str, ...]) -> dict[tuple[str, ...], list[float]]:
-    """Return calls that launched work, and µs of the work, without and with nested calls."""
+    """Return launching calls and µs of their work, without and with nested calls."""
     result: dict[tuple[str, ...], list[float]] = {}
     file, count = ("ops_unique_args", "operation_count") if inputs else ("ops_summary", "Count")
     for row in read(report, file):
@@ -192,7 +192,7 @@ INNER JOIN costed AS i
 WHERE i.direct_kernel_count > 0
 GROUP BY o.op_id, o.name, e.args
 """
-"""Costs of each op including nested ops, without the bias of a convolution."""
+"""Costs of each op including nested ops, but without convolution biases."""
 
 
 def costs(clone: Path) -> str:

@@ -2,8 +2,8 @@
 
     make predictions ARGS="[--only TEXT] [--rounds N] [--steps N] [--out FILE]"
 
-Each pair is one program (one process per rank) that alternates between windows of A and B; for
-serving, runs alternate. Predictions use no data of B. Child processes that hang are ended.
+Each pair is one program (one process per rank) that alternates between windows of A and B. For
+serving, runs alternate. Predictions use no data of B. Hanging child processes are ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
 CHILD_S = 300
 ATTEMPTS, OTHERS_S = 4, 0.5
 # If glibc returns memory to the system, or cannot reuse it for large aligned tensors, page faults
-# cost 2 ms per 4 MB in random runs. These settings avoid that; large tensors get huge pages.
+# take 2 ms per 4 MB in random runs. These settings avoid that and give large tensors huge pages.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
@@ -148,8 +148,8 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
 def serve(folder: Path, options: Mapping[str, Any]) -> None:
     """Record a serving run without a profile, unless it exists.
 
-    If other programs used much of the machine, the run is repeated a few times, and the run with
-    the least interference is kept.
+    If other programs used much of the machine, the run is repeated a few times, and the least
+    disturbed run is used.
     """
     if folder.exists():
         return

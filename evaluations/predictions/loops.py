@@ -2,8 +2,8 @@
 
     python loops.py PAIR.json FOLDER
 
-PAIR.json has the options of A and B (:class:`Options`), and optionally of C, another run with a
-different size; the number of windows of each; and the steps per window. Traces are written to
+PAIR.json has the options of A and B (:class:`Options`), and optionally of C, a run of another size.
+It also has the number of windows of each, and the steps per window. Traces are written to
 FOLDER/a0/rank0.json, FOLDER/b0/rank0.json, and so on.
 """
 
@@ -249,8 +249,8 @@ def record(program: Program, steps: int, path: Path) -> None:
 def begin_together(path: Path) -> None:
     """Wait for the other ranks, because their profilers start at different times.
 
-    Without collectives, the loop has no other synchronization. With collectives, the wait would be
-    part of the window.
+    Loops without collectives have no other synchronization. In others, the wait would be part of
+    the window.
     """
     window, folder = path.parent.name, path.parents[1]
     (folder / f"ready-{window}-{RANK}").touch()

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 class Pair(Struct, frozen=True):
     """Options of a loop and its variant, and the corresponding changes for `tracekit predict`.
 
-    With `is_collected`, the options are for `tracekit collect`, otherwise for `loops.Options`. `c`
-    has the options of another run that the prediction may use. `why_not` explains why predict
-    cannot express the change; such a pair is not run. `script` is the loop.
+    The options are for `tracekit collect` if `is_collected`, else for `loops.Options`. `c` has the
+    options of another run that the prediction may use. `why_not` explains why predict cannot
+    express the change; such pairs are not run. `script` is the loop.
     """
 
     name: str

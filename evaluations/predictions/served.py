@@ -2,9 +2,9 @@
 
     python served.py PAIR.json FOLDER
 
-PAIR.json has the options of both for `tracekit collect --stage serve`, and faults of the engine:
-`sleep_ms` in scheduling, or `texts`, which detokenizes all tokens of every request in each step.
-Run folders are FOLDER/a0, FOLDER/b0, and so on.
+PAIR.json has the options of both for `tracekit collect --stage serve`, and engine faults:
+`sleep_ms` in scheduling, or `texts`, which detokenizes all tokens in each step. Run folders are
+FOLDER/a0, FOLDER/b0, and so on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cac
 
 
 class ServingPair(Struct, frozen=True):
-    """Options of A and B, and the corresponding change; `more` affects only the step times.
+    """Options of A and B, and the corresponding change; `more` is a run that adds step times.
 
     A rate is relative to the throughput with all requests at once.
     """
@@ -122,8 +122,7 @@ def recorded(
     Args:
         pairs: pairs to predict.
         folder: parent of the run folders.
-        rounds: number of rounds; all loads alternate, so that drift of the machine affects all of
-            them.
+        rounds: number of rounds; loads alternate, so that drift of the machine affects all.
         run: records a run folder with options.
     """
     wanted = {str(load): load for pair in pairs for load in (pair.a, pair.b, pair.more or pair.a)}

@@ -33,7 +33,7 @@ def rows_of(number: str) -> list[list[str]]:
 
 
 def figures(cells: list[str]) -> Iterator[float | None]:
-    """Yield every number in some cells, `-` as None; a number in small print follows its number."""
+    """Yield the numbers in cells, `-` as None; a number in small print follows its number."""
     for cell in cells:
         plain = cell.replace("<sub>", " ").replace("</sub>", " ").replace("%", " ")
         for token in plain.replace(",", " ").split():
@@ -62,7 +62,7 @@ def flat(table: PaperTable, *names: str, **where: Any) -> list[Any]:
     ],
 )
 def test_methods_are_as_printed(number: str, names: tuple[str, ...]) -> None:
-    """Read from the right: figures per platform, then the method, then the model."""
+    """Rows are read from the right: figures per platform, the method, the model."""
     table = find_table(f"table{ROMAN[number]}")
     width = len(names) - 1
     model = ""

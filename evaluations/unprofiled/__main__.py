@@ -2,10 +2,10 @@
 
     make unprofiled ARGS="[--traces FOLDER] [--out FOLDER]"
 
-FOLDER has recordings and `truth.jsonl` with a line per recording: `wall_step_ms` is an unprofiled
-step, and `plain_event_ns` has the times between CUDA events around sections of such steps.
-FOLDER/runs has run folders whose run.json has steps without ranges or profiler. Writes the tables
-of the manual's pages on the unprofiled step and on predictions.
+FOLDER has recordings and `truth.jsonl` with a line per recording. `wall_step_ms` is the time of an
+unprofiled step, and `plain_event_ns` has CUDA event times of sections of such steps. FOLDER/runs
+has run folders whose run.json has steps without ranges or profiler. Writes the tables of the
+manual's pages on the unprofiled step and on predictions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPO = Path(__file__).resolve().parents[2]
 PAGES = REPO / "docs" / "explanation"
 SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
 MIN_SHARE = 0.03
-"""Minimum share of a step for a section to be compared, because events take microseconds."""
+"""Sections with a smaller share of a step are not compared, because events take microseconds."""
 
 
 class Known(Struct, frozen=True):
@@ -62,7 +62,7 @@ def recordings(folder: Path) -> Iterator[Known]:
 
 def measured(one: Known, copies: Path) -> dict[str, Any]:
     """Return tracekit's results without and with the measured unprofiled step."""
-    # A separate copy, so that tracekit finds no manifest.
+    # Use a copy, so that tracekit finds no manifest.
     copy = copies / f"{one.name.replace('/', '_')}.json.gz"
     copy.write_bytes(one.path.read_bytes())
     with tracekit.open(copy, cache=False) as trace:
@@ -94,7 +94,7 @@ def ms(ns: float | None) -> str:
 
 
 def steps_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return every recording: plain, recorded, and estimated step, and idle shares."""
+    """Return a row per recording: unprofiled, recorded, and estimated step, and idle shares."""
     lines: list[tuple[object, ...]] = []
     for row in rows:
         low, high = row["low_ns"], row["high_ns"]
@@ -155,7 +155,7 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def phases_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the errors of phase times if the step is known."""
+    """Return the errors of phase times for known steps."""
     parts = [section for row in rows for section in row["sections"]]
     recorded, run = ([100 * abs(part[place] / part[1] - 1) for part in parts] for place in (2, 3))
     lines: list[tuple[object, ...]] = [

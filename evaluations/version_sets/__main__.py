@@ -3,11 +3,11 @@
     make sets ARGS="[NAME…]"
 
 Each set gets its own environment. A program runs there without tracekit and then, with tracekit
-installed without extras, under `tracekit collect`. Its output and the packages that it imports must
-be the same, and the trace must account for all of its time. If the Python or packages of a set are
-unavailable, the set is reported as skipped, which is not a failure. Torch wheels come from
-TORCH_INDEX, without CUDA because PyPI's wheels take gigabytes; if it is empty, from PyPI.
-Requirement TORCH selects the newest version.
+installed without extras, under `tracekit collect`. Its output and imported packages must be the
+same, and the trace must account for all of its time. If the Python or packages of a set are
+unavailable, the set is reported as skipped, not failed. Torch wheels come from TORCH_INDEX (without
+CUDA, because PyPI's take gigabytes) or, if it is empty, from PyPI. Requirement TORCH selects the
+newest version.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def loss_of(model):
 
 
 class Set(Struct, frozen=True):
-    """Packages of a set, and a program that runs with them; without a program, a sample is read."""
+    """Packages of a set, and a program to run with them. Without a program, a sample is read."""
 
     python: str
     packages: tuple[str, ...]
