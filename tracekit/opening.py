@@ -658,7 +658,7 @@ def _fill_traces(
     begun: Reading | None,
 ) -> Relations:
     from tracekit.analysis.rules import create_rule_tables
-    from tracekit.database.connections import SMALL_SOURCE_BYTES, with_room
+    from tracekit.database.connections import SMALL_SOURCE_BYTES, with_memory_limit
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
 
@@ -680,7 +680,7 @@ def _fill_traces(
             with readings.pop() if readings else Reading(source, progress) as reading:
                 load_trace(connection, reading, trace_id)
 
-        with_room(connection, text_bytes, load)
+        with_memory_limit(connection, text_bytes, load)
     if text_bytes > SMALL_SOURCE_BYTES:
         connection.execute("RESET threads")
     if sources.runs:
@@ -697,7 +697,7 @@ def _fill_traces(
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture
 
-        with_room(
+        with_memory_limit(
             connection,
             usual_text_bytes(file),
             partial(load_capture, connection, file, number, len(sources.traces)),

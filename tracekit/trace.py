@@ -144,7 +144,7 @@ class Trace:
         if self._peak_rates and not self._has_peak_rates:
             from tracekit.analysis.relations import Relations
 
-            Relations(self._store.connection).give("peak_rate_point", self._peak_rates)
+            Relations(self._store.connection).fill("peak_rate_point", self._peak_rates)
             self._has_peak_rates = True
 
     @property
@@ -220,7 +220,7 @@ class Trace:
         self._predictors.clear()
         # Hide cached rows that depend on the estimate.
         look_in_session_first(self.connection)
-        Relations(self.connection).give("measured_step", [(step_ns, None, None, "given")])
+        Relations(self.connection).fill("measured_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Run a query. If the cached store is damaged, recreate it once and run the query again."""

@@ -66,7 +66,7 @@ class EventClock:
 
     def time_ns(self, call: Call, count: int) -> float:
         self._cuda.synchronize(self._device)
-        self._hold(count)
+        self._occupy_device(count)
         self._begin.record()
         for _ in range(count):
             call()
@@ -74,7 +74,7 @@ class EventClock:
         self._end.synchronize()
         return self._begin.elapsed_time(self._end) * NS_PER_MS
 
-    def _hold(self, count: int) -> None:
+    def _occupy_device(self, count: int) -> None:
         """Keep the device busy while the host queues the calls."""
         sleep = getattr(self._cuda, "_sleep", None)
         if sleep is not None:

@@ -39,7 +39,7 @@ class CalledLoop:
         if self._is_open:
             self.end(RuntimeError("the previous training ended without a final callback"))
         if not self._pid:
-            at_exit(self._ended_without_a_word)
+            at_exit(self._end_at_exit)
         self._pid = os.getpid()
         self._is_open = True
         self._collection = None
@@ -65,7 +65,7 @@ class CalledLoop:
         collection.looks_first = True
         self._collection = collection.__enter__()
 
-    def _ended_without_a_word(self) -> None:
+    def _end_at_exit(self) -> None:
         """At process exit, end a loop that the trainer did not end, such as after an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")

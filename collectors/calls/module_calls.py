@@ -166,7 +166,7 @@ def _install() -> None:
     if nn.Module.__call__ is not _call:
         _original = nn.Module.__call__
         nn.Module.__call__ = _call
-        _tell_dynamo(_original, _call)
+        _register_with_dynamo(_original, _call)
 
 
 def _uninstall() -> None:
@@ -177,10 +177,10 @@ def _uninstall() -> None:
     # If the program has added its own wrapper on top, tracekit's stays and calls torch's function.
     if nn.Module.__call__ is _call:
         nn.Module.__call__ = _original
-        _tell_dynamo(_call, _original)
+        _register_with_dynamo(_call, _original)
 
 
-def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+def _register_with_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
     """Make Dynamo treat the wrapper as torch's own function.
 
     Dynamo goes from a module call directly to the module's `forward` if `__call__` is the function

@@ -89,7 +89,7 @@ _FOREIGN = _ForeignOptimizer()
 
 
 def foreign_optimizer_stepped() -> None:
-    _tell(_of_steps[::-1], "after_optimizer_step", _FOREIGN)
+    _notify(_of_steps[::-1], "after_optimizer_step", _FOREIGN)
 
 
 def forget_all() -> None:
@@ -112,11 +112,11 @@ def _backward(*args: Any, **kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return _original(*args, **kwargs)
     listeners = _of_backward
-    _tell(listeners, "before_backward", args[0] if args else kwargs.get("tensors"))
+    _notify(listeners, "before_backward", args[0] if args else kwargs.get("tensors"))
     try:
         return _original(*args, **kwargs)
     finally:
-        _tell(listeners[::-1], "after_backward")
+        _notify(listeners[::-1], "after_backward")
 
 
 @unseen
@@ -126,7 +126,7 @@ def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     _stepping.add((threading.get_ident(), id(optimizer)))
     # The first positional argument is the optimizer.
     has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
-    _tell(_of_steps, "before_optimizer_step", optimizer, has_closure=has_closure)
+    _notify(_of_steps, "before_optimizer_step", optimizer, has_closure=has_closure)
 
 
 @unseen
@@ -138,7 +138,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     one = threading.get_ident(), id(optimizer)
     if one in _stepping:
         _stepping.discard(one)
-        _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
+        _notify(_of_steps[::-1], "after_optimizer_step", optimizer)
 
 
 def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -150,7 +150,7 @@ for _hook in (_pre_hook, _post_hook):
 
 
 @unseen
-def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -> None:
+def _notify(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -> None:
     prior = set_eval_frame(None)
     try:
         for listener in () if is_captured() else listeners:

@@ -105,10 +105,10 @@ class LoopProfilers:
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if not is_own_profiler_call():
-                self._tell(before, *args, *kwargs.values())
+                self._notify(before, *args, *kwargs.values())
             result = original(*args, **kwargs)
             if not is_own_profiler_call():
-                self._tell(after, *args, *kwargs.values())
+                self._notify(after, *args, *kwargs.values())
             return result
 
         def undo() -> None:
@@ -118,7 +118,7 @@ class LoopProfilers:
         setattr(kind, name, wrapper)
         self._undo.append(undo)
 
-    def _tell(self, act: Callable[..., None] | None, *args: Any) -> None:
+    def _notify(self, act: Callable[..., None] | None, *args: Any) -> None:
         if act is None:
             return
         try:

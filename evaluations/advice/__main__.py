@@ -39,7 +39,7 @@ class Judged(Struct, frozen=True):
 
     name: str
     expected: str | None
-    said: str | None
+    cause: str | None
     figure: str | None = None
     gain_pct: float | None = None
     low_pct: float | None = None
@@ -49,7 +49,7 @@ class Judged(Struct, frozen=True):
     @property
     def is_named(self) -> bool:
         """Whether the cause is named first; without a fault, whether there is no advice."""
-        return self.said == self.expected
+        return self.cause == self.expected
 
     @property
     def contains_measured(self) -> bool:
@@ -60,7 +60,7 @@ class Judged(Struct, frozen=True):
 
     def line(self) -> str:
         """Return the row of the Markdown table."""
-        cells = [self.name, self.expected or "–", self.said or "–", self.figure or "–"]
+        cells = [self.name, self.expected or "–", self.cause or "–", self.figure or "–"]
         if self.gain_pct is None:
             cells += ["–", "–", "–"]
         else:
@@ -86,7 +86,7 @@ def simulated(fault: Fault) -> Judged:
             with tracekit.open(name, cache=False) as trace:
                 if not took:
                     advised = trace.advise(is_recorded=True)
-                took.append(_took(trace, advised))
+                took.append(_figures(trace, advised))
     if fault.rule is None:
         return _judged(fault, [advised], {})
     [before, after] = took
@@ -111,9 +111,9 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 advised.append(trace.advise(is_recorded=True))
-                before.append(_took(trace, advised[-1]))
+                before.append(_figures(trace, advised[-1]))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
-                after.append(_took(trace, advised[-1]))
+                after.append(_figures(trace, advised[-1]))
     gains = {
         figure: 100 * (1 - _median(after, figure) / _median(before, figure))
         for figure in {*before[0]}.intersection(*before, *after)
@@ -140,7 +140,7 @@ def _first_options(run: Path) -> dict[str, Any]:
     return {"workers": int(workers[1])} if workers else {}
 
 
-def _took(trace: Trace, advised: Advised) -> dict[str, float]:
+def _figures(trace: Trace, advised: Advised) -> dict[str, float]:
     """Return the figures of a run to which the gain of the first advice may refer."""
     from predictions import serving
 
@@ -244,7 +244,7 @@ def summary(judged: Sequence[Judged]) -> str:
         f"{sum(one.is_named for one in faults)} of {len(faults)} causes are ranked first; "
         "the interval contains the measured gain in "
         f"{sum(one.contains_measured for one in measured)} of these {len(measured)}; "
-        f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs get no "
+        f"{sum(one.cause is None for one in healthy)} of {len(healthy)} healthy programs get no "
         "advice."
     )
 

@@ -140,12 +140,12 @@ def advice_table(folder: Path) -> str:
             advised = trace.advise().advice
             estimates = trace.query("unprofiled").to_dicts()
         estimate = estimates[0] if estimates else dict.fromkeys(NO_ESTIMATE)
-        work_ns, told_ns = estimate["work_ns"] or 0, estimate["unprofiled_step_ns"]
+        work_ns, estimate_ns = estimate["work_ns"] or 0, estimate["unprofiled_step_ns"]
         faults = [faults_of(one, work_ns, plain_ns) for one in advised if one.figure == "step"]
         count += len(faults)
         faulty += sum(map(bool, faults))
-        if told_ns is not None:
-            errors.append(error_pct(told_ns, plain_ns))
+        if estimate_ns is not None:
+            errors.append(error_pct(estimate_ns, plain_ns))
             hits.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
         true_idle = max(100 * (1 - work_ns / plain_ns), 0)
         idle = (estimate["recorded_idle_pct"], estimate["idle_pct"], true_idle)
@@ -155,7 +155,7 @@ def advice_table(folder: Path) -> str:
             (
                 f"`{truth['name']}`",
                 f"{plain_ns / 1e6:.1f}",
-                "" if told_ns is None else f"{told_ns / 1e6:.1f}",
+                "" if estimate_ns is None else f"{estimate_ns / 1e6:.1f}",
                 *("" if one is None else f"{one:.0f}" for one in idle),
                 "" if first is None else first.candidate.place,
                 gain,

@@ -137,7 +137,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     return replace(
         row,
         before_ms=median(before) / 1e6,
-        told_ms=median(predicted) / 1e6,
+        predicted_ms=median(predicted) / 1e6,
         low_ms=median(low) / 1e6,
         high_ms=median(high) / 1e6,
         after_ms=median(after) / 1e6,

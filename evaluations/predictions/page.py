@@ -22,7 +22,7 @@ class Row(Struct, frozen=True):
     name: str
     change: str = ""
     before_ms: float = 0.0
-    told_ms: float = 0.0
+    predicted_ms: float = 0.0
     low_ms: float = 0.0
     high_ms: float = 0.0
     after_ms: float = 0.0
@@ -33,7 +33,7 @@ class Row(Struct, frozen=True):
     @property
     def error_pct(self) -> float:
         """Relative error of the prediction; positive if it is too long."""
-        return 100 * (self.told_ms / self.after_ms - 1)
+        return 100 * (self.predicted_ms / self.after_ms - 1)
 
     @property
     def truth_pct(self) -> float:
@@ -58,7 +58,7 @@ class Row(Struct, frozen=True):
     @property
     def has_sign(self) -> bool:
         """Whether the direction of the change was predicted."""
-        return (self.told_ms - self.before_ms) * (self.after_ms - self.before_ms) > 0
+        return (self.predicted_ms - self.before_ms) * (self.after_ms - self.before_ms) > 0
 
     def line(self) -> str:
         """Return the row of the table."""
@@ -69,8 +69,8 @@ class Row(Struct, frozen=True):
         )
         change = f"{self.truth_pct:+.1f} %{' (noise)' if self.is_noise else ''}"
         return (
-            f"| {self.name} | {_code(self.change)} | {self.before_ms:.1f} | {self.told_ms:.1f} "
-            f"({interval}) | {self.after_ms:.1f} | {change} | {self.error_pct:+.1f} % "
+            f"| {self.name} | {_code(self.change)} | {self.before_ms:.1f} | {self.predicted_ms:.1f}"
+            f" ({interval}) | {self.after_ms:.1f} | {change} | {self.error_pct:+.1f} % "
             f"| {self.noise_pct:.1f} % |"
         )
 

@@ -44,7 +44,7 @@ def _trained(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, 
     return replace(_pair(name, shared, a, b, *changes, c=c), script="trainers.py")
 
 
-def _gone(*chosen: str) -> tuple[str, ...]:
+def _removed(*chosen: str) -> tuple[str, ...]:
     return tuple(f"{what}{terms} remove" for terms in chosen for what in ("", "host "))
 
 
@@ -83,17 +83,17 @@ PAIRS: tuple[Pair, ...] = (
     _pair("gradient clipping removed", {}, {"clip": True}, {}, "range=clip_grad remove"),
     # The model.
     _pair("layers 6 → 3", _MODULES, {"layers": 6}, {"layers": 3},
-          *_gone("module=blocks.[345]*"), *_halved("optimizer")),
-    _pair("layers 4 → 3", _MODULES, {"layers": 4}, {"layers": 3}, *_gone("module=blocks.3*"),
+          *_removed("module=blocks.[345]*"), *_halved("optimizer")),
+    _pair("layers 4 → 3", _MODULES, {"layers": 4}, {"layers": 3}, *_removed("module=blocks.3*"),
           "phase=optimizer x0.75", "host phase=optimizer x0.75"),
     _pair("MLP 2048 → 1024 wide", _WIDE, {}, {"hidden": 1024},
           "module=blocks.* x0.5", "phase=optimizer x0.5"),
     _pair("MLP 1024 → 1536 wide", _MODULES, {}, {"hidden": 1536},
           "module=blocks.* x1.5", "phase=optimizer x1.5"),
-    _pair("activation removed", _WIDE, {}, {"activation": False}, *_gone("module=*.act")),
-    _pair("dropout removed", _WIDE, {"dropout": True}, {}, *_gone("module=*.drop")),
+    _pair("activation removed", _WIDE, {}, {"activation": False}, *_removed("module=*.act")),
+    _pair("dropout removed", _WIDE, {"dropout": True}, {}, *_removed("module=*.drop")),
     _pair("layer norm removed", {"modules": True, "width": 1024, "layers": 3}, {"norm": True}, {},
-          *_gone("module=*.norm")),
+          *_removed("module=*.norm")),
     _pair("batch 128 → 64", {}, {"batch": 128}, {"batch": 64}, "phase=forward x0.5",
           "phase=backward x0.5"),
     _pair("batch 64 → 128", {}, {"batch": 64}, {"batch": 128}, "phase=forward x2",
@@ -150,7 +150,7 @@ PAIRS: tuple[Pair, ...] = (
     _trained("PEFT: dataset, 10 ms a text → 1 worker", {"loop": "peft"}, {"load_ms": 10},
              {"load_ms": 10, "workers": 1}, "loading workers=1"),
     _trained("PEFT: layers 4 → 2", {"loop": "peft"}, {"layers": 4}, {},
-             *_gone("module=*LlamaDecoderLayer_[23]*")),
+             *_removed("module=*LlamaDecoderLayer_[23]*")),
     _trained("PEFT: 128 and 192 → 256 tokens", {"loop": "peft"}, {}, {"length": 256},
              "sequence=256 of=128,192", c={"length": 192}),
     _trained("Lightning: dataset, 10 → 5 ms a text", {"loop": "lightning"}, {"load_ms": 10},
@@ -158,7 +158,7 @@ PAIRS: tuple[Pair, ...] = (
     # tracekit's collectors: a small Llama, alternating runs of A and B.
     _collected("collected: recomputation off", {"--opt": "R"}, {}, "recompute off"),
     _collected("collected: layers 4 → 2", {}, {"--layers": 2},
-               *_gone("module=model.layers.[23]*")),
+               *_removed("module=model.layers.[23]*")),
     _collected("collected: recomputation on", {}, {"--opt": "R"},
                "recompute on module=model.layers.*"),
     _collected("collected: attention fused", {}, {"--opt": "F"}, "attention fused"),

@@ -79,7 +79,7 @@ def pivot(
         f"SELECT {', '.join(keys)}, sum({measure})::HUGEINT AS value FROM {source}"
         f"{' WHERE ' + ' AND '.join(conditions) if conditions else ''} GROUP BY ALL"
     ).rows
-    return _arranged(result, rows, values, has_columns=columns is not None)
+    return _arrange(result, rows, values, has_columns=columns is not None)
 
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
@@ -90,7 +90,7 @@ def _check(name: str, known: Sequence[str], what: str) -> None:
         raise UsageError(f"unknown {what} {name!r} of a pivot", hint=hint)
 
 
-def _arranged(
+def _arrange(
     result: Sequence[tuple[Any, ...]], rows: Sequence[str], values: str, *, has_columns: bool
 ) -> Result:
     sums: dict[tuple[Any, ...], dict[str, int]] = {}

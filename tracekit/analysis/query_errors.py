@@ -95,7 +95,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     unknown = _MISSING_COLUMN.search(message)
     column = unknown["name"] or unknown["named"] if unknown else ""
     here = name_here(column, "columns")
-    homes = _homes_of(column)
+    homes = _relations_with(column)
     if suggestion or here or homes:
         candidates = suggestion.group().strip() if suggestion else ""
         return ". ".join(filter(None, (here and f"in tracekit: {here}", homes, candidates)))
@@ -107,7 +107,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"
 
 
-def _homes_of(column: str) -> str:
+def _relations_with(column: str) -> str:
     """Return a hint with the public tables and views that have a column, or an empty string."""
     catalog = load_catalog()
     public = [

@@ -63,8 +63,8 @@ from tracekit.database.connections import (
     session_of,
     set_first_limit,
     set_query_limit,
-    with_more_room,
-    with_room,
+    with_higher_limit,
+    with_memory_limit,
 )
 from tracekit.schema import TABLES
 from tracekit.sql_text import literal, select_rows
@@ -336,13 +336,13 @@ class Relations:
         session = session_of(self._connection)
         on_demand = [name for name, spec in catalog.tables.items() if spec.is_on_demand]
         for name in (*catalog.analyses, *on_demand):
-            is_there = name in session.row_counts or name in session.provided
-            if is_there and name not in tables and depends_on(name, tables):
+            exists = name in session.row_counts or name in session.provided
+            if exists and name not in tables and depends_on(name, tables):
                 self._connection.execute(f"DROP TABLE IF EXISTS {SESSION}.main.{name}")
                 session.row_counts.pop(name, None)
                 session.provided.pop(name, None)
 
-    def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
+    def fill(self, name: str, values: Sequence[Sequence[object]]) -> None:
         """Fill an on-demand table with the given rows instead of the rows of its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
@@ -566,11 +566,11 @@ class _Making:
                 # Each thread of DuckDB uses memory to sort the rows for C. For 1 GB of text, two
                 # threads need 560 MB; one thread needs 380 MB and takes 0.4 s longer.
                 cursor.execute("SET threads = 1")
-                with_room(cursor, 0, step)
+                with_memory_limit(cursor, 0, step)
                 set_first_limit(cursor, text_bytes)
                 cursor.execute("RESET threads")
             else:
-                with_more_room(cursor, text_bytes, step)
+                with_higher_limit(cursor, text_bytes, step)
         except duckdb.OutOfMemoryException:
             raise
         except (duckdb.Error, UnicodeDecodeError) as error:
@@ -585,9 +585,9 @@ class _Making:
         place = spec.name if is_of_store else f"{SESSION}.main.{spec.name}"
         if spec.kind == "view":
             return None
-        is_there = is_of_store and spec.kind == "table"
+        exists = is_of_store and spec.kind == "table"
         if has_no_input(cursor, spec):
-            if not is_there:
+            if not exists:
                 cursor.execute(spec.empty_table(place))
             return 0
         if spec.name in self._requested:
@@ -601,7 +601,7 @@ class _Making:
             return sweep_table(cursor, spec)
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
         # Another transaction may have created the relation in this session.
-        begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
+        begin = f"INSERT INTO {place}" if exists else f"CREATE TABLE IF NOT EXISTS {place} AS"
         execute_own(cursor, f"{begin}\n{text}")
         rows = cursor.fetchall()
         return rows[0][0] if rows else None

@@ -61,7 +61,7 @@ def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: 
         if name not in words or own.spec.kind == "analysis":
             continue
         for other in _in_order(library, own):
-            if not _is_there(connection, other.spec.name):
+            if not _exists(connection, other.spec.name):
                 _create(connection, other.spec)
 
 
@@ -97,7 +97,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         if spec.kind == "function":
             _reject_existing(connection, spec)
             connection.execute(_MACRO.sub(r"CREATE OR REPLACE TEMP MACRO \g<name>", spec.sql))
-        elif _is_there(connection, spec.name):
+        elif _exists(connection, spec.name):
             raise QueryError(
                 f"{spec.path}: the store has a table or view with that name",
                 hint="rename the file",
@@ -169,7 +169,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", re.sub(r"--[^\n]*", "", text)))
 
 
-def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+def _exists(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     rows = connection.execute(
         f"SELECT 1 FROM duckdb_tables() WHERE table_name = {quote(name)} "
         f"UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = {quote(name)}"

@@ -123,16 +123,16 @@ class Browser(App[None]):
     def _here(self) -> _Place:
         return self._places[-1]
 
-    def _say(self, place: str, text: str) -> None:
+    def _show_text(self, place: str, text: str) -> None:
         self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
 
     def _show(self) -> None:
         here = self._here
         searched = f", with «{here.search}»" if here.search else ""
         steps = "" if len(self._places) == 1 else f"{'› ' * (len(self._places) - 1)}"
-        self._say("title", f"{steps}{here.view.title}{searched}")
-        self._say("detail", "")
-        self._say("status", "asking …")
+        self._show_text("title", f"{steps}{here.view.title}{searched}")
+        self._show_text("detail", "")
+        self._show_text("status", "running query …")
         self._page = None
         self._table.clear(columns=True)
         self.run_worker(self._load(here), exclusive=True, group="load")
@@ -141,8 +141,8 @@ class Browser(App[None]):
         try:
             page, why = await self._asker.ask(lambda answers: _page_of(here, answers))
         except TracekitError as error:
-            self._say("detail", " – ".join(filter(None, (error.message, error.hint))))
-            self._say("status", "no rows")
+            self._show_text("detail", " – ".join(filter(None, (error.message, error.hint))))
+            self._show_text("status", "no rows")
             return
         table = self._table
         texts = []
@@ -156,11 +156,11 @@ class Browser(App[None]):
         table.add_rows(zip(*texts, strict=True))
         self._page = page
         table.move_cursor(row=here.row)
-        self._say("status", _row_numbers(page))
-        self._say("detail", why)
-        self._tell_row(here.row)
+        self._show_text("status", _row_numbers(page))
+        self._show_text("detail", why)
+        self._show_details(here.row)
 
-    def _tell_row(self, number: int) -> None:
+    def _show_details(self, number: int) -> None:
         here, page = self._here, self._page
         if page is None or not number < len(page.rows):
             return
@@ -171,10 +171,10 @@ class Browser(App[None]):
             if not column.is_number
             and truncate(column.cells[number], _MAX_CELLS // 2) != (column.cells[number])
         ]
-        self._say("detail", "  ".join(wide))
+        self._show_text("detail", "  ".join(wide))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        self._tell_row(event.cursor_row)
+        self._show_details(event.cursor_row)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if self._page is not None and event.cursor_row < len(self._page.rows):
@@ -182,7 +182,7 @@ class Browser(App[None]):
 
     def _go(self, view: View | None) -> None:
         if view is None:
-            self._say("status", "nothing below this row; s shows the SQL")
+            self._show_text("status", "nothing below this row; s shows the SQL")
             return
         self._places.append(_Place(view))
         self._show()
@@ -197,7 +197,7 @@ class Browser(App[None]):
             self._places.pop()
             self._show()
         else:
-            self._say("status", "this is the first screen; q quits")
+            self._show_text("status", "this is the first screen; q quits")
 
     def action_view(self, key: str) -> None:
         self._places = [_Place(VIEWS[key][1])]

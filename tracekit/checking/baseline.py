@@ -75,7 +75,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
     lists: dict[str, Sequence[object]] = {
         "facts": [[*key, *value] for key, value in sorted(baseline.facts.items())],
         "modules": [[one.path, one.parent, one.class_name] for one in side.modules.values()],
-        "cells": [_row(cell, len(side.sample_units)) for cell in _reduced(side)],
+        "cells": [_row(cell, len(side.sample_units)) for cell in _saved_cells(side)],
     }
     if baseline.latencies:
         lists["latencies_ns"] = [
@@ -102,7 +102,7 @@ def load(name: str, folder: Folder) -> Baseline:
     """Load a baseline by name, or by the path or URL of its file."""
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
-        return _loaded(msgspec.convert(parse_json(read_small(place)), _Document))
+        return _read_content(msgspec.convert(parse_json(read_small(place)), _Document))
     except FileNotFoundError as error:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(
@@ -140,7 +140,7 @@ def path_of(name: str, folder: Folder) -> Location:
     return Location.of(folder) / (name + SUFFIX)
 
 
-def _reduced(side: Side) -> list[Cell]:
+def _saved_cells(side: Side) -> list[Cell]:
     """Return the cells without shapes or kernel names, in a stable order.
 
     Ops with very little time are combined per part, class, phase, and module. Sums are unchanged.
@@ -206,7 +206,7 @@ class _Document(Struct, frozen=True):
     latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
 
 
-def _loaded(result: _Document) -> Baseline:
+def _read_content(result: _Document) -> Baseline:
     """Return the baseline in a file after checking that its times add up.
 
     Raises:

@@ -200,17 +200,17 @@ def main(
         _check_owner(Path(tracekit.__file__).parent)
         return _run(command, name, list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
-        _say(error.message, error.hint)
+        _print_error(error.message, error.hint)
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return UsageError.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else name
-        _say(error.format_message(), f"see {path} --help")
+        _print_error(error.format_message(), f"see {path} --help")
         return UsageError.exit_code
     except click.ClickException as error:
-        _say(error.format_message(), None)
+        _print_error(error.format_message(), None)
         return UsageError.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo(err=True)
@@ -221,7 +221,7 @@ def main(
         return 0
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            _say(f"{str(error.filename)[:100]}…: {error.strerror}", None)
+            _print_error(f"{str(error.filename)[:100]}…: {error.strerror}", None)
             return UsageError.exit_code
         if error.errno != errno.ENOSPC:
             return _unexpected(error)
@@ -236,7 +236,7 @@ def main(
                 f"temporary files are written to {tempfile.gettempdir()}; set TMPDIR to "
                 "another folder"
             )
-        _say(f"{error.filename or 'a file'}: {error.strerror}", None if is_ours else hint)
+        _print_error(f"{error.filename or 'a file'}: {error.strerror}", None if is_ours else hint)
         return StoreError.exit_code
     except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)
         return _unexpected(error)
@@ -296,20 +296,20 @@ def _discard_stdout() -> None:
 
 def _unexpected(error: Exception) -> int:
     if reason := errors.failed_on_given_store(error):
-        _say(reason, "create it again from the trace; if that also fails, report it")
+        _print_error(reason, "create it again from the trace; if that also fails, report it")
         return StoreError.exit_code
     from traceback import format_exception
 
     with suppress(OSError):
         click.echo(printable("".join(format_exception(error)), keep="\n"), nl=False, err=True)
-    _say(
+    _print_error(
         f"this is a bug in tracekit {tracekit.__version__}, not a problem of the trace",
         "please report it with the lines above",
     )
     return UNEXPECTED
 
 
-def _say(message: str, hint: str | None) -> None:
+def _print_error(message: str, hint: str | None) -> None:
     from tracekit.redaction import mask_urls
 
     # Messages quote file names and text from traces.
@@ -348,7 +348,7 @@ class LogLines:
         whole = self._begun + text
         if "::" in whole or "##" in whole:
             # Only the end of a command is replaced, and it has not been written yet.
-            whole = _COMMAND.sub(_plain, whole)
+            whole = _COMMAND.sub(_escape_command, whole)
         try:
             self.stream.write(whole[len(self._begun) :])
         except OSError as error:
@@ -372,5 +372,5 @@ class LogLines:
         return getattr(self.stream, name)
 
 
-def _plain(match: re.Match[str]) -> str:
+def _escape_command(match: re.Match[str]) -> str:
     return f"{match[1]}\\u003a" if match[1] else f"{match[2]}\\u005b"

@@ -73,7 +73,7 @@ def open_traces(
             trace.assume_unprofiled_step(reading.unprofiled_step)
         yield trace
     if trace.missing:
-        say_missing(trace.missing)
+        print_missing(trace.missing)
         from tracekit.opening import given_dataset
 
         # A trace that is missing from a given dataset is not a failure of this command.
@@ -106,7 +106,7 @@ def _rules_of(reading: Reading) -> Iterator[Path | None]:
         yield rules
 
 
-def say_missing(missing: Sequence[tuple[str, str]]) -> None:
+def print_missing(missing: Sequence[tuple[str, str]]) -> None:
     """List unreadable traces with the reasons on stderr."""
     count = len(missing)
     click.echo(f"missing: {count} trace{'' if count == 1 else 's'} could not be read", err=True)

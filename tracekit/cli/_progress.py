@@ -32,7 +32,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from tracekit.storage.stream import Came, telling
+    from tracekit.storage.stream import Came, progress_reports
 
     bar = _PatientBar(_byte_columns)
     shown_s = 0.0
@@ -48,7 +48,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
             bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
     try:
-        with telling(show):
+        with progress_reports(show):
             yield update
     finally:
         bar.close()

@@ -98,15 +98,15 @@ def command(
             else:
                 emit(advised.as_result(), format_name)
             return
-        advice = _chosen(advised, rule)
-        changed = against or _tried(Path(traces[0]), advice.candidate, is_agreed=yes)
+        advice = _find_advice(advised, rule)
+        changed = against or _rerun(Path(traces[0]), advice.candidate, is_agreed=yes)
         verdict = verification(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
     if verdict.outcome == "inconclusive":
         context.exit(INCONCLUSIVE)
 
 
-def _chosen(advised: Advised, rule: str | None) -> Advice:
+def _find_advice(advised: Advised, rule: str | None) -> Advice:
     from tracekit.analysis.catalog import renamed
 
     rule = rule and renamed(rule)
@@ -124,7 +124,7 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
     )
 
 
-def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
+def _rerun(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     """Rerun with a suggested change unless a rerun exists; return the run folder of the rerun."""
     import os
     import subprocess
@@ -231,7 +231,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
         lines.append(_wrapped("Uncertain: ", "; ".join(unclear), width, indent=2))
     shown = advised.undecided[: SHOWN_UNDECIDED if full else 1]
     for advice, why in shown:
-        what = advice.what if full else _begin(advice.what)
+        what = advice.what if full else _first_sentence(advice.what)
         text = what if why == GAIN_UNKNOWN else f"{what}: {why}"
         lines.append(_wrapped("Gain unknown: ", text, width, indent=2))
         if not advice.changes:
@@ -249,7 +249,9 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
 
     candidate, prediction = one.candidate, one.prediction
     lines = [
-        _wrapped("   Why      ", candidate.what if full else _begin(candidate.what), width),
+        _wrapped(
+            "   Why      ", candidate.what if full else _first_sentence(candidate.what), width
+        ),
         _wrapped("   How      ", candidate.remedy, width),
     ]
     if one.brings:
@@ -265,7 +267,7 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
     return lines
 
 
-def _begin(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Return the first sentence of a text, without its period."""
     return text.partition(". ")[0]
 

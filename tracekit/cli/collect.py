@@ -79,7 +79,7 @@ def command(
             raise UsageError(f"--against {against}: no such run")
         out = values.get("out")
         if isinstance(out, Path) and (out / FILE_NAME).is_file() and not values.get("force"):
-            _hold(ctx, against, out, rule)
+            _verify(ctx, against, out, rule)
             return
     program = ctx.meta["program"]
     try:
@@ -93,13 +93,13 @@ def command(
         if breakdown:
             _show_breakdown(ended.folder)
         if against is not None and not ended.exit_code:
-            _hold(ctx, against, ended.folder, rule)
+            _verify(ctx, against, ended.folder, rule)
         elif not breakdown and not program:  # stdout belongs to the program
             click.echo(ended.folder)
     ctx.exit(ended.exit_code)
 
 
-def _hold(ctx: click.Context, base: str, changed: Path, rule: str | None) -> None:
+def _verify(ctx: click.Context, base: str, changed: Path, rule: str | None) -> None:
     from tracekit.cli import advise
     from tracekit.collectors.collect import is_first_rank
 

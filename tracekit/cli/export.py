@@ -133,7 +133,7 @@ def command(output: Path, force: bool, choice: Choice) -> None:
         open_traces(choice.traces, choice.reading) as trace,
     ):
         done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
-    say_what_was_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
+    print_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
 
 
 perfetto = command
@@ -207,7 +207,7 @@ def _write_stacks(
     )
 
 
-def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
+def print_written(where: str, done: Exported, size_bytes: int) -> None:
     """Print the path and size of the output, and notes, on stderr."""
     ranks = "1 trace" if done.trace_count == 1 else f"{done.trace_count} traces"
     parts = (ranks, f"{done.event_count:,} events", f"{done.slice_count:,} slices")

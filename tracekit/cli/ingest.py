@@ -48,7 +48,7 @@ def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading)
 
 
 def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
-    from tracekit.cli._open import say_missing
+    from tracekit.cli._open import print_missing
     from tracekit.cli._progress import ranks_bar
     from tracekit.engine.many_ranks import ingest_dataset
     from tracekit.opening import tune_for_traces
@@ -73,7 +73,7 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
         err=True,
     )
     if manifest.missing:
-        say_missing([(one.location, one.reason) for one in manifest.missing])
+        print_missing([(one.location, one.reason) for one in manifest.missing])
         click.echo("hint: run the same command again to read only these", err=True)
         raise click.exceptions.Exit(TraceError.exit_code)
 

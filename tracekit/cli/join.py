@@ -105,10 +105,10 @@ def _fill(
     (target / _LOGS).mkdir(parents=True)
     for folder, run in zip(folders, runs, strict=True):
         for name in run.traces:
-            _bring(folder / name, target / name)
+            _link_or_copy(folder / name, target / name)
         if (folder / _LOGS).is_dir():
             for log in sorted((folder / _LOGS).iterdir()):
-                _bring(log, target / _LOGS / log.name)
+                _link_or_copy(log, target / _LOGS / log.name)
     windows: dict[str, list[Path]] = {}
     for folder in folders:
         for inner in sorted(folder.iterdir()):
@@ -121,7 +121,7 @@ def _fill(
     return joined
 
 
-def _bring(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:

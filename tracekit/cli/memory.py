@@ -31,13 +31,13 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
     Record TRACE with profile_memory=True, or use a snapshot of torch.cuda.memory._dump_snapshot.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.cli.query import say_what_is_missing
+    from tracekit.cli.query import print_empty_reasons
 
     names = (*_ANALYSES, "memory_peak") if blocks else _ANALYSES
     with open_traces(traces, reading) as trace:
         results = {name: trace.query(name) for name in names}
         if format_name == "table" and not results[_ANALYSES[0]].rows:
-            say_peaks_of_runs(trace)
+            print_run_peaks(trace)
         elif format_name == "json":
             emit(results, format_name)
         else:
@@ -46,10 +46,10 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
                     click.echo()
                 emit(result, format_name)
         if not results[_ANALYSES[0]].rows:
-            say_what_is_missing(trace, "memory_peak")
+            print_empty_reasons(trace, "memory_peak")
 
 
-def say_peaks_of_runs(trace: Trace) -> None:
+def print_run_peaks(trace: Trace) -> None:
     """Print the peaks from run manifests if no allocator events were recorded."""
     from tracekit.units import format_bytes
 

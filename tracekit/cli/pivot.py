@@ -55,11 +55,11 @@ def command(
     Rows and columns add up: wall_ns to the busy time of the devices, span_ns to their windows.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.cli.query import say_what_is_missing
+    from tracekit.cli.query import print_empty_reasons
 
     names = [name.strip() for name in rows.split(",") if name.strip()]
     with open_traces(traces, reading) as trace:
         result = trace.pivot(names, columns, values, where, step)
         emit(result, format_name, wide=wide)
         if not result.rows:
-            say_what_is_missing(trace, "timeline")
+            print_empty_reasons(trace, "timeline")

@@ -104,7 +104,7 @@ def command(
         else:
             emit(prediction.as_result(), format_name)
             if format_name == "table":
-                _say(prediction)
+                _print_notes(prediction)
         if report is not None and timeline is not None:
             from tracekit.cli.report import compared
             from tracekit.report import write
@@ -122,7 +122,7 @@ def _list_changes() -> None:
         click.echo(f"{example:<{width}}  {meaning}", err=True)
 
 
-def _say(prediction: Prediction | ServingPrediction) -> None:
+def _print_notes(prediction: Prediction | ServingPrediction) -> None:
     from tracekit.prediction.predicting import Prediction
 
     if isinstance(prediction, Prediction):

@@ -127,7 +127,7 @@ class _Analyses(click.Group):
             library = _library_of(ctx.params.get("queries", ()), rest)
             today = renamed(name)
             if today != name and name not in library.analyses:
-                _say_is_now(name, today)
+                _print_new_name(name, today)
                 return super().resolve_command(ctx, [today, *rest])
             if name not in library.analyses and Path(name).exists():
                 raise UsageError(
@@ -137,7 +137,7 @@ class _Analyses(click.Group):
             return super().resolve_command(ctx, args)
         head, per = analyses.spelling(name)
         if per is not None:
-            _say_is_now(name, f"{head} --per {per}")
+            _print_new_name(name, f"{head} --per {per}")
         elif name in analyses.families() and (given := _per_of(rest)):
             per, rest = given
             name = analyses.member(name, per)
@@ -155,7 +155,7 @@ def _per_of(args: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-def _say_is_now(name: str, today: str) -> None:
+def _print_new_name(name: str, today: str) -> None:
     click.echo(f"note: `tracekit query {name}` is now `tracekit query {today}`", err=True)
 
 
@@ -338,7 +338,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             result = trace.query(spec.name, **values)
             emit(result, format_name, wide=wide)
             if not result.rows:
-                say_what_is_missing(trace, spec.name)
+                print_empty_reasons(trace, spec.name)
 
     from tracekit.analysis.library import reads_of
 
@@ -398,7 +398,7 @@ def _peak(text: str) -> tuple[str, float]:
     raise UsageError(f"--peak: {text!r} is not a peak rate", hint="for example bf16=989e12")
 
 
-def say_what_is_missing(trace: Trace, name: str) -> None:
+def print_empty_reasons(trace: Trace, name: str) -> None:
     """Print on stderr why an analysis has no rows."""
     for reason in trace.reasons_for_none(name):
         click.echo(f"note: {printable(reason)}", err=True)

@@ -66,11 +66,11 @@ def command(
         with open_traces(traces, reading, for_breakdown=True) as trace:
             runs = several_runs(trace, traces)
             if not runs and len(traces) == 2 and not _are_ranks(trace):
-                _say_two(traces)
+                _print_two_runs(traces)
             elif not runs:
                 html = report(trace, traces)
             elif len(traces) == len(runs) == 2 and not each:
-                _say_two(traces)
+                _print_two_runs(traces)
             else:
                 links = _each(runs, output, reading, force=force) if each else {}
                 html = overview_page(trace, traces, runs, links)
@@ -85,9 +85,9 @@ def _are_ranks(trace: Trace) -> bool:
     return bool(count == rank_count or count != 2)
 
 
-def _say_two(traces: Sequence[str]) -> None:
+def _print_two_runs(traces: Sequence[str]) -> None:
     base, new = map(printable, traces)
-    click.echo(f"two runs: how {new} differs from {base}", err=True)
+    click.echo(f"comparing two runs: {base} → {new}", err=True)
 
 
 def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tracekit.cli.export import Choice, choice_options, say_what_was_written
+from tracekit.cli.export import Choice, choice_options, print_written
 
 
 @click.command(name="view")
@@ -45,7 +45,7 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
         out = Bounded(file.write, choice.max_bytes)
         with open_traces(choice.traces, choice.reading) as trace, explained(place):
             done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
-        say_what_was_written("Perfetto", done, out.size_bytes)
+        print_written("Perfetto", done, out.size_bytes)
         with (
             serving(file, _title(choice.traces), ui) as address,
             _redirect(address) as page,

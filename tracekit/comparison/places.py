@@ -145,7 +145,7 @@ def _by_inside(
         (-likeness, one, free[1][other_names][0], other_names)
         for names, ones in free[0].items()
         if ones
-        for other_names in _near(names, holders)
+        for other_names in _candidates(names, holders)
         if (likeness := len(names & other_names) / len(names | other_names)) >= _LIKE_ENOUGH
         for one in ones
     )
@@ -161,7 +161,7 @@ _Alike = dict[frozenset[str], deque[int]]
 """Indices of modules that contain the same names."""
 
 
-def _near(
+def _candidates(
     names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
 ) -> Mapping[frozenset[str], None]:
     """Return the modules of the other side that share one of the rarest of these names."""

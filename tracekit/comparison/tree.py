@@ -65,7 +65,9 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
     exact value.
     """
     leaves = [_leaf(pair) for pair in pairs]
-    root = _grown("total", "total", leaves, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
+    root = _make_node(
+        "total", "total", leaves, (("part", lambda pair: pair.part), *_COMPUTE["phase"])
+    )
     root.base_ns = rounded(Fraction(root.base_sum_ns, units[0]))
     root.new_ns = rounded(Fraction(root.new_sum_ns, units[1]))
     nodes = [*root.walk()]
@@ -88,7 +90,7 @@ def rearranged(root: Node, by: By) -> Node:
         inside = [leaf for leaf in leaves if leaf.pairs[0].part == part]
         if inside:
             levels = _COMPUTE[by] if part == "compute" else _OTHERS
-            top.children.append(_grown("part", part, inside, levels))
+            top.children.append(_make_node("part", part, inside, levels))
     _sum_up(top)
     return top
 
@@ -100,14 +102,16 @@ def _leaf(pair: Pair) -> Node:
     return Node("work", name, [pair], base_sum_ns=base_ns, new_sum_ns=new_ns)
 
 
-def _grown(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
+def _make_node(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
     node = Node(level, name, [leaf.pairs[0] for leaf in leaves], list(leaves))
     if levels:
         (next_level, key), *rest = levels
         grouped: dict[str, list[Node]] = {}
         for leaf in leaves:
             grouped.setdefault(key(leaf.pairs[0]), []).append(leaf)
-        node.children = [_grown(next_level, one, inside, rest) for one, inside in grouped.items()]
+        node.children = [
+            _make_node(next_level, one, inside, rest) for one, inside in grouped.items()
+        ]
     node.base_sum_ns = sum(leaf.base_sum_ns for leaf in leaves)
     node.new_sum_ns = sum(leaf.new_sum_ns for leaf in leaves)
     return node

@@ -120,12 +120,12 @@ def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
         session.memory_limit = limit
 
 
-def with_room(
+def with_memory_limit(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
     """Run a build step with the smallest memory limit that is enough."""
     set_first_limit(connection, text_bytes)
-    with_more_room(connection, text_bytes, step)
+    with_higher_limit(connection, text_bytes, step)
 
 
 def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
@@ -133,10 +133,10 @@ def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> N
         _set_limit(connection, _limits(text_bytes)[0])
 
 
-def with_more_room(
+def with_higher_limit(
     connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
 ) -> None:
-    """Run a step like :func:`with_room`, but start at the current limit; reset it afterwards."""
+    """Run a step with the current memory limit, then with higher ones; reset the limit."""
     import duckdb
 
     try:

@@ -116,7 +116,7 @@ def _attached(
     try:
         if path.stat().st_size <= SMALL_STORE_BYTES:
             connection.execute("SET threads = 1")
-        with _passing_name(path) if is_locked else contextlib.nullcontext(name) as name:
+        with _temporary_link(path) if is_locked else contextlib.nullcontext(name) as name:
             connection.execute(f"ATTACH {quote(str(name))} AS store (READ_ONLY)")
         if library is not None:
             attach_library(connection, library)
@@ -130,7 +130,7 @@ def _attached(
 
 def attach_library(connection: duckdb.DuckDBPyConnection, library: Path) -> None:
     """Attach the library of this tracekit version so that SQL cannot overwrite its file."""
-    with _passing_name(library) as name:
+    with _temporary_link(library) as name:
         connection.execute(f"ATTACH {quote(str(name))} AS {LIBRARY} (READ_ONLY)")
 
 
@@ -152,7 +152,7 @@ def _not_opened(path: Path, text: str) -> StoreError:
 
 
 @contextlib.contextmanager
-def _passing_name(path: Path) -> Iterator[Path]:
+def _temporary_link(path: Path) -> Iterator[Path]:
     """Yield the name of a temporary hard link to a store.
 
     DuckDB always allows SQL to write to the paths of attached files: COPY … TO 'the store' would
@@ -198,7 +198,7 @@ def attach_stores(
     with contextlib.ExitStack() as names:
         for name, path in stores.items():
             try:
-                passing = names.enter_context(_passing_name(path))
+                passing = names.enter_context(_temporary_link(path))
                 connection.execute(f'ATTACH {quote(str(passing))} AS "{name}" (READ_ONLY)')
             except (duckdb.Error, OSError) as error:
                 raise _not_opened(path, str(error)) from error

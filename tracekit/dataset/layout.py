@@ -123,7 +123,7 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
     return File(name, source.stat().st_size, sha256, row_count)
 
 
-def is_there(dataset: Location, file: File) -> bool:
+def is_intact(dataset: Location, file: File) -> bool:
     """Read a file of a dataset, and return whether it exists and has the expected content."""
     try:
         place = dataset.join(file.name)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from tracekit.dataset.layout import File, is_there
+from tracekit.dataset.layout import File, is_intact
 from tracekit.dataset.manifest import TraceEntry
 from tracekit.storage import Location
 
@@ -84,7 +84,7 @@ def read_shards(
                 trace.identity is not None and traces.get(trace.trace_id) == trace
                 for trace in description.traces
             )
-            and all(is_there(dataset, file) for file in description.files.values())
+            and all(is_intact(dataset, file) for file in description.files.values())
         ):
             covered |= ids
             results.append((description, small))

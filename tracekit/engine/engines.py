@@ -78,7 +78,7 @@ class Task(Struct, frozen=True):
     death_count: int = 0
 
 
-def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
+def failed_batch(batch: Batch, how_often: str, reason: str) -> BatchResult:
     """Return failures for a batch whose workers died on every attempt."""
     failures = tuple(
         Failure(

@@ -80,12 +80,12 @@ class DistributedIngest(Struct, frozen=True):
 
         place = self._cached_path() if is_cached else self._temporary_path(resources)
         dataset = Location.of(place)
-        is_there = is_cached and self._is_complete(dataset)
-        manifest = None if is_there else self._write_or_reuse(dataset)
+        is_complete = is_cached and self._is_complete(dataset)
+        manifest = None if is_complete else self._write_or_reuse(dataset)
         try:
             result = open_dataset(dataset, resources, unsafe=is_unsafe)
         except StoreError:
-            if not is_there:
+            if not is_complete:
                 raise
             self._delete_damaged(place)
             manifest = self._write_or_reuse(dataset)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from tracekit.engine.engines import DiedError, Task, given_up
+from tracekit.engine.engines import DiedError, Task, failed_batch
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import TracekitError
 from tracekit.storage.temp_dirs import temporary_folder
@@ -60,14 +60,14 @@ class _Pool(Struct):
     def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
         waiting = deque(Task(batch) for batch in batches)
         while waiting or any(worker.task for worker in self.workers):
-            self._employ(waiting)
+            self._assign_tasks(waiting)
             ends: dict[object, _Process] = {worker.pipe: worker for worker in self.workers}
             for end in wait(list(ends)):  # type: ignore[arg-type]
                 worker = ends[end]
                 try:
                     answer = worker.pipe.recv()
                 except (EOFError, OSError):
-                    yield from self._bury(worker, waiting)
+                    yield from self._handle_death(worker, waiting)
                     continue
                 worker.task = None
                 if isinstance(answer, str):
@@ -76,7 +76,7 @@ class _Pool(Struct):
                     raise answer
                 yield answer
 
-    def _employ(self, waiting: deque[Task]) -> None:
+    def _assign_tasks(self, waiting: deque[Task]) -> None:
         """Assign tasks to idle workers, and start missing workers."""
         while waiting:
             free = next((worker for worker in self.workers if worker.task is None), None)
@@ -107,7 +107,7 @@ class _Pool(Struct):
             ours.send(self.job)
         return worker
 
-    def _bury(self, worker: _Process, waiting: deque[Task]) -> Iterator[BatchResult]:
+    def _handle_death(self, worker: _Process, waiting: deque[Task]) -> Iterator[BatchResult]:
         """Remove a dead worker; retry its batch, or return it as a failure."""
         self.workers.remove(worker)
         _end([worker])
@@ -120,7 +120,7 @@ class _Pool(Struct):
             waiting.extendleft(Task(batch, death_count=1) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)
-        yield given_up(task.batch, "its process crashed twice", reason)
+        yield failed_batch(task.batch, "its process crashed twice", reason)
 
     def close(self) -> None:
         """End all workers and remove their incomplete files."""

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from tracekit import __version__
 from tracekit.engine.choice import processor_count
-from tracekit.engine.engines import DiedError, Task, given_up
+from tracekit.engine.engines import DiedError, Task, failed_batch
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.engine.worker_process import Answer, do_batch
 from tracekit.errors import TracekitError, UsageError
@@ -128,7 +128,7 @@ class _Tasks:
                     waiting.extendleft(Task(batch, death_count) for batch in again)
                 else:
                     ended = f"its task crashed {_MAX_DEATHS} times"
-                    yield given_up(task.batch, ended, answer)
+                    yield failed_batch(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
         """Return the result of a task, or the reason why its worker died."""

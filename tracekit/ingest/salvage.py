@@ -92,7 +92,7 @@ class Salvager:
                 return Salvaged(at)
             if at - damaged_at >= FINE_BYTES:
                 return Salvaged(at)
-            if not self._has_effort_left():
+            if not self._is_within_effort():
                 at, state = self._read_plainly(buffer, at, base)
             else:
                 at, state = self._read_run(buffer, at, base, window)
@@ -118,7 +118,7 @@ class Salvager:
                 return Salvaged(len(buffer))
             at = damaged_at = behind
 
-    def _has_effort_left(self) -> bool:
+    def _is_within_effort(self) -> bool:
         """Return whether the effort limit allows trying each position.
 
         The limit suffices for files written by profilers, even badly damaged ones. Text crafted to
@@ -183,12 +183,12 @@ class Salvager:
         if is_object(piece):
             self._collector.read_events([(piece, base + at)])
         elif (mended := repair_object(piece)) is not None:
-            self._read_mended(mended, base + at)
+            self._read_repaired(mended, base + at)
         else:
-            self._faults.reject(base + at, _why(piece, is_cut=False), piece)
+            self._faults.reject(base + at, _rejection_reason(piece, is_cut=False), piece)
         return end, state
 
-    def _read_mended(self, mended: tuple[bytes, str], offset: int) -> None:
+    def _read_repaired(self, mended: tuple[bytes, str], offset: int) -> None:
         text, reason = mended
         self._faults.repair(self._collector.event_count, offset, reason)
         self._collector.read_events([(text, offset)])
@@ -213,12 +213,12 @@ class Salvager:
         for end in [*(ends or [first_end]), *inner[-3:]]:
             mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
             if mended is not None:
-                self._read_mended(mended, base + at)
+                self._read_repaired(mended, base + at)
                 return end, None
         piece = buffer[at:first_end]
         is_cut = not ends and first_end == len(buffer)
         piece = piece.rstrip(b" \t\r\n,") or piece
-        self._faults.reject(base + at, _why(piece, is_cut=is_cut), piece)
+        self._faults.reject(base + at, _rejection_reason(piece, is_cut=is_cut), piece)
         return first_end, "the file ends inside an event" if is_cut else None
 
     def _next_events(self, buffer: bytes, at: int) -> list[int]:
@@ -232,7 +232,7 @@ class Salvager:
         start = next(starts, None)
         while start is not None and len(ends) < 2 and start - at <= MAX_EVENT_BYTES:
             following = next(starts, None)
-            whole = self._first_object(buffer, start) if self._has_effort_left() else None
+            whole = self._first_object(buffer, start) if self._is_within_effort() else None
             if whole is not None and "ph" in _members.decode(whole):
                 return [*ends, start]
             if PHASE_MEMBER.search(buffer, start, following or len(buffer)):
@@ -304,7 +304,7 @@ def _skip(buffer: bytes, at: int) -> int:
     return match.end() if match else at
 
 
-def _why(piece: bytes, *, is_cut: bool) -> str:
+def _rejection_reason(piece: bytes, *, is_cut: bool) -> str:
     """Return why a text is not an event. `is_cut` means that a truncated file ends with it."""
     if len(piece) > MAX_EVENT_BYTES:
         return "the end of this event is missing"

@@ -111,9 +111,11 @@ class Tools(Struct, frozen=True):
                 lines.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
             conditions = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
-            (are_there,) = opened.sql(f"SELECT {conditions}").rows
+            (are_available,) = opened.sql(f"SELECT {conditions}").rows
         without = [
-            name for name, is_there in zip(_ONLY_WITH, are_there, strict=True) if not is_there
+            name
+            for name, is_available in zip(_ONLY_WITH, are_available, strict=True)
+            if not is_available
         ]
         subjects = [row[0] for row in load_catalog().analyses.by_subject() if row[0] not in without]
         applying = (

@@ -39,7 +39,7 @@ def main() -> None:
     lock, answered, began_s = threading.Lock(), threading.Event(), time.monotonic()
     doing = "working"
 
-    def tell(**members: object) -> None:
+    def send(**members: object) -> None:
         with lock:
             out.write(json.dumps(members) + "\n")
             out.flush()
@@ -51,7 +51,7 @@ def main() -> None:
     def tick() -> None:
         # Report progress even if no trace is being read, because clients cancel silent calls.
         while not answered.wait(TICK_S):
-            tell(seconds=time.monotonic() - began_s, doing=doing)
+            send(seconds=time.monotonic() - began_s, doing=doing)
 
     threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
@@ -71,7 +71,7 @@ def main() -> None:
         if isinstance(error, MemoryError):
             text = "error: out of memory\nnext: ask for fewer or shorter columns, or aggregate"
     answered.set()
-    tell(text=text, is_error=is_error)
+    send(text=text, is_error=is_error)
     # Exit without cleanup.
     sys.stderr.flush()
     os._exit(0)

@@ -159,7 +159,7 @@ class _Matching(Struct, frozen=True):
         measured = [self._take(run) for run in self._candidates(runs)]
         matched = [one for one in measured if one.apart is None]
         lines = [line for row in rows for line in self._lines_next_to(row, matched)]
-        lines += [line for one in measured for line in self._alone(one)]
+        lines += [line for one in measured for line in self._unmatched_lines(one)]
         return Comparison(
             self.table,
             self.measure,
@@ -190,7 +190,7 @@ class _Matching(Struct, frozen=True):
 
     def _take(self, run: OurRun) -> _Measured:
         if not self._is_of_stage(run):
-            return _Measured(run, [], apart=self._why_alone(run))
+            return _Measured(run, [], apart=self._unmatched_reason(run))
         if run.manifest.outcome in ("failed", "incomplete"):
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
             return _Measured(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
@@ -233,13 +233,13 @@ class _Matching(Struct, frozen=True):
                 note = one.reason or f"the run has no such row in {self.measure.source}"
                 yield Line(row, row, one.run, None, note, differing)
 
-    def _alone(self, one: _Measured) -> Iterator[Line]:
+    def _unmatched_lines(self, one: _Measured) -> Iterator[Line]:
         run = one.run
         note: str | None = None
         if one.used:
             note = NO_SUCH_ROW
         elif "stage" in self.table.setup:
-            note = one.apart or self._why_alone(run)
+            note = one.apart or self._unmatched_reason(run)
         names: Row = {
             "model": run.model,
             "method": run.manifest.opt,
@@ -292,7 +292,7 @@ class _Matching(Struct, frozen=True):
             return None
         return min(models, key=lambda name: abs(math.log(PARAMETER_COUNTS[name] / own)))
 
-    def _why_alone(self, run: OurRun) -> str:
+    def _unmatched_reason(self, run: OurRun) -> str:
         manifest = run.manifest
         if not self._is_of_stage(run):
             theirs = self.table.setup["stage"]

@@ -220,7 +220,7 @@ def advise(
     """
     candidates = [
         Candidate(
-            name, what, place, _parted(change and _METHOD_OF.get(name, change)), cost_ns, remedy,
+            name, what, place, _parts_of(change and _METHOD_OF.get(name, change)), cost_ns, remedy,
             evidence,
         )
         for name, answer in rules
@@ -241,7 +241,7 @@ def advise(
         return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
     candidates.sort(key=lambda one: -(one.cost_ns or replay.before_ns))
-    candidates = [*candidates[:MAX_CANDIDATES], *_together(candidates)]
+    candidates = [*candidates[:MAX_CANDIDATES], *_combined_changes(candidates)]
     results: list[_Predicted] = []
     for one in candidates:
         try:
@@ -256,7 +256,7 @@ def advise(
             undecided.append((one, prediction.reason or GAIN_UNKNOWN))
         elif gain_pct >= _least_pct(*prediction.range_pct):
             results.append((one, prediction))
-    replayed = _joined(_ranked(results), replay)
+    replayed = _with_joint_gains(_ranked(results), replay)
     every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
         replay.before_ns, replay.step_count, (*every,), tuple(undecided), replay.run_step
@@ -269,7 +269,7 @@ def _least_pct(low: float, high: float) -> float:
     return MIN_UNCERTAIN_PCT * (1 if low + high > 0 else 2)
 
 
-def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _combined_changes(candidates: Sequence[Candidate]) -> list[Candidate]:
     parts = [one for text in BOTH for one in candidates if one.changes == (text,)]
     if len(parts) < len(BOTH):
         return []
@@ -364,7 +364,7 @@ def _ranked(result: Sequence[_Predicted]) -> list[_Predicted]:
     return sorted(result, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
 
 
-def _joined(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
+def _with_joint_gains(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
     """Add joint gains: each certain gain is replayed together with all earlier ones."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}
@@ -381,5 +381,5 @@ def _joined(result: Sequence[_Predicted], replay: Predictor) -> list[Advice]:
     return advice
 
 
-def _parted(change: str | None) -> tuple[str, ...]:
+def _parts_of(change: str | None) -> tuple[str, ...]:
     return tuple(change.split(SEPARATOR)) if change else ()

@@ -34,7 +34,7 @@ class _Names:
             return -1
         return self.numbers.setdefault(name, len(self.numbers))
 
-    def most(self) -> int:
+    def name_length(self) -> int:
         """Return the length to which names must be truncated to fit into :data:`MAX_NAMES`."""
         lengths = sorted(map(len, self.numbers))
         room = MAX_NAMES
@@ -93,12 +93,14 @@ def packed_events(result: Result, path: Result | None = None, host: Result | Non
         track["module"].append(modules.number(module))
         track["event"].append(-1 if event_id is None else event_id)
         track["path"].append(int((rank, event_id) in on_path))
-    most = min(names.most(), modules.most())
+    name_length = min(names.name_length(), modules.name_length())
     content = {
         "tracks": [*tracks.values()],
-        "names": [name[:most] for name in names.numbers],
-        "modules": [name[:most] for name in modules.numbers],
-        "cut": most if any(len(name) > most for name in (*names.numbers, *modules.numbers)) else 0,
+        "names": [name[:name_length] for name in names.numbers],
+        "modules": [name[:name_length] for name in modules.numbers],
+        "cut": name_length
+        if any(len(name) > name_length for name in (*names.numbers, *modules.numbers))
+        else 0,
         "kinds": [*kinds.numbers],
         "classes": [*classes.numbers],
         "phases": [*phases.numbers],
@@ -136,7 +138,7 @@ def _on_path(path: Result | None) -> set[tuple[int | None, int]]:
     }
 
 
-def left_out(result: Result) -> Mapping[str, int]:
+def event_counts(result: Result) -> Mapping[str, int]:
     """Return the number of individual events, of events in tiles, and of tiles."""
     place = result.column_names.index("event_id")
     counts = result.column_names.index("event_count")

@@ -19,7 +19,7 @@ from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
 from tracekit.render.sections.device_time import step_of
 from tracekit.report.answers import Answers
 from tracekit.report.budget import Cut, cut
-from tracekit.report.events import left_out, packed_events
+from tracekit.report.events import event_counts, packed_events
 from tracekit.report.first_screen import badge, step_bar, suggestions, tiles
 from tracekit.report.parts import (
     Shown,
@@ -181,7 +181,7 @@ def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:
 
 
 def _events(answers: Answers) -> Iterator[str]:
-    counts = left_out(answers.results[TIMELINE_EVENTS])
+    counts = event_counts(answers.results[TIMELINE_EVENTS])
     text = f"{counts['alone']:,} device event{'' if counts['alone'] == 1 else 's'}."
     if counts["in_tiles"]:
         text = (

@@ -167,13 +167,13 @@ class RemoteLocation(Location):
         if self._is_web:
             known = self._names = self._names or {}
             if name not in known:
-                known[name] = bool(self.name or self.is_dir()) and self._is_there(name)
+                known[name] = bool(self.name or self.is_dir()) and self._has_file(name)
             return known[name]
         if self._names is None:
             self._names = {place.name: place.is_file() for place in self.entries()}
         return self._names.get(name, False)
 
-    def _is_there(self, name: str) -> bool:
+    def _has_file(self, name: str) -> bool:
         info = self.join(name)._ask()
         return info is not None and not info.is_page
 

@@ -29,7 +29,7 @@ class Came(NamedTuple):
 
 
 @contextmanager
-def telling(report: Callable[[Came], None]) -> Iterator[None]:
+def progress_reports(report: Callable[[Came], None]) -> Iterator[None]:
     """Call a function twice a second while this process reads files at URLs."""
     global _report
     before, _report = _report, report

@@ -186,15 +186,15 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._keep(bytes(self._buffer[:nbytes]))
+        self._add_packet(bytes(self._buffer[:nbytes]))
         self._unparsed_bytes += nbytes
         if self._unparsed_bytes > _MAX_UNPARSED_BYTES:
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._keep(exc)
+        self._add_packet(exc)
 
-    def _keep(self, packet: bytes | Exception | None) -> None:
+    def _add_packet(self, packet: bytes | Exception | None) -> None:
         at_ns = time.perf_counter_ns()
         if not self._packets:
             if not self._unparsed:

@@ -80,7 +80,7 @@ class LoadGenerator:
     async def _run(self) -> LoadResult:
         task = asyncio.current_task()
         assert task is not None
-        load = asyncio.create_task(self._carry_out())
+        load = asyncio.create_task(self._run_load())
         end = asyncio.create_task(self._end_of_server())
         # A signal ends the load early without an exception.
         with signals_as_cancellation(task, asyncio.get_running_loop()):
@@ -105,7 +105,7 @@ class LoadGenerator:
             await asyncio.sleep(_POLL_S)
         return how
 
-    async def _carry_out(self) -> None:
+    async def _run_load(self) -> None:
         start_call = self._start_call
         for part in self._runner.passes(is_traced=start_call is not None):
             if part.stage == "trace" and start_call is not None:
@@ -115,7 +115,7 @@ class LoadGenerator:
                 await self._send(part)
             finally:
                 if part is self._runner.load and part.begin_ns is not None:
-                    self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
+                    self._note_client_load(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
         """Send the load again until the profile is over; profiler errors become a note."""
@@ -294,7 +294,7 @@ class LoadGenerator:
             due_ns = time.perf_counter_ns() + round(_POLL_S * NS_PER_S)
             await asyncio.sleep(_POLL_S)
 
-    def _state_client(self, wall_ns: int, cpu_ns: int) -> None:
+    def _note_client_load(self, wall_ns: int, cpu_ns: int) -> None:
         result = self._result
         cpu_pct = 100 * cpu_ns / max(1, wall_ns)
         lags_ns = sorted(self._lags_ns) or [0]

@@ -77,9 +77,9 @@ def setup(screen: Screen) -> list[Text]:
     if screen.full:
         return [title, *screen.table("comparison_setup")]
     rows = screen.rows("comparison_setup")
-    telling = [row for row in rows if row["weight"] == "matters"]
+    progress_reports = [row for row in rows if row["weight"] == "matters"]
     notes = [row for row in rows if row["weight"] != "matters"]
-    shown = [*telling, *notes[:_MAX_NOTES]]
+    shown = [*progress_reports, *notes[:_MAX_NOTES]]
     labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
     texts = [
         " → ".join(
